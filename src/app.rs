@@ -1,7 +1,7 @@
 //! Composition root: the only file that names a concrete backend.
 
 use crate::bus::embedded::EmbeddedBus;
-use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
+use crate::bus::nats::{BusOpenError, NatsBus, NatsOptions};
 use crate::bus::{Bus, BusError};
 use crate::config::{BusUrl, Config, HttpConfig, ResourceKind, StoreUrl, mask_url};
 use crate::domain::decode;
@@ -9,11 +9,11 @@ use crate::domain::secret::{Plain, SecretName};
 use crate::http::{self, HttpOptions, Room};
 use crate::model::Model;
 use crate::model::endpoint::providers;
-use crate::model::endpoint::{Endpoint as ModelEndpoint, Keys, ProviderOptions};
+use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
 use crate::ops;
 use crate::process::clock::Clock;
-use crate::process::retry::{Failure, Policy, retry};
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::EmbeddedStore;
@@ -25,10 +25,10 @@ use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::context::PromptCache;
 use crate::venue::outbound::HttpPolicy;
-use crate::venue::outbound::endpoint::{Credential, Endpoint, Place};
+use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
 use crate::venue::rates::Rates;
 use crate::venue::resources::remote::{self, Remote};
-use crate::venue::resources::{Provider, Providers};
+use crate::venue::resources::{Providers, ResourceProvider};
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::venue::{self, Venue};
 use crate::worker::{self, WorkerOptions};
@@ -62,10 +62,10 @@ impl Role {
     }
 
     /// How long to wait for absent servers.
-    const fn patience(self) -> Policy {
+    const fn patience(self) -> RetryPolicy {
         match self {
-            Self::Up | Self::Worker | Self::Serve => Policy::CONNECT,
-            Self::Doctor => Policy { total: Some(Duration::from_secs(2)), ..Policy::CONNECT },
+            Self::Up | Self::Worker | Self::Serve => RetryPolicy::CONNECT,
+            Self::Doctor => RetryPolicy { total: Some(Duration::from_secs(2)), ..RetryPolicy::CONNECT },
         }
     }
 }
@@ -88,7 +88,7 @@ pub enum AppError {
     Store(#[from] StoreError),
     /// The queue in NATS.
     #[error(transparent)]
-    Nats(#[from] OpenError),
+    Nats(#[from] BusOpenError),
     /// The queue in the embedded store.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -308,7 +308,7 @@ fn descriptors() -> Option<usize> {
 
 fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
-    let retry = Policy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
+    let retry = RetryPolicy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
     let name = if c.name.is_empty() { format!("{}-{}", host(), std::process::id()) } else { c.name.clone() };
     WorkerOptions {
         name,
@@ -365,7 +365,7 @@ fn kinds(config: &Config) -> Result<Providers, AppError> {
     Ok(Providers::with(added.collect::<Result<Vec<_>, _>>()?))
 }
 
-fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn Provider>, String> {
+fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn ResourceProvider>, String> {
     let credential = |variable: &String| {
         let value = std::env::var(variable);
         let value =
@@ -374,7 +374,7 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
         let shown = SecretName::new(name).map_err(|error| error.to_string())?;
         Ok::<_, String>(Credential { header: kind.header.clone(), prefix: kind.prefix.clone(), value, shown })
     };
-    let endpoint = Endpoint::new(Place {
+    let endpoint = Endpoint::new(EndpointPlace {
         url: kind.url.clone(),
         allow_private: kind.allow_private,
         timeout: kind.timeout,
@@ -383,7 +383,7 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
         setting: format!("resources.kinds.{name}"),
     })?;
     let (about, verbs, mode) = (kind.about.clone(), kind.operations.clone(), kind.mode);
-    Ok(Box::new(Remote::new(remote::Settings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
+    Ok(Box::new(Remote::new(remote::RemoteSettings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
 }
 
 fn http_policy(config: &Config) -> HttpPolicy {
@@ -464,7 +464,8 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
     match role {
         // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
         Role::Up | Role::Worker => {
-            let policy = Policy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..Policy::CONNECT };
+            let policy =
+                RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
             Ok(Arc::new(PatientStore::new(store, policy)))
         }
         // A caller is told at once, and when to try again.
@@ -472,6 +473,6 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
     }
 }
 
-fn failure(error: StoreError) -> Failure<StoreError> {
-    if error.is_transient() { Failure::Transient(error) } else { Failure::Permanent(error) }
+fn failure(error: StoreError) -> AttemptFailure<StoreError> {
+    if error.is_transient() { AttemptFailure::Transient(error) } else { AttemptFailure::Permanent(error) }
 }

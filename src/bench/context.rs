@@ -1,16 +1,16 @@
 //! `trellis bench context`: what a prompt costs to build, without any store or model.
 
-use crate::domain::agent::{AgentConfig, Completion};
+use crate::domain::agent::{AgentConfig, CompletedBy};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::assemble;
-use crate::domain::context::budget::Budget;
+use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::item::{Content, Item, Section};
 use crate::domain::ids::{AgentId, IdError};
 use crate::domain::render::{RenderOptions, render};
 use crate::domain::tools::ToolTable;
 use crate::domain::values::Resolver;
-use crate::domain::values::known::Known;
+use crate::domain::values::known::KnownValues;
 use crate::ops;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ fn inputs(agent: AgentId) -> Inputs {
             model: config.model.clone(),
             authority: Authority::default(),
             bound: Authority::default(),
-            completion: Completion::Implicit,
+            completion: CompletedBy::Implicit,
             strict: false,
             aliases: false,
             bare: false,
@@ -106,10 +106,10 @@ fn inputs(agent: AgentId) -> Inputs {
         moment: Moment {
             turn: "bench/run/bench/s/1".into(),
             date: "2026-01-01".into(),
-            budget: Budget { bytes: CONTEXT * 2, ..Budget::default() },
+            budget: PromptBudget { bytes: CONTEXT * 2, ..PromptBudget::default() },
         },
         system: "You check invoices against the policy.".into(),
-        values: Known::default(),
+        values: KnownValues::default(),
         items: (0..PATHS).map(item).collect(),
         tools: tools(&config).into(),
         transcript: Vec::new(),

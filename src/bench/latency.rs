@@ -1,6 +1,6 @@
 //! `bench latency`: one task at a time, from publish to completion.
 
-use super::{BenchError, Plan, Times, load};
+use super::{BenchError, BenchPlan, Percentiles, load};
 use crate::domain::ids::Owner;
 use crate::venue::Venue;
 use serde::Serialize;
@@ -13,13 +13,13 @@ pub struct LatencyReport {
     pub tasks: usize,
     /// From publish to completion.
     #[serde(flatten)]
-    pub times: Times,
+    pub times: Percentiles,
 }
 
 /// Measures it. A worker must be running in this process.
-pub async fn latency(venue: &Arc<Venue>, owner: &Owner, plan: &Plan) -> Result<LatencyReport, BenchError> {
+pub async fn latency(venue: &Arc<Venue>, owner: &Owner, plan: &BenchPlan) -> Result<LatencyReport, BenchError> {
     load::agents(venue, owner, plan.agents).await?;
     let run = crate::ingress::fresh_id();
     let times = load::run(venue, owner, run.as_str(), plan.tasks, plan.agents, true).await?;
-    Ok(LatencyReport { tasks: plan.tasks, times: Times::of(times) })
+    Ok(LatencyReport { tasks: plan.tasks, times: Percentiles::of(times) })
 }

@@ -1,7 +1,7 @@
 //! Agents that answer at once, tasks for them, and the times of their completions.
 
 use super::BenchError;
-use crate::bus::Live;
+use crate::bus::LiveSubject;
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
@@ -52,7 +52,7 @@ pub(super) async fn run(
     one_by_one: bool,
 ) -> Result<Vec<Duration>, BenchError> {
     let inbox = format!("_INBOX.bench.{run}");
-    let mut completions = venue.bus.listen(&Live::Reply(inbox.clone())).await?;
+    let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
     let mut started: HashMap<String, Instant> = HashMap::with_capacity(tasks);
     let message = |n: usize| Message {
         to: Address::In { owner: owner.clone(), agent: agent(n % agents), kind: InKind::Task },

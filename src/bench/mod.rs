@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct BenchPlan {
     /// Tasks, each of one turn and one commit.
     pub tasks: usize,
     /// Agents that share them.
@@ -57,14 +57,14 @@ pub enum BenchError {
 
 /// Times of many tasks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Times {
+pub struct Percentiles {
     /// Half are faster, in ms.
     pub p50_ms: f64,
     /// One in a hundred is slower, in ms.
     pub p99_ms: f64,
 }
 
-impl Times {
+impl Percentiles {
     fn of(mut all: Vec<Duration>) -> Self {
         all.sort_unstable();
         let at = |share: usize| all.get((all.len() * share / 100).min(all.len().saturating_sub(1)));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_times() {
-        let times = Times::of((1..=100).rev().map(Duration::from_millis).collect());
-        assert_eq!(times, Times { p50_ms: 51.0, p99_ms: 100.0 });
+        let times = Percentiles::of((1..=100).rev().map(Duration::from_millis).collect());
+        assert_eq!(times, Percentiles { p50_ms: 51.0, p99_ms: 100.0 });
     }
 }

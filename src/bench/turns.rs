@@ -1,6 +1,6 @@
 //! `bench turns`: as many tasks as the queue gives, and the ratio to the raw commit rate.
 
-use super::{BenchError, Plan, Times, load, raw, usage};
+use super::{BenchError, BenchPlan, Percentiles, load, raw, usage};
 use crate::domain::ids::Owner;
 use crate::upkeep::audit;
 use crate::venue::Venue;
@@ -21,7 +21,7 @@ pub struct TurnsReport {
     pub ratio: f64,
     /// From publish to completion; with all tasks queued at once this is mostly waiting.
     #[serde(flatten)]
-    pub times: Times,
+    pub times: Percentiles,
     /// CPU seconds of this process (worker, and store when embedded) per 1,000 tasks.
     pub cpu_seconds_per_1000_tasks: f64,
     /// Most resident memory of this process.
@@ -31,7 +31,7 @@ pub struct TurnsReport {
 }
 
 /// Measures it. A worker must be running in this process.
-pub async fn turns(venue: &Arc<Venue>, owner: &Owner, plan: &Plan) -> Result<TurnsReport, BenchError> {
+pub async fn turns(venue: &Arc<Venue>, owner: &Owner, plan: &BenchPlan) -> Result<TurnsReport, BenchError> {
     load::agents(venue, owner, plan.agents).await?;
     let raw = raw::rate(venue, owner, plan.slots, plan.raw).await?;
     let run = crate::ingress::fresh_id();
@@ -48,7 +48,7 @@ pub async fn turns(venue: &Arc<Venue>, owner: &Owner, plan: &Plan) -> Result<Tur
         tasks_per_second: tasks / seconds,
         raw_commits_per_second: raw,
         ratio: tasks / seconds / raw,
-        times: Times::of(times),
+        times: Percentiles::of(times),
         cpu_seconds_per_1000_tasks: cpu / tasks * 1000.0,
         peak_memory_mib: usage::peak_mib(),
         unaccounted: books.unaccounted,

@@ -12,14 +12,14 @@ mod topics;
 
 use self::pieces::Pieces;
 use self::topics::Topics;
-use super::{Address, Alarms, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle, Signal};
+use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal};
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::layout::{Space, end_of, number};
 use crate::store::embedded::tx::{Durable, Fault, Tx, View};
-use crate::store::{Setting, StoreError};
+use crate::store::{BackendSetting, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -166,7 +166,7 @@ struct Inner {
     queue: Mutex<Queue>,
     /// Something became ready, or will at another time than expected.
     changed: Notify,
-    live: Topics<Live, Bytes>,
+    live: Topics<LiveSubject, Bytes>,
     control: Topics<(), Signal>,
     pieces: Pieces,
     /// By subject.
@@ -258,7 +258,7 @@ impl Inner {
             Address::Out { .. } => self.keep(message).await,
             Address::Job { .. } => Err(PublishError::NoWorkers),
             Address::Reply(subject) => {
-                self.live.send(&Live::Reply(subject), &body);
+                self.live.send(&LiveSubject::Reply(subject), &body);
                 Ok(())
             }
         }
@@ -422,18 +422,18 @@ impl Bus for EmbeddedBus {
         }
     }
 
-    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
-        if let Live::Job(job) = to {
+    async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
+        if let LiveSubject::Job(job) = to {
             self.0.pieces.send(job, &body);
         }
         self.0.live.send(to, &body);
-        if let Live::Control(owner) = to {
+        if let LiveSubject::Control(owner) = to {
             self.0.control.send(&(), &Signal { owner: owner.clone(), body });
         }
         Ok(())
     }
 
-    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
+    async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
         Ok(self.0.live.listen(from))
     }
 
@@ -457,8 +457,8 @@ impl Bus for EmbeddedBus {
         self.0.store.query(read).await.map_err(unavailable)
     }
 
-    async fn settings(&self) -> Result<Vec<Setting>, BusError> {
-        let setting = |name: &str, value: String| Setting { name: name.to_owned(), value, problem: None };
+    async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {
+        let setting = |name: &str, value: String| BackendSetting { name: name.to_owned(), value, problem: None };
         Ok(vec![
             setting("bus", format!("queue of {}", self.0.store.name())),
             setting("embedded ack wait", format!("{}ms", self.0.ack_wait.as_millis())),

@@ -82,7 +82,7 @@ pub trait Settle: Send + Sync {
 
 /// A subject without storage, for what may be lost: tokens, progress, cancel signals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Live {
+pub enum LiveSubject {
     /// `trellis.live.<job>`: tokens and progress.
     Job(JobId),
     /// `trellis.ctl.<tenant>.<user>`: jobs cancelled now.
@@ -164,10 +164,10 @@ pub trait Bus: Send + Sync + 'static {
     async fn publish(&self, message: &Message) -> Result<(), BusError>;
 
     /// Publishes to whoever listens now.
-    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError>;
+    async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError>;
 
     /// Listens to `from`.
-    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError>;
+    async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError>;
 
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
@@ -180,7 +180,7 @@ pub trait Bus: Send + Sync + 'static {
     async fn in_transit(&self) -> Result<Vec<String>, BusError>;
 
     /// The settings on which the guarantees rest.
-    async fn settings(&self) -> Result<Vec<crate::store::Setting>, BusError>;
+    async fn settings(&self) -> Result<Vec<crate::store::BackendSetting>, BusError>;
 
     /// What the queue remembers of what the store has done. `None`: they are one.
     fn witness(&self) -> Option<&dyn Witness> {

@@ -9,13 +9,13 @@
 //! | [`Witness`](super::Witness) | `<prefix>.epoch` |
 //! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
 //! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
-//! | [`Live::Job`] | `<prefix>.live.<job>` |
-//! | [`Live::Control`] | `<prefix>.ctl.<tenant>.<user>` |
+//! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |
+//! | [`LiveSubject::Control`] | `<prefix>.ctl.<tenant>.<user>` |
 //! | [`Signal`](super::Signal) | `<prefix>.ctl.>` |
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
-use super::{Address, Completed, InKind, Live, Message};
+use super::{Address, Completed, InKind, LiveSubject, Message};
 use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, decode_token, encode_token};
 use crate::domain::timer::TimerId;
 use serde_json::Value;
@@ -47,11 +47,11 @@ pub fn subject(prefix: &str, to: &Address) -> String {
 }
 
 /// The subject of something that may be lost.
-pub fn live_subject(prefix: &str, live: &Live) -> String {
+pub fn live_subject(prefix: &str, live: &LiveSubject) -> String {
     match live {
-        Live::Job(job) => format!("{prefix}.live.{job}"),
-        Live::Control(owner) => format!("{prefix}.ctl.{}", owner_tokens(owner)),
-        Live::Reply(subject) => subject.clone(),
+        LiveSubject::Job(job) => format!("{prefix}.live.{job}"),
+        LiveSubject::Control(owner) => format!("{prefix}.ctl.{}", owner_tokens(owner)),
+        LiveSubject::Reply(subject) => subject.clone(),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn told(prefix: &str, message: &Message) -> Option<Value> {
     let answer = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
     let mut body = message.body.clone();
     body["answer"] = subject(prefix, &answer).into();
-    body["control"] = live_subject(prefix, &Live::Control(owner.clone())).into();
+    body["control"] = live_subject(prefix, &LiveSubject::Control(owner.clone())).into();
     Some(body)
 }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_control_subject_has_an_owner_and_nothing_else() {
         let o = owner("acme/jo@x.org");
-        let subject = live_subject("p", &Live::Control(o.clone()));
+        let subject = live_subject("p", &LiveSubject::Control(o.clone()));
         assert_eq!(parse_control("p", &subject), Some(o));
         for other in ["p.ctl.acme", "p.ctl.acme.jo.x", "q.ctl.acme.jo", "p.ctl.acme.%zz", "p.live.acme.jo"] {
             assert_eq!(parse_control("p", other), None, "{other}");
@@ -249,8 +249,8 @@ mod tests {
                 "trellis.jobs.ocr%2E%2A",
             ),
             (subject("trellis", &Address::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
-            (live_subject("trellis", &Live::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
-            (live_subject("trellis", &Live::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
+            (live_subject("trellis", &LiveSubject::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
+            (live_subject("trellis", &LiveSubject::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
             (all_control("trellis"), "trellis.ctl.>"),
             (all_inbound("p"), "p.in.>"),
             (inbound("p")[0].clone(), "p.in.*.*.*.task"),

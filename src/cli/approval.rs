@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// What agents wait for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis approvals\n  trellis approvals --all --output ndjson")]
-pub struct Approvals {
+pub(crate) struct Approvals {
     /// Those that are answered, too
     #[arg(long)]
     all: bool,
@@ -29,7 +29,7 @@ pub struct Approvals {
 #[command(
     after_help = "Examples:\n  trellis approve 0123456789abcdef0123456789abcdef\n  trellis approve 0123456789abcdef0123456789abcdef --arguments '{\"amount\": 5}'"
 )]
-pub struct Approve {
+pub(crate) struct Approve {
     /// Its id, as `trellis approvals` prints it
     id: JobId,
     /// Other arguments in the place of those that are shown: JSON, `@file` or `-`
@@ -52,7 +52,7 @@ pub struct Approve {
 /// Reject a call, or decline to answer.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis reject 0123456789abcdef0123456789abcdef --reason 'too expensive'")]
-pub struct Reject {
+pub(crate) struct Reject {
     /// Its id, as `trellis approvals` prints it
     id: JobId,
     /// Why, for the agent
@@ -66,7 +66,7 @@ pub struct Reject {
 /// Answer an agent's questions.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis answer 0123456789abcdef0123456789abcdef size=L sure=true 'why=it fits'")]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Its id, as `trellis approvals` prints it
     id: JobId,
     /// An answer per question

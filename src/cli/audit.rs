@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// for. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair")]
-pub struct Audit {
+pub(crate) struct Audit {
     /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
     /// gone with it fails with `LOST`, and its caller is told), lost results are sent again, lost messages are written
     /// off, lists are put right, and what owners keep is counted anew for their quotas. The books are closed after it. Workers put back lost tasks by themselves within a

@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{Context, worker};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, Fleet, Plan};
+use crate::bench::{self, BenchError, BenchPlan, Fleet};
 use crate::config::{Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::shutdown::Shutdown;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Measures with the configured store and queue, and with an embedded store in a folder of its own
 /// when none is configured.
 #[derive(Debug, Subcommand)]
-pub enum Bench {
+pub(crate) enum Bench {
     /// Tasks per second, against the raw commit rate of the same store in the same run
     #[command(after_help = "Example:\n  trellis bench turns --tasks 5000 --output json")]
     Turns(Load),
@@ -34,7 +34,7 @@ pub enum Bench {
 
 /// How many sessions.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     /// Sessions that wait for a person, each with an open task
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     sleeping: usize,
@@ -45,7 +45,7 @@ pub struct Sessions {
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Load {
+pub(crate) struct Load {
     /// Tasks, each of one turn and one commit
     #[arg(long, default_value_t = 5000, value_name = "N")]
     tasks: usize,
@@ -78,8 +78,12 @@ impl Bench {
             (config.models.scripted, config.models.calls_log) = (Some(scratch.rules()), Some(scratch.calls_log()));
         }
         telemetry::init(&config.log).map_err(Failure::internal)?;
-        let plan =
-            Plan { tasks: load.tasks, agents: load.agents, slots: config.worker.slots, raw: Duration::from_secs(3) };
+        let plan = BenchPlan {
+            tasks: load.tasks,
+            agents: load.agents,
+            slots: config.worker.slots,
+            raw: Duration::from_secs(3),
+        };
         let measured = self.measure(&config, &plan).await?;
         let report = json!({
             "bench": name,
@@ -92,7 +96,7 @@ impl Bench {
         Ok(if lost == 0 { Exit::Ok } else { Exit::Internal })
     }
 
-    async fn measure(&self, config: &Config, plan: &Plan) -> Result<Value, Failure> {
+    async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<Value, Failure> {
         let metrics = Arc::new(Metrics::new());
         let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
         let shutdown = Shutdown::new(metrics);

@@ -12,7 +12,7 @@ const OPERATION: &str = "v/ops/job/bulk";
 
 /// Which jobs, where no id is named.
 #[derive(Debug, Args)]
-pub struct Many {
+pub(crate) struct Many {
     #[command(flatten)]
     filter: JobFilter,
     /// Don't ask whether it is meant

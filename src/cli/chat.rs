@@ -22,7 +22,7 @@ const ONE_WAIT: Duration = Duration::from_secs(25);
 #[command(
     after_help = "Example:\n  trellis chat helper 'Plan my week.'            # a new conversation, its name is on stderr\n  trellis chat helper 'And Friday?' --session chat-5be1f0a1b2c3d4e5"
 )]
-pub struct Chat {
+pub(crate) struct Chat {
     /// To which agent
     agent: AgentId,
     /// What to say: text, `@file`, or `-` for all of stdin [default: a conversation, line by line]

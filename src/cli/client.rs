@@ -21,7 +21,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Which server, and for whom.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Server {
+pub(crate) struct Server {
     /// Address of the HTTP API
     #[arg(long, value_name = "URL", env = "TRELLIS_URL", default_value = "http://127.0.0.1:8420")]
     pub url: String,
@@ -50,7 +50,7 @@ impl Server {
 }
 
 /// A connection to one server.
-pub struct Client {
+pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
     owner: Option<HeaderValue>,
@@ -211,7 +211,7 @@ fn header(what: &str, text: &str) -> Result<HeaderValue, Failure> {
 }
 
 /// One path segment or query value.
-pub fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::new();
     for byte in text.bytes() {

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 /// Prints a script that completes commands and options.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis completions bash > ~/.local/share/bash-completion/completions/trellis")]
-pub struct Completions {
+pub(crate) struct Completions {
     /// For which shell
     #[arg(value_enum)]
     shell: Shell,

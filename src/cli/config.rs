@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// The configuration of all layers: defaults, file, environment, flags.
 #[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
+pub(crate) enum ConfigCommand {
     /// Print every setting in effect, credentials hidden
     #[command(after_help = "Example:\n  trellis config show --origin --config fleet.toml")]
     Show {
@@ -42,7 +42,7 @@ impl ConfigCommand {
                     .collect();
                 context.out.value(&Value::Object(entries), || {
                     let width = loaded.entries.iter().map(|e| e.key.len() + e.value.len() + 3).max().unwrap_or(0);
-                    let line = |e: &crate::config::Shown| {
+                    let line = |e: &crate::config::ShownKey| {
                         let setting = format!("{} = {}", e.key, e.value);
                         if *origin { format!("{setting:<width$}  # {}", e.origin) } else { setting }
                     };

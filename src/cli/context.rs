@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt\n  trellis context helper --session main"
 )]
-pub struct Preview {
+pub(crate) struct Preview {
     /// The agent
     agent: AgentId,
     /// Of this session: with its loads, its transcript and what is pending

@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// Dead letters.
 #[derive(Debug, Subcommand)]
-pub enum Dead {
+pub(crate) enum Dead {
     /// List dead tasks, the last to die first; and messages whose subject meant nothing
     #[command(after_help = "Example:\n  trellis dead list --output ndjson")]
     List {

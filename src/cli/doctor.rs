@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1")]
-pub struct Doctor {
+pub(crate) struct Doctor {
     #[command(flatten)]
     running: Running,
 }

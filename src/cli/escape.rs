@@ -23,27 +23,27 @@ const fn is_unseen(c: char) -> bool {
 }
 
 /// A text for a terminal: lines and tabs stay, and the styles of this program.
-pub fn shown(text: &str) -> Cow<'_, str> {
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     written(text, |rest| STYLES.iter().copied().find(|style| rest.starts_with(style)), |c| matches!(c, '\n' | '\t'))
 }
 
 /// A text for a terminal in which there is no style: lines and tabs stay.
-pub fn unstyled(text: &str) -> Cow<'_, str> {
+pub(crate) fn unstyled(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |c| matches!(c, '\n' | '\t'))
 }
 
 /// A text of somebody else, in which no style is this program's: it can't begin one.
-pub fn data(text: &str) -> Cow<'_, str> {
+pub(crate) fn data(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |c| c != '\u{1b}' && c != '\u{9b}')
 }
 
 /// A cell of a table: one line.
-pub fn cell(text: &str) -> Cow<'_, str> {
+pub(crate) fn cell(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |_| false)
 }
 
 /// JSON for a terminal: the same value, with escapes for what isn't seen.
-pub fn json(text: &str) -> Cow<'_, str> {
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unseen(c) && c != '\n') {
         return text.into();
     }

@@ -34,7 +34,7 @@ impl From<Exit> for ExitCode {
 
 /// A command that didn't do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The process ends with it.
     pub exit: Exit,
     /// What was wrong, where, and what to do.

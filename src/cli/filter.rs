@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Which records of a list are wanted.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which ones")]
-pub struct Filter {
+pub(crate) struct Filter {
     /// In one of these states, e.g. `FAILED,REJECTED`
     #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = status)]
     state: Vec<JobStatus>,
@@ -60,7 +60,7 @@ impl Filter {
 
 /// Which jobs are wanted.
 #[derive(Debug, clap::Args)]
-pub struct JobFilter {
+pub(crate) struct JobFilter {
     /// Served by this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,

@@ -10,7 +10,7 @@ use std::path::Path;
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 /// The text of an argument: itself, of the file behind `@`, or of stdin for `-`.
-pub fn text(argument: &str) -> Result<String, Failure> {
+pub(crate) fn text(argument: &str) -> Result<String, Failure> {
     if argument == "-" {
         return read("stdin", std::io::stdin().lock());
     }
@@ -21,7 +21,7 @@ pub fn text(argument: &str) -> Result<String, Failure> {
 }
 
 /// The text of a file.
-pub fn file(path: &Path) -> Result<String, Failure> {
+pub(crate) fn file(path: &Path) -> Result<String, Failure> {
     let name = format!("file `{}`", path.display());
     let opened = std::fs::File::open(path).map_err(|e| Failure::usage(format!("{name} can't be read: {e}")))?;
     read(&name, opened)
@@ -39,7 +39,7 @@ fn read(name: &str, from: impl Read) -> Result<String, Failure> {
 }
 
 /// The value of an argument: JSON when it looks like it, text otherwise or with `as_text`.
-pub fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
+pub(crate) fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
     let text = text(argument)?;
     let source = match argument {
         "-" => "stdin".to_owned(),
@@ -62,7 +62,7 @@ fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
 }
 
 /// `KEY=VALUE` of `--context`: the value is JSON where it parses, else text.
-pub fn pair(argument: &str) -> Result<(String, Value), String> {
+pub(crate) fn pair(argument: &str) -> Result<(String, Value), String> {
     match argument.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
             let value = decode::data(value.as_bytes()).unwrap_or_else(|_| Value::String(value.to_owned()));
@@ -73,7 +73,7 @@ pub fn pair(argument: &str) -> Result<(String, Value), String> {
 }
 
 /// A `--grant`: the name of a resource namespace, or a capability as JSON.
-pub fn grant(text: &str) -> Result<Value, String> {
+pub(crate) fn grant(text: &str) -> Result<Value, String> {
     let value = if text.starts_with('{') {
         decode::json(text.as_bytes()).map_err(|error| format!("not JSON: {error}"))?
     } else {
@@ -84,7 +84,7 @@ pub fn grant(text: &str) -> Result<Value, String> {
 }
 
 /// Grants as a submission carries them; none given is none meant.
-pub fn grants(given: &[Value]) -> Option<Vec<Value>> {
+pub(crate) fn grants(given: &[Value]) -> Option<Vec<Value>> {
     (!given.is_empty()).then(|| given.to_vec())
 }
 

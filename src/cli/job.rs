@@ -20,7 +20,7 @@ const NO_JOB: &str = "`trellis job list` shows which there are, `--owner` whose 
 
 /// Jobs: the handles of tasks.
 #[derive(Debug, Subcommand)]
-pub enum Job {
+pub(crate) enum Job {
     /// Show a job
     #[command(after_help = "Example:\n  trellis job get 0123456789abcdef0123456789abcdef --output json")]
     Get {
@@ -252,7 +252,7 @@ fn details(out: Out, record: &Value) -> String {
 }
 
 /// Milliseconds as a time; anything else as it is.
-pub fn time(value: &Value) -> String {
+pub(crate) fn time(value: &Value) -> String {
     value.as_u64().map_or_else(|| plain(value), |ms| Millis(ms).rfc3339())
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// The owner's tree of values: `w/` is the workspace that agents share.
 #[derive(Debug, Subcommand)]
-pub enum Lattice {
+pub(crate) enum Lattice {
     /// Print the value at a path
     #[command(after_help = "Example:\n  trellis lattice read w/vendors/acme")]
     Read {
@@ -82,7 +82,7 @@ pub enum Lattice {
 
 /// Where in whose tree.
 #[derive(Debug, Args)]
-pub struct At {
+pub(crate) struct At {
     /// Path, e.g. `w/vendors/acme`
     path: String,
     /// Which server, and for whom
@@ -92,7 +92,7 @@ pub struct At {
 
 /// A value to write.
 #[derive(Debug, Args)]
-pub struct Given {
+pub(crate) struct Given {
     /// Text, JSON, `@file`, or `-` for stdin
     #[arg(allow_hyphen_values = true)]
     value: String,

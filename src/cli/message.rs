@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Sends an agent a message: it sees it in its next turn and owes no answer.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis message helper 'The meeting moved to 3 pm' --session planning")]
-pub struct Message {
+pub(crate) struct Message {
     /// To which agent
     agent: AgentId,
     /// What to say: text, JSON, `@file`, or `-` for stdin

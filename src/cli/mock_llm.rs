@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 /// tried without a key or a network.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis mock-llm config/examples/scripted.toml --listen 127.0.0.1:8421")]
-pub struct MockLlm {
+pub(crate) struct MockLlm {
     /// Rules file, or `echo`, or `never`
     rules: String,
     /// Address

@@ -1,52 +1,53 @@
 //! The command line: `trellis <noun> <verb>`, one file per command.
 //!
-//! Data goes to stdout, everything else to stderr; [`exit::Exit`] lists the exit codes.
+//! Data goes to stdout, everything else to stderr; [`Exit`] lists the exit codes.
 
-pub mod agent;
+mod agent;
 mod approval;
-pub mod audit;
-pub mod bench;
+mod audit;
+mod bench;
 mod bulk;
 mod chat;
-pub mod client;
-pub mod completions;
-pub mod config;
-pub mod context;
+mod client;
+mod completions;
+mod config;
+mod context;
 mod dead;
-pub mod demo;
-pub mod doctor;
+mod demo;
+mod doctor;
 mod escape;
-pub mod exit;
-pub mod filter;
-pub mod input;
-pub mod job;
-pub mod lattice;
-pub mod message;
-pub mod mock_llm;
-pub mod output;
+mod exit;
+mod filter;
+mod input;
+mod job;
+mod lattice;
+mod message;
+mod mock_llm;
+mod output;
 mod policy;
-pub mod queue;
+mod queue;
 mod quota;
 mod resource;
 mod running;
-pub mod secret;
-pub mod serve;
+mod secret;
+mod serve;
 mod session;
 mod spend;
-pub mod sse;
-pub mod submit;
-pub mod timer;
-pub mod token;
-pub mod turn;
-pub mod up;
-pub mod wait;
-pub mod watch;
-pub mod why;
-pub mod worker;
+mod sse;
+mod submit;
+mod timer;
+mod token;
+mod turn;
+mod up;
+mod wait;
+mod watch;
+mod why;
+mod worker;
 
 use crate::config::{Config, Loaded};
 use clap::{Args, Parser, Subcommand};
-use exit::{Exit, Failure};
+pub use exit::Exit;
+use exit::Failure;
 use output::{Format, Out};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -69,7 +70,7 @@ job goes on), 5 not found, 6 conflict, 7 denied, 8 backend unreachable.";
 #[derive(Debug, Parser)]
 #[command(name = "trellis", version, about = ABOUT, after_help = AFTER, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -81,7 +82,7 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of every command")]
-pub struct Global {
+pub(crate) struct Global {
     /// Configuration file (TOML); `config/default.toml` documents every key
     #[arg(long, global = true, value_name = "FILE", env = "TRELLIS_CONFIG")]
     pub config: Option<PathBuf>,
@@ -100,7 +101,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 /// Every command, in the order of the help.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Show the whole story in under a minute: no key, no server, and a worker killed in mid-turn
     Demo(demo::Demo),
     /// Run everything in one process: worker and HTTP API
@@ -182,7 +183,7 @@ pub enum Command {
 
 /// What every command is given.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub(crate) struct Context {
     /// Where data goes.
     pub out: Out,
     global: Global,
@@ -195,11 +196,6 @@ impl Context {
         let mut overrides = self.global.set.clone();
         overrides.extend(flags.into_iter().map(|(key, value)| (key.to_owned(), value)));
         Config::load(self.global.config.as_deref(), &self.env, &overrides).map_err(|e| Failure::usage(e.to_string()))
-    }
-
-    /// Variable of the environment.
-    pub fn env(&self, name: &str) -> Option<&str> {
-        self.env.get(name).map(String::as_str)
     }
 }
 

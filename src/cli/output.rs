@@ -8,7 +8,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Form of the data on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Lines and tables for people.
     #[default]
     Text,
@@ -20,7 +20,7 @@ pub enum Format {
 
 /// Where a command's data goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Out {
+pub(crate) struct Out {
     /// Its form.
     pub format: Format,
     colour: bool,
@@ -98,17 +98,17 @@ fn indented(value: &Value) -> String {
 }
 
 /// Indented JSON for people.
-pub fn pretty(value: &Value) -> String {
+pub(crate) fn pretty(value: &Value) -> String {
     escape::json(&indented(value)).into_owned()
 }
 
 /// Text as it is, anything else as indented JSON.
-pub fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| pretty(value), |text| escape::data(text).into_owned())
 }
 
 /// The text of a field, or nothing.
-pub fn field(value: &Value, key: &str) -> String {
+pub(crate) fn field(value: &Value, key: &str) -> String {
     match &value[key] {
         Value::Null => String::new(),
         Value::String(text) => escape::data(text).into_owned(),
@@ -117,24 +117,24 @@ pub fn field(value: &Value, key: &str) -> String {
 }
 
 /// JSON in one line.
-pub fn compact(value: &Value) -> String {
+pub(crate) fn compact(value: &Value) -> String {
     escape::json(&value.to_string()).into_owned()
 }
 
 /// A line on stdout.
-pub fn write_line(text: &str) -> Result<(), Failure> {
+pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
     write(&format!("{text}\n"))
 }
 
 /// A line of JSON on stdout; on a terminal nothing in it commands that.
-pub fn write_json(text: &str) -> Result<(), Failure> {
+pub(crate) fn write_json(text: &str) -> Result<(), Failure> {
     let stdout = std::io::stdout();
     let text = if stdout.is_terminal() { escape::json(text) } else { text.into() };
     put(&format!("{text}\n"))
 }
 
 /// Text on stdout, at once; on a terminal nothing in it commands that.
-pub fn write(text: &str) -> Result<(), Failure> {
+pub(crate) fn write(text: &str) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { put(&escape::shown(text)) } else { put(text) }
 }
 
@@ -149,21 +149,21 @@ fn put(text: &str) -> Result<(), Failure> {
 }
 
 /// A remark for the person at the terminal; nothing when stderr goes elsewhere.
-pub fn remark(text: &str) {
+pub(crate) fn remark(text: &str) {
     if std::io::stderr().is_terminal() {
         note(text);
     }
 }
 
 /// Says where a list goes on that has an `offset`.
-pub fn note_next(page: &Value) {
+pub(crate) fn note_next(page: &Value) {
     if let Some(next) = page["next"].as_u64() {
         note(&format!("{} in all; `--offset {next}` shows the next", page["total"]));
     }
 }
 
 /// A line on stderr; whatever stands in it, it has no colours.
-pub fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     // Without a stderr there is nobody to tell.
     let mut stderr = std::io::stderr();
     let text = if stderr.is_terminal() { escape::unstyled(text) } else { text.into() };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// What an owner's agents may do at most, and taking back what was granted.
 #[derive(Debug, Subcommand)]
-pub enum Policy {
+pub(crate) enum Policy {
     /// Print the roots and the revocations
     #[command(after_help = "Example:\n  trellis policy show")]
     Show {

@@ -22,20 +22,20 @@ const ACK: Duration = Duration::from_secs(5);
 
 /// Where to publish.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// Publish straight into the queue at this NATS server instead of over HTTP
     #[arg(long, value_name = "URL", env = "TRELLIS_NATS")]
     pub nats: Option<String>,
 }
 
 /// The owner of a submission; the queue has it in the subject.
-pub fn owner(server: &Server) -> Owner {
+pub(crate) fn owner(server: &Server) -> Owner {
     server.owner.clone().unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"))
 }
 
 /// Where the completion of a submission is awaited: a function of its id, because the body must be
 /// the same when it is submitted again.
-pub fn inbox(owner: &Owner, id: &EventId) -> String {
+pub(crate) fn inbox(owner: &Owner, id: &EventId) -> String {
     format!("{}.{}", inboxes(owner), &sha256_hex(format!("{}/{}", owner.token(), id.token()).as_bytes())[..32])
 }
 
@@ -45,7 +45,7 @@ fn inboxes(owner: &Owner) -> String {
 }
 
 /// A connection that publishes submissions.
-pub struct Publisher {
+pub(crate) struct Publisher {
     client: Client,
     context: jetstream::Context,
     server: String,
@@ -136,7 +136,7 @@ impl Publisher {
 }
 
 /// The completion that arrives within `limit`.
-pub async fn answer(answers: &mut Subscriber, limit: Option<Duration>) -> Result<Option<Value>, Failure> {
+pub(crate) async fn answer(answers: &mut Subscriber, limit: Option<Duration>) -> Result<Option<Value>, Failure> {
     let next = answers.next();
     let message = match limit {
         None => next.await,

@@ -5,7 +5,7 @@ use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::output::{Out, field};
 use crate::domain::ids::Owner;
-use crate::domain::quota::Kind;
+use crate::domain::quota::QuotaKind;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  trellis quota\n  trellis quota acme/ann --output json\n  trellis quota set acme/ann --bytes 1073741824 --jobs 100000"
 )]
-pub struct Quota {
+pub(crate) struct Quota {
     #[command(subcommand)]
     set: Option<Change>,
     /// Whose; your own without it
@@ -67,7 +67,7 @@ impl Quota {
                 Client::new(&Server { owner, ..self.server })?.get("quota", &[]).await?
             }
             Some(Change::Set { of, documents, bytes, sessions, jobs, server }) => {
-                let named = Kind::ALL.into_iter().zip([documents, bytes, sessions, jobs]);
+                let named = QuotaKind::ALL.into_iter().zip([documents, bytes, sessions, jobs]);
                 let limits = named.filter_map(|(kind, text)| Some((kind, text?)));
                 let limits = limits.map(|(kind, text)| Ok((kind.as_str().to_owned(), limit(kind, &text)?)));
                 let limits: Map<String, Value> = limits.collect::<Result<_, Failure>>()?;
@@ -80,7 +80,7 @@ impl Quota {
     }
 }
 
-fn limit(kind: Kind, text: &str) -> Result<Value, Failure> {
+fn limit(kind: QuotaKind, text: &str) -> Result<Value, Failure> {
     if text == "default" {
         return Ok(Value::Null);
     }
@@ -89,12 +89,12 @@ fn limit(kind: Kind, text: &str) -> Result<Value, Failure> {
 }
 
 fn table(out: Out, shown: &Value) -> String {
-    let row = |kind: &Kind| {
+    let row = |kind: &QuotaKind| {
         let of = &shown[kind.as_str()];
         let limit = if of["limit"].is_null() { "any".to_owned() } else { field(of, "limit") };
         let set = if of["own"] == true { "an operator" } else { "the venue" };
         vec![kind.as_str().to_owned(), field(of, "used"), limit, set.to_owned()]
     };
-    let rows: Vec<_> = Kind::ALL.iter().map(row).collect();
+    let rows: Vec<_> = QuotaKind::ALL.iter().map(row).collect();
     format!("{}\n\n{}", field(shown, "owner"), out.table(&["QUOTA", "USED", "LIMIT", "SET BY"], &rows))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// What agents keep under resource namespaces: memory, files, scratchpads.
 #[derive(Debug, Subcommand)]
-pub enum Resource {
+pub(crate) enum Resource {
     /// List the namespaces under which something is kept
     #[command(after_help = "Example:\n  trellis resource list app/user")]
     List {

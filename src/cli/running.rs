@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Which running server to ask.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Running {
+pub(crate) struct Running {
     /// Ask this server, instead of the configured store and queue; without it a running `trellis up` that holds an
     /// embedded store is asked
     #[arg(long, value_name = "URL", env = "TRELLIS_URL")]

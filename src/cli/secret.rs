@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 /// Credentials that operations and model providers use and nobody reads: no command prints a value.
 #[derive(Debug, Subcommand)]
-pub enum Secret {
+pub(crate) enum Secret {
     /// Store a secret; its value comes from stdin or a file, never from the command line
     #[command(
         after_help = "Examples:\n  trellis secret set STRIPE_KEY --host api.stripe.com < key.txt\n  trellis secret set STRIPE_KEY @key.txt --overwrite"

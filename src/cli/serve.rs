@@ -11,7 +11,7 @@ use clap::Args;
 #[command(
     after_help = "Example:\n  trellis serve --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --listen 127.0.0.1:8420"
 )]
-pub struct Serve {
+pub(crate) struct Serve {
     /// Address of the HTTP API [default: 127.0.0.1:8420]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,

@@ -13,7 +13,7 @@ const NO_SESSION: &str = "`trellis agent list` shows the agents, `trellis sessio
 
 /// Sessions: the conversations of an agent.
 #[derive(Debug, Subcommand)]
-pub enum Session {
+pub(crate) enum Session {
     /// List an agent's sessions
     #[command(after_help = "Example:\n  trellis session list helper --limit 20")]
     List {

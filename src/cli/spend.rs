@@ -14,7 +14,7 @@ use serde_json::Value;
 /// What was spent is what sessions have committed. A cap also counts the calls that run, and those whose worker died.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis spend\n  trellis spend --agent helper --session s1 --output json")]
-pub struct Spend {
+pub(crate) struct Spend {
     /// The cap of a session of this agent, too
     #[arg(long, value_name = "AGENT", requires = "session")]
     agent: Option<AgentId>,
@@ -116,7 +116,7 @@ fn total(spend: &Value) -> &Value {
 }
 
 /// Tokens of prompts and replies; nothing where it isn't known.
-pub fn tokens(spend: &Value) -> String {
+pub(crate) fn tokens(spend: &Value) -> String {
     let total = total(spend);
     match (total["input"].as_u64(), total["output"].as_u64()) {
         (Some(input), Some(output)) => format!("{input}+{output}"),
@@ -125,14 +125,14 @@ pub fn tokens(spend: &Value) -> String {
 }
 
 /// The money; nothing where it isn't known, `>` where it is that of some of the calls.
-pub fn cost(spend: &Value) -> String {
+pub(crate) fn cost(spend: &Value) -> String {
     let total = total(spend);
     let at_least = if total["unpriced"].is_null() && total["partial"] != true { "" } else { ">" };
     total["cost"].as_f64().map(|cost| format!("{at_least}{}", dollars(cost))).unwrap_or_default()
 }
 
 /// Both parts of what a job has used, in one line.
-pub fn line(spend: &Value) -> String {
+pub(crate) fn line(spend: &Value) -> String {
     let own = (!spend["own"].is_null()).then(|| part(&spend["own"]));
     let tree = &spend["tree"];
     let jobs = tree["jobs"].as_u64().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SseEvent {
+pub(crate) struct SseEvent {
     /// Its type; `message` when the server names none.
     pub name: String,
     /// Its data, lines joined.
@@ -13,7 +13,7 @@ pub struct SseEvent {
 
 /// What has arrived of an unfinished event.
 #[derive(Debug, Default)]
-pub struct SseParser {
+pub(crate) struct SseParser {
     bytes: Vec<u8>,
     name: String,
     data: Vec<String>,

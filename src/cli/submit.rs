@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Advice when an agent isn't there.
-pub const NO_AGENT: &str = "`trellis agent list` shows which there are, `trellis agent apply FILE` makes one";
+pub(crate) const NO_AGENT: &str = "`trellis agent list` shows which there are, `trellis agent apply FILE` makes one";
 
 /// Gives an agent a task. Prints the job's id, or with `--wait` its output.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  trellis submit helper 'Say hello' --wait\n  trellis submit invoices @invoice.json --id inv-42 --wait=2m\n  echo '{\"id\": 42}' | trellis submit invoices - --nats nats://127.0.0.1"
 )]
-pub struct Submit {
+pub(crate) struct Submit {
     /// Which agent
     agent: AgentId,
     /// The task: text, JSON, `@file`, or `-` for stdin
@@ -175,7 +175,7 @@ impl Submit {
 }
 
 /// Refuses here what the server would refuse after it was sent.
-pub fn check_size(input: &Value) -> Result<(), Failure> {
+pub(crate) fn check_size(input: &Value) -> Result<(), Failure> {
     let bytes = input.to_string().len();
     if bytes <= SUBMISSION_BYTES {
         return Ok(());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Timers of agents.
 #[derive(Debug, Subcommand)]
-pub enum Timer {
+pub(crate) enum Timer {
     /// Give an agent a task, or a message, at a time: once, every so often, or by a cron expression
     #[command(
         after_help = "Examples:\n  trellis timer set reporter 'Write the daily report' --cron '0 9 * * MON-FRI' --timezone Europe/Berlin --name daily\n  trellis timer set watcher 'Look at the queue' --every 5m --overlap skip\n  trellis timer set helper 'Remind me' --after 30m --kind message"
@@ -50,7 +50,7 @@ pub enum Timer {
 
 /// Sets a timer.
 #[derive(Debug, Args)]
-pub struct Set {
+pub(crate) struct Set {
     /// Which agent
     agent: AgentId,
     /// What it is given each time: text, JSON, `@file`, or `-` for stdin

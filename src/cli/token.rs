@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{note, plain, write_line};
 use super::{Context, input};
 use crate::config::AuthMode;
-use crate::domain::token::{Refused, Subject};
+use crate::domain::token::{TokenRefused, TokenSubject};
 use crate::http;
 use crate::process::clock::Clock;
 use crate::venue::auth::signing::SigningKey;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Tokens for `auth.mode = "jwt"`: keys that sign them, tokens, and what a token says.
 #[derive(Debug, Subcommand)]
-pub enum Token {
+pub(crate) enum Token {
     /// Make a key: its private half goes into a file that only you can read
     #[command(
         after_help = "Examples:\n  trellis token keygen me.jwk\n  trellis token keygen issuer.jwk --jwks keys.json --kid 2026-11 --speaks-for acme"
@@ -47,7 +47,7 @@ pub enum Token {
 
 /// Options of `keygen`.
 #[derive(Debug, Args)]
-pub struct Keygen {
+pub(crate) struct Keygen {
     /// Where the private key goes; a file that exists is left alone
     file: PathBuf,
     /// Add the public half to this key set, the file of `auth.jwks`
@@ -63,7 +63,7 @@ pub struct Keygen {
 
 /// Options of `issue`.
 #[derive(Debug, Args)]
-pub struct Issue {
+pub(crate) struct Issue {
     /// The private key, as `keygen` wrote it
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
@@ -222,13 +222,13 @@ fn show(context: &Context, token: &str) -> Result<Exit, Failure> {
     }
 }
 
-fn verdict(verified: &Result<Verified, Refused>) -> Value {
+fn verdict(verified: &Result<Verified, TokenRefused>) -> Value {
     match verified {
         Err(refused) => json!({"refused": refused.to_string()}),
         Ok(known) => json!({
             "owner": known.owner,
             "subject": known.subject.to_string(),
-            "kind": match known.subject { Subject::Key(_) => "key", Subject::Owner(_) => "owner" },
+            "kind": match known.subject { TokenSubject::Key(_) => "key", TokenSubject::Owner(_) => "owner" },
             "capabilities": known.capabilities,
             "claims": known.claims,
             "operator": known.operator,

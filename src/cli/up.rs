@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// exits at once; nothing accepted is lost either way.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis up --data ./trellis-data --listen 127.0.0.1:8420")]
-pub struct Up {
+pub(crate) struct Up {
     /// Folder of the embedded store; the same as `--set store.url=embedded:DIR`
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,

@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, remark, write_line};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
-use crate::process::retry::Policy;
+use crate::process::retry::RetryPolicy;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,11 +14,14 @@ use tokio::time::Instant;
 const LONG_POLL: Duration = Duration::from_secs(20);
 
 /// How long a server may be away while its job is waited for: a restart.
-pub const AWAY: Policy =
-    Policy { first: Duration::from_millis(100), max: Duration::from_secs(2), total: Some(Duration::from_secs(30)) };
+pub(crate) const AWAY: RetryPolicy = RetryPolicy {
+    first: Duration::from_millis(100),
+    max: Duration::from_secs(2),
+    total: Some(Duration::from_secs(30)),
+};
 
 /// The record of a job when it has ended, or as it is after `limit` (`None`: no limit).
-pub async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
+pub(crate) async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut away = AWAY.waits();
     let mut told = false;
@@ -49,12 +52,12 @@ pub async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) 
 }
 
 /// Whether nothing changes a job any more.
-pub fn ended(record: &Value) -> bool {
+pub(crate) fn ended(record: &Value) -> bool {
     record["status"].as_str().and_then(JobStatus::parse).is_some_and(JobStatus::is_terminal)
 }
 
 /// Prints the output of a job that completed, else why there is none; the exit code says which.
-pub fn report(out: Out, record: &Value, limit: Option<Duration>) -> Result<Exit, Failure> {
+pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Result<Exit, Failure> {
     if out.format != Format::Text {
         out.value(record, String::new)?;
     }
@@ -91,6 +94,6 @@ fn why(status: JobStatus, record: &Value) -> String {
 }
 
 /// A limit in words.
-pub fn shown(limit: Option<Duration>) -> String {
+pub(crate) fn shown(limit: Option<Duration>) -> String {
     limit.map_or_else(|| "a while".to_owned(), |limit| humantime::format_duration(limit).to_string())
 }

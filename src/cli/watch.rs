@@ -11,7 +11,7 @@ use futures::StreamExt;
 use serde_json::Value;
 
 /// Follows a job to its end.
-pub async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Failure> {
+pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Failure> {
     let mut shown = Shown { out, status: String::new(), in_line: false, last: None };
     let mut away = AWAY.waits();
     loop {

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// agent's models have seen is kept for `retention.turns` after the agent is removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis why w/invoices/17 --agent clerk")]
-pub struct Why {
+pub(crate) struct Why {
     /// The path
     path: String,
     /// Of this agent only

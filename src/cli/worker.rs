@@ -13,14 +13,14 @@ use clap::Args;
 #[command(
     after_help = "Example:\n  trellis worker --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --slots 32"
 )]
-pub struct Worker {
+pub(crate) struct Worker {
     #[command(flatten)]
     slots: Slots,
 }
 
 /// How much one process does at once.
 #[derive(Debug, Clone, Args)]
-pub struct Slots {
+pub(crate) struct Slots {
     /// Turns at the same time [default: 16]
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
@@ -42,14 +42,14 @@ impl Worker {
 }
 
 /// Runs a role until a signal ends it.
-pub async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
+pub(crate) async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
     telemetry::init(&config.log).map_err(Failure::internal)?;
     app::run(config, role).await.map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
 /// The exit code of an error at the start.
-pub fn failure(error: &AppError) -> Failure {
+pub(crate) fn failure(error: &AppError) -> Failure {
     let exit = match error {
         AppError::NotShared { .. }
         | AppError::NotDurable { .. }

@@ -7,7 +7,7 @@ mod spend;
 
 use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
 use super::{
-    AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, GrantsConfig, HttpClientConfig, HttpConfig,
+    AuthMode, BusConfig, BusUrl, CatalogConfig, Config, EndpointConfig, GrantsConfig, HttpClientConfig, HttpConfig,
     LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
     mask_value,
 };
@@ -15,7 +15,7 @@ use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
 use crate::domain::rate::Limit;
-use crate::domain::retention::Rules;
+use crate::domain::retention::RetentionRules;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             max: duration(l, "retry.max", Duration::from_millis(1)..=HOUR),
             total: duration(l, "retry.total", Duration::ZERO..=DAY),
         },
-        retention: Rules { jobs: kept(l, "retention.jobs"), turns: kept(l, "retention.turns") },
+        retention: RetentionRules { jobs: kept(l, "retention.jobs"), turns: kept(l, "retention.turns") },
     };
     combinations(l, &config);
     if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
@@ -157,7 +157,7 @@ fn models(l: &mut Layers) -> ModelsConfig {
     let mut endpoints = BTreeMap::new();
     for (name, leaves) in l.named(&ENDPOINTS) {
         let leaf = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str()).unwrap_or_default().to_owned();
-        let endpoint = Endpoint {
+        let endpoint = EndpointConfig {
             base_url: leaf("base_url"),
             api_key_env: Some(leaf("api_key_env")).filter(|name| !name.is_empty()),
         };
@@ -171,7 +171,7 @@ fn models(l: &mut Layers) -> ModelsConfig {
         endpoints.insert(name, endpoint);
     }
     for (key, origin, problem) in errors {
-        l.fail(&key, origin.unwrap_or(super::Origin::Default), problem);
+        l.fail(&key, origin.unwrap_or(super::SettingOrigin::Default), problem);
     }
     let rule = "limits with commas between such as `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`";
     let limits = parse(l, "models.limits", rule, |text| Limit::list(text).map(Some)).unwrap_or_default();
@@ -185,7 +185,7 @@ fn combinations(l: &mut Layers, config: &Config) {
     let mut clash = |keys: [&str; 2], wrong: bool, problem: String| {
         if wrong && !keys.iter().any(|key| bad.iter().any(|other| other == key)) {
             // The error belongs to the key that somebody set, when only one of them was.
-            let key = if l.entry(keys[0]).origin == super::Origin::Default { keys[1] } else { keys[0] };
+            let key = if l.entry(keys[0]).origin == super::SettingOrigin::Default { keys[1] } else { keys[0] };
             let origin = l.entry(key).origin.clone();
             l.fail(key, origin, problem);
         }

@@ -1,6 +1,6 @@
 //! The layers of configuration, merged key by key with the origin of each value.
 
-use super::{Shown, mask_value};
+use super::{ShownKey, mask_value};
 use std::{collections::BTreeMap, fmt, path::Path};
 use toml::{Table, Value};
 
@@ -54,7 +54,7 @@ fn free_type(key: &str) -> Option<Value> {
 
 /// Which layer set a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// `config/default.toml`, built in.
     Default,
     /// A file given with `--config`.
@@ -65,7 +65,7 @@ pub enum Origin {
     Flag,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -82,7 +82,7 @@ pub struct ConfigError {
     /// The key, or empty when a whole file can't be read.
     pub key: String,
     /// Who set it.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// What is wrong and what was expected.
     pub problem: String,
 }
@@ -115,7 +115,7 @@ impl std::error::Error for ConfigErrors {}
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub value: Value,
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// All keys after merging, and what went wrong on the way.
@@ -133,23 +133,23 @@ impl Layers {
         let mut layers = Self { keys: Vec::new(), entries: BTreeMap::new(), errors: Vec::new() };
         for (key, value) in leaves(&defaults) {
             layers.keys.push(key.clone());
-            layers.entries.insert(key, Entry { value, origin: Origin::Default });
+            layers.entries.insert(key, Entry { value, origin: SettingOrigin::Default });
         }
         if let Some(path) = file {
             layers.add_file(path);
         }
         for (name, text) in env.iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
             let key = name[ENV_PREFIX.len()..].to_lowercase().replace("__", ".");
-            layers.set_text(&key, text, Origin::Env(name.clone()));
+            layers.set_text(&key, text, SettingOrigin::Env(name.clone()));
         }
         for (key, text) in overrides {
-            layers.set_text(key, text, Origin::Flag);
+            layers.set_text(key, text, SettingOrigin::Flag);
         }
         layers
     }
 
     fn add_file(&mut self, path: &Path) {
-        let origin = Origin::File(path.display().to_string());
+        let origin = SettingOrigin::File(path.display().to_string());
         let parsed = std::fs::read_to_string(path)
             .map_err(|error| format!("can't be read: {error}"))
             .and_then(|text| text.parse::<Table>().map_err(|error| format!("is not TOML: {}", one_line(&error))));
@@ -164,7 +164,7 @@ impl Layers {
     }
 
     /// Sets a value whose type the key decides, for environment and flags.
-    fn set_text(&mut self, key: &str, text: &str, origin: Origin) {
+    fn set_text(&mut self, key: &str, text: &str, origin: SettingOrigin) {
         let free = free_type(key);
         let value = match self.entries.get(key).map(|entry| &entry.value).or(free.as_ref()) {
             Some(Value::Integer(_)) => text.trim().parse().ok().map(Value::Integer),
@@ -174,7 +174,7 @@ impl Layers {
         self.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), origin);
     }
 
-    fn set(&mut self, key: &str, value: Value, origin: Origin) {
+    fn set(&mut self, key: &str, value: Value, origin: SettingOrigin) {
         if let Some(entry) = self.entries.get_mut(key) {
             if entry.value.same_type(&value) {
                 *entry = Entry { value, origin };
@@ -217,7 +217,7 @@ impl Layers {
             .unwrap_or_default()
     }
 
-    pub fn fail(&mut self, key: &str, origin: Origin, problem: String) {
+    pub fn fail(&mut self, key: &str, origin: SettingOrigin, problem: String) {
         self.errors.push(ConfigError { key: key.to_owned(), origin, problem });
     }
 
@@ -237,7 +237,7 @@ impl Layers {
         named
     }
 
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn shown(&self) -> Vec<ShownKey> {
         self.keys
             .iter()
             .map(|key| {
@@ -246,7 +246,7 @@ impl Layers {
                     Value::String(text) => Value::String(mask_value(key, text)).to_string(),
                     other => other.to_string(),
                 };
-                Shown { key: key.clone(), value, origin: entry.origin.clone() }
+                ShownKey { key: key.clone(), value, origin: entry.origin.clone() }
             })
             .collect()
     }

@@ -5,7 +5,7 @@ pub mod url;
 mod layers;
 mod mask;
 
-pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Origin};
+pub use layers::{ConfigError, ConfigErrors, DEFAULTS, SettingOrigin};
 pub use mask::{mask_url, mask_value};
 
 use crate::domain::authority::envelope::Mode;
@@ -15,8 +15,8 @@ use crate::domain::hosts::HostRule;
 use crate::domain::quota::QuotaSettings;
 use crate::domain::rate::Limit;
 use crate::domain::resource::remote::Verb;
-use crate::domain::retention::Rules;
-use crate::domain::token::{DidKey, Subject};
+use crate::domain::retention::RetentionRules;
+use crate::domain::token::{DidKey, TokenSubject};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -60,7 +60,7 @@ pub struct Config {
     /// `retry.*`, for model providers.
     pub retry: RetryConfig,
     /// `retention.*`.
-    pub retention: Rules,
+    pub retention: RetentionRules,
 }
 
 /// Where state is kept.
@@ -202,7 +202,7 @@ pub struct AuthConfig {
     /// Keys that may speak for themselves.
     pub did_keys: DidKeys,
     /// Subjects that are operators.
-    pub operators: Vec<Subject>,
+    pub operators: Vec<TokenSubject>,
     /// How far clocks may differ.
     pub leeway: Duration,
 }
@@ -251,12 +251,12 @@ pub struct ModelsConfig {
     /// What providers take, fleet-wide.
     pub limits: Vec<Limit>,
     /// Own servers by name.
-    pub endpoints: BTreeMap<String, Endpoint>,
+    pub endpoints: BTreeMap<String, EndpointConfig>,
 }
 
 /// `models.endpoints.<name>`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Endpoint {
+pub struct EndpointConfig {
     /// Of an OpenAI-compatible API.
     pub base_url: String,
     /// Environment variable with the key; `None` = no key.
@@ -343,18 +343,18 @@ pub struct Loaded {
     /// The validated values.
     pub config: Config,
     /// Every key in the order of `config/default.toml`, for `config show`.
-    pub entries: Vec<Shown>,
+    pub entries: Vec<ShownKey>,
 }
 
 /// One key as `config show --origin` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownKey {
     /// E.g. `worker.slots`.
     pub key: String,
     /// In TOML syntax, credentials masked.
     pub value: String,
     /// Which layer set it.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 impl Config {

@@ -1,9 +1,11 @@
 //! Tables: what is set, and the values or errors that come out.
 
-use super::{AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, Loaded, LogFormat, Origin, StoreUrl, mask_url};
+use super::{
+    AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, Loaded, LogFormat, SettingOrigin, StoreUrl, mask_url,
+};
 use crate::domain::authority::envelope::Mode;
 use crate::domain::resource::remote::Verb;
-use crate::domain::token::{DidKey, Subject};
+use crate::domain::token::{DidKey, TokenSubject};
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
@@ -25,7 +27,7 @@ fn check_errors(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)], expect
         .0
         .iter()
         .map(|error| match &error.origin {
-            Origin::File(path) => error.to_string().replace(path.as_str(), "FILE"),
+            SettingOrigin::File(path) => error.to_string().replace(path.as_str(), "FILE"),
             _ => error.to_string(),
         })
         .collect();
@@ -260,7 +262,7 @@ fn authentication_is_read_as_lists() {
     let auth = load(&file, &[], &[("http.listen", "0.0.0.0:80"), ("auth.leeway", "0s")]).unwrap().config.auth;
     assert_eq!((auth.mode, auth.leeway), (AuthMode::Jwt, Duration::ZERO));
     assert_eq!(auth.audience, ["did:web:t.example", "t"]);
-    assert_eq!(auth.operators, [Subject::Owner("acme/root".parse().unwrap()), Subject::Key(key.clone())]);
+    assert_eq!(auth.operators, [TokenSubject::Owner("acme/root".parse().unwrap()), TokenSubject::Key(key.clone())]);
     assert_eq!(auth.did_keys, DidKeys::Only(vec![]));
     let of = |text: &str| load("", &[], &[("auth.did_keys", text)]).unwrap().config.auth.did_keys;
     assert_eq!((of("*"), of(&format!(" {KEY} "))), (DidKeys::All, DidKeys::Only(vec![key])));

@@ -141,7 +141,7 @@ pub struct AgentConfig {
     pub busy: BusyPolicy,
     /// What completes a task.
     #[serde(default)]
-    pub completion: Completion,
+    pub completion: CompletedBy,
     /// How its turns hang together.
     #[serde(default, rename = "loop", skip_serializing_if = "is_default")]
     pub looping: Looping,
@@ -177,7 +177,7 @@ pub struct AgentConfig {
 /// What completes a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Completion {
+pub enum CompletedBy {
     /// Text without a tool call.
     #[default]
     Implicit,

@@ -47,7 +47,7 @@ pub struct MailboxFacts {
 
 /// Everything that an owner's books are made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct AuditFacts {
     /// Every job.
     pub jobs: Vec<JobFacts>,
     /// Every session.
@@ -126,12 +126,12 @@ pub enum Finding {
 }
 
 /// Jobs that somebody will see to: their task is in a mailbox, or their time is watched.
-fn held(facts: &Facts) -> BTreeSet<&JobId> {
+fn held(facts: &AuditFacts) -> BTreeSet<&JobId> {
     facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).chain(&facts.watched).collect()
 }
 
 /// What can be repaired and has been so for at least `age`: what moves right now isn't broken.
-pub fn find(facts: &Facts, now: Millis, age: Duration) -> BTreeSet<Finding> {
+pub fn find(facts: &AuditFacts, now: Millis, age: Duration) -> BTreeSet<Finding> {
     let is_old = |at: Millis| at.plus(age) <= now;
     let held = held(facts);
     let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
@@ -173,7 +173,7 @@ pub const LINES: usize = 100;
 
 /// Closes the books. A job counts once: one that is missing from its mailbox is not counted again
 /// as a missing event of that mailbox.
-pub fn close(facts: &Facts) -> Books {
+pub fn close(facts: &AuditFacts) -> Books {
     let mut books = Books { accepted: facts.jobs.len() as u64, ..Books::default() };
     let mut lost: BTreeMap<&SessionKey, u64> = BTreeMap::new();
     let held = held(facts);
@@ -262,7 +262,7 @@ mod tests {
 
     fn unaccounted(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str]) -> u64 {
         let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
-        close(&Facts { jobs, mailboxes: vec![mailbox], in_transit, ..Facts::default() }).unaccounted
+        close(&AuditFacts { jobs, mailboxes: vec![mailbox], in_transit, ..AuditFacts::default() }).unaccounted
     }
 
     #[test]
@@ -286,16 +286,16 @@ mod tests {
 
     fn found(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str], now: u64) -> Vec<Finding> {
         let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
-        let facts = Facts { jobs, mailboxes: vec![mailbox], in_transit, ..Facts::default() };
+        let facts = AuditFacts { jobs, mailboxes: vec![mailbox], in_transit, ..AuditFacts::default() };
         find(&facts, Millis(now), Duration::from_millis(5)).into_iter().collect()
     }
 
     #[test]
     fn a_job_of_an_external_worker_is_pending_as_long_as_its_time_is_watched() {
-        let facts = |watched: &[u8]| Facts {
+        let facts = |watched: &[u8]| AuditFacts {
             jobs: vec![job(1, JobStatus::Started)],
             watched: watched.iter().map(|n| id(*n)).collect(),
-            ..Facts::default()
+            ..AuditFacts::default()
         };
         let books = |watched: &[u8]| close(&facts(watched));
         assert_eq!((books(&[1]).pending, books(&[1]).unaccounted), (1, 0));
@@ -326,11 +326,11 @@ mod tests {
         let result = Finding::LostResult { job: id(2), session: session() };
         assert_eq!(found(vec![job(2, Complete)], awaits(), &[], 99), std::slice::from_ref(&result));
         assert_eq!(found(vec![], awaits(), &[], 99), [result], "of a job that is gone");
-        let moving = Facts {
+        let moving = AuditFacts {
             jobs: vec![job(2, Complete)],
             mailboxes: vec![awaits()],
             results: [id(2)].into(),
-            ..Facts::default()
+            ..AuditFacts::default()
         };
         assert_eq!(find(&moving, Millis(99), Duration::ZERO), BTreeSet::new(), "on its way");
         assert_eq!(found(vec![job(2, Started)], mailbox(1, 0, 1, &[2]), &[], 99), [], "not ended");

@@ -116,7 +116,7 @@ fn nano(dollars: f64) -> u64 {
 /// Whose limits an account keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum LimitOrigin {
     /// Those of the agent's configuration, per task.
     Agent,
     /// Those that the request names.
@@ -128,7 +128,7 @@ pub enum Origin {
 /// What is used of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Used {
+pub struct BudgetUse {
     /// Tokens.
     pub tokens: u64,
     /// Billionths of a dollar.
@@ -137,7 +137,7 @@ pub struct Used {
     pub turns: u32,
 }
 
-impl Used {
+impl BudgetUse {
     /// What one call has used.
     pub fn call(usage: Usage, price: Option<Price>) -> Self {
         let nano = price.map_or(0, |price| price.of(usage.input, usage.output));
@@ -156,12 +156,12 @@ impl Used {
 #[serde(rename_all = "camelCase")]
 pub struct Account {
     /// Whose limits it keeps.
-    pub origin: Origin,
+    pub origin: LimitOrigin,
     /// The limits.
     pub limits: Budget,
     /// Used up.
     #[serde(default)]
-    pub spent: Used,
+    pub spent: BudgetUse,
     /// Held by running calls, by session: each has one at most.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Hold>,
@@ -172,14 +172,14 @@ pub struct Account {
 pub struct Hold {
     /// So much.
     #[serde(flatten)]
-    pub used: Used,
+    pub used: BudgetUse,
     /// Who held it is gone by then, and it is spent.
     pub until: Millis,
 }
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct BudgetedCall<'a> {
     /// The session that makes it.
     pub session: &'a str,
     /// Tokens of its prompt, estimated.
@@ -198,7 +198,7 @@ pub enum Short {
     /// What is left is too little, whatever others give back.
     Spent {
         /// Whose limits they are.
-        origin: Origin,
+        origin: LimitOrigin,
         /// What is used up, in words.
         reason: String,
     },
@@ -214,7 +214,7 @@ pub enum Short {
 }
 
 /// What somebody who died left held is spent: the call may have been made.
-pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut Used, session: &str, now: Millis) {
+pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut BudgetUse, session: &str, now: Millis) {
     held.retain(|holder, hold| {
         let left = holder == session || now >= hold.until;
         if left {
@@ -225,7 +225,7 @@ pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut Used, sessi
 }
 
 /// What is spent and held.
-pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: Used) -> Used {
+pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUse {
     held.values().fold(spent, |mut sum, held| {
         sum.add(held.used);
         sum
@@ -234,20 +234,20 @@ pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: Used) -> Used {
 
 impl Account {
     /// A new one.
-    pub fn new(origin: Origin, limits: Budget) -> Self {
-        Self { origin, limits, spent: Used::default(), held: BTreeMap::new() }
+    pub fn new(origin: LimitOrigin, limits: Budget) -> Self {
+        Self { origin, limits, spent: BudgetUse::default(), held: BTreeMap::new() }
     }
 
     fn reclaim(&mut self, session: &str, now: Millis) {
         reclaim(&mut self.held, &mut self.spent, session, now);
     }
 
-    fn taken(&self) -> Used {
+    fn taken(&self) -> BudgetUse {
         taken(&self.held, self.spent)
     }
 
     /// Tokens that the reply of a call may have.
-    fn room(&self, call: Call<'_>) -> Result<u64, Short> {
+    fn room(&self, call: BudgetedCall<'_>) -> Result<u64, Short> {
         let wanted = call.reply.map_or(REPLY_MOST, u64::from).max(1);
         let least = wanted.min(REPLY_LEAST);
         match room(&self.limits, self.spent, call, wanted) {
@@ -264,15 +264,15 @@ impl Account {
         Short::Spent { origin: self.origin, reason }
     }
 
-    fn hold(&mut self, call: Call<'_>, reply: u64) {
+    fn hold(&mut self, call: BudgetedCall<'_>, reply: u64) {
         let nano = call.price.map_or(0, |price| price.of(call.prompt, reply));
-        let used = Used { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
+        let used = BudgetUse { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
         self.held.insert(call.session.to_owned(), Hold { used, until: call.now.plus(BUDGET_HOLD) });
     }
 }
 
 /// Tokens that the reply of a call may have within limits of which so much is used.
-pub(super) fn room(limits: &Budget, used: Used, call: Call<'_>, wanted: u64) -> Result<u64, String> {
+pub(super) fn room(limits: &Budget, used: BudgetUse, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, String> {
     let mut most = wanted;
     if let Some(limit) = limits.turns
         && used.turns >= limit
@@ -313,15 +313,15 @@ pub fn dollars(nano: u64) -> f64 {
 
 /// What a call was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Granted {
+pub struct Allotment {
     /// Tokens that its reply may have.
     pub reply: u64,
     /// Whose limits made them fewer than it asked for: a reply that is as long was cut off.
-    pub cut_by: Option<Origin>,
+    pub cut_by: Option<LimitOrigin>,
 }
 
 /// Holds what a call needs of all accounts, or of none.
-pub fn hold(accounts: &mut [Account], call: Call<'_>) -> Result<Granted, Short> {
+pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotment, Short> {
     for account in accounts.iter_mut() {
         account.reclaim(call.session, call.now);
     }
@@ -341,7 +341,7 @@ pub fn hold(accounts: &mut [Account], call: Call<'_>) -> Result<Granted, Short> 
     for account in accounts {
         account.hold(call, reply);
     }
-    Ok(Granted { reply, cut_by })
+    Ok(Allotment { reply, cut_by })
 }
 
 /// What a call has really used is spent, and the rest of what it held is free. A call that was not
@@ -353,7 +353,7 @@ pub fn settle(accounts: &mut [Account], session: &str, used: Option<(Usage, Opti
             continue;
         }
         if let Some((usage, price)) = used {
-            account.spent.add(Used::call(usage, price));
+            account.spent.add(BudgetUse::call(usage, price));
         }
     }
 }
@@ -372,13 +372,13 @@ pub fn tokens(bytes: usize, ratio: u32) -> u64 {
 }
 
 /// Holds what the last call of a task needs, whatever is left: it ends the task.
-pub fn hold_last(accounts: &mut [Account], call: Call<'_>) -> Granted {
+pub fn hold_last(accounts: &mut [Account], call: BudgetedCall<'_>) -> Allotment {
     let reply = call.reply.map_or(REPLY_MOST, u64::from);
     for account in accounts {
         account.reclaim(call.session, call.now);
         account.hold(call, reply);
     }
-    Granted { reply, cut_by: None }
+    Allotment { reply, cut_by: None }
 }
 
 /// When a request's time is over, and whose limit that is.
@@ -387,7 +387,7 @@ pub struct Deadline {
     /// Then.
     pub at: Millis,
     /// Whose.
-    pub origin: Origin,
+    pub origin: LimitOrigin,
 }
 
 /// What a turn pays from.
@@ -411,10 +411,10 @@ impl Purse {
         request: &Budget,
         (inherited, deadline): (&[String], Option<Millis>),
     ) -> Self {
-        let own = [(Origin::Agent, "agent", agent), (Origin::Request, "request", request)];
+        let own = [(LimitOrigin::Agent, "agent", agent), (LimitOrigin::Request, "request", request)];
         let at = |origin, at: Option<Millis>| at.map(|at| Deadline { at, origin });
         let times = own.iter().map(|(origin, _, limits)| at(*origin, limits.deadline(accepted)));
-        let deadline = times.chain([at(Origin::Request, deadline)]).flatten().min_by_key(|deadline| deadline.at);
+        let deadline = times.chain([at(LimitOrigin::Request, deadline)]).flatten().min_by_key(|deadline| deadline.at);
         let own = own.into_iter().filter(|(_, _, limits)| limits.is_counted());
         let own = own.map(|(origin, name, limits)| (format!("{job}-{name}"), Account::new(origin, *limits)));
         Self { inherited: inherited.to_vec(), own: own.collect(), deadline }

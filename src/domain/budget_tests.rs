@@ -5,11 +5,17 @@ use crate::limits::MODEL_CALL_MAX;
 use serde_json::json;
 
 fn account(limits: serde_json::Value) -> Account {
-    Account::new(Origin::Request, serde_json::from_value(limits).unwrap())
+    Account::new(LimitOrigin::Request, serde_json::from_value(limits).unwrap())
 }
 
-fn call(session: &str, prompt: u64, reply: u32) -> Call<'_> {
-    Call { session, prompt, reply: Some(reply), price: Some(Price { input: 3.0, output: 15.0 }), now: Millis(1) }
+fn call(session: &str, prompt: u64, reply: u32) -> BudgetedCall<'_> {
+    BudgetedCall {
+        session,
+        prompt,
+        reply: Some(reply),
+        price: Some(Price { input: 3.0, output: 15.0 }),
+        now: Millis(1),
+    }
 }
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -22,7 +28,7 @@ fn a_call_is_held_in_full_and_pays_what_it_used() {
     assert_eq!(hold(&mut accounts, call("a", 400, 300)).map(|granted| granted.reply), Ok(300));
     assert_eq!(accounts[0].held["a"].used.tokens, 700);
     // A sibling gets what is left, and no more, and it is known whose limit cuts it off.
-    let cut = Granted { reply: 100, cut_by: Some(Origin::Request) };
+    let cut = Allotment { reply: 100, cut_by: Some(LimitOrigin::Request) };
     assert_eq!(hold(&mut accounts, call("b", 200, 300)), Ok(cut));
     assert_eq!(hold(&mut accounts, call("c", 10, 300)), Err(Short::Held), "they may give it back");
     settle(&mut accounts, "a", Some((usage(400, 20), None)));
@@ -81,7 +87,7 @@ fn a_refused_call_says_what_is_used_up_and_holds_nothing() {
         let Err(Short::Spent { reason, origin }) = hold(&mut accounts, call("a", prompt, 100)) else {
             panic!("expected to be refused");
         };
-        assert!(reason.contains(part) && origin == Origin::Request, "{reason}");
+        assert!(reason.contains(part) && origin == LimitOrigin::Request, "{reason}");
         assert!(accounts.iter().all(|account| account.held.is_empty()), "all or none");
     }
     let mut accounts = [account(json!({"turns": 1}))];
@@ -89,7 +95,7 @@ fn a_refused_call_says_what_is_used_up_and_holds_nothing() {
     settle(&mut accounts, "a", Some((usage(1, 1), None)));
     let Err(Short::Spent { reason, .. }) = hold(&mut accounts, call("a", 1, 100)) else { panic!("refused") };
     assert_eq!(reason, "1 model calls were made");
-    let free = Call { price: None, ..call("a", 1, 100) };
+    let free = BudgetedCall { price: None, ..call("a", 1, 100) };
     let Err(Short::Spent { reason, .. }) = hold(&mut [account(json!({"cost": 1.0}))], free) else { panic!("refused") };
     assert!(reason.contains("no `price`"), "{reason}");
 }
@@ -146,7 +152,7 @@ fn what_nobody_gives_back_is_spent_in_time() {
     let mut accounts = [account(json!({"tokens": 1_000}))];
     hold(&mut accounts, call("a", 500, 400)).unwrap();
     assert_eq!(hold(&mut accounts, call("b", 500, 400)), Err(Short::Held));
-    let later = Call { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 50, 400) };
+    let later = BudgetedCall { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 50, 400) };
     assert_eq!(hold(&mut accounts, later).map(|granted| granted.reply), Ok(50));
     assert_eq!(accounts[0].spent.tokens, 900);
 }
@@ -157,10 +163,13 @@ fn a_hold_outlives_the_longest_call() {
     hold(&mut accounts, call("a", 500, 400)).unwrap();
     let end = Millis(1).plus(MODEL_CALL_MAX);
     // Others wait as long as it runs: nothing of it counts as spent before it has said what it used.
-    assert_eq!(hold(&mut accounts, Call { now: end, ..call("b", 500, 400) }), Err(Short::Held));
+    assert_eq!(hold(&mut accounts, BudgetedCall { now: end, ..call("b", 500, 400) }), Err(Short::Held));
     settle(&mut accounts, "a", Some((usage(100, 20), None)));
     assert_eq!(accounts[0].spent.tokens, 120);
-    assert_eq!(hold(&mut accounts, Call { now: end, ..call("b", 50, 400) }).map(|granted| granted.reply), Ok(400));
+    assert_eq!(
+        hold(&mut accounts, BudgetedCall { now: end, ..call("b", 50, 400) }).map(|granted| granted.reply),
+        Ok(400)
+    );
 }
 
 #[test]
@@ -180,8 +189,8 @@ fn a_purse_has_the_accounts_above_and_its_own_and_the_earliest_deadline() {
     let purse = |deadline| Purse::of_task(&job, Millis(1_000), &agent, &request, (&above, deadline));
     let found = purse(None);
     assert_eq!(found.accounts().cloned().collect::<Vec<_>>(), ["above".to_owned(), format!("{job}-agent")]);
-    assert_eq!(found.deadline, Some(Deadline { at: Millis(31_000), origin: Origin::Request }));
-    assert_eq!(purse(Some(Millis(2_000))).deadline, Some(Deadline { at: Millis(2_000), origin: Origin::Request }));
+    assert_eq!(found.deadline, Some(Deadline { at: Millis(31_000), origin: LimitOrigin::Request }));
+    assert_eq!(purse(Some(Millis(2_000))).deadline, Some(Deadline { at: Millis(2_000), origin: LimitOrigin::Request }));
     let free = Purse::of_task(&job, Millis(0), &Budget::default(), &Budget::default(), (&[], None));
     assert!(free.is_empty() && free.deadline.is_none());
 }

@@ -20,7 +20,7 @@ const PREFIX: &str = "queue:";
 
 /// How long a job may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct ExternalTimes {
     /// Until its worker says that it has begun.
     pub start: Duration,
     /// From one sign of its worker to the next.
@@ -29,7 +29,7 @@ pub struct Times {
     pub deadline: Duration,
 }
 
-impl Times {
+impl ExternalTimes {
     /// What a call says, in seconds, with the defaults for the rest. None is longer than the deadline.
     pub fn of(start: Option<u64>, heartbeat: Option<u64>, deadline: Option<u64>) -> Self {
         let deadline = deadline.map_or(OUTBOUND_DEADLINE, Duration::from_secs).min(OUTBOUND_DEADLINE_MAX);
@@ -91,7 +91,7 @@ pub struct Ignored {
 
 /// What is to be done about a watch whose place has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum WatchLook {
     /// Not yet: it is looked at again at its new place.
     Later(Watch),
     /// The job has failed, for this reason.
@@ -100,7 +100,7 @@ pub enum Look {
 
 impl Watch {
     /// Of a job that is published now. `ends`: the time of the request behind it is over then.
-    pub fn new(job: JobId, queue: QueueName, now: Millis, times: Times, ends: Option<Millis>) -> Self {
+    pub fn new(job: JobId, queue: QueueName, now: Millis, times: ExternalTimes, ends: Option<Millis>) -> Self {
         let deadline = now.plus(times.deadline);
         let deadline = ends.map_or(deadline, |ends| ends.min(deadline));
         let watch = Self {
@@ -140,17 +140,17 @@ impl Watch {
     }
 
     /// What is to be done about it now.
-    pub fn look(self, now: Millis) -> Look {
+    pub fn look(self, now: Millis) -> WatchLook {
         let (at, which) = self.limit();
         if now < at {
-            return Look::Later(Self { due: at, overdue: None, ..self });
+            return WatchLook::Later(Self { due: at, overdue: None, ..self });
         }
         let since = self.overdue.unwrap_or(now);
         let end = since.plus(OUTBOUND_GRACE);
         if now < end {
-            return Look::Later(Self { due: end, overdue: Some(since), ..self });
+            return WatchLook::Later(Self { due: end, overdue: Some(since), ..self });
         }
-        Look::Over(self.over(which))
+        WatchLook::Over(self.over(which))
     }
 
     /// The same when there is no job: it may be about to be opened. `None`: it never will.
@@ -229,18 +229,18 @@ pub fn session(job: &JobId) -> SessionId {
 
 /// What a worker has said of its job, and by which right.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct WorkerAnswer {
     /// Its job.
     pub job: JobId,
     /// The job's token.
     pub token: String,
     /// What it said, or what is wrong with it.
-    pub said: Result<Said, String>,
+    pub said: Result<WorkerSaid, String>,
 }
 
 /// What a worker has said.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum WorkerSaid {
     /// It has begun, or is at it.
     Started {
         /// How far it is, for those who watch.
@@ -250,7 +250,7 @@ pub enum Said {
     Ended(JobResult),
 }
 
-impl Answer {
+impl WorkerAnswer {
     /// Out of a body; `None`: it is no answer of an external worker.
     pub fn parse(body: &Value) -> Option<Self> {
         let token = body.get("token")?.as_str()?.to_owned();
@@ -259,7 +259,7 @@ impl Answer {
     }
 }
 
-fn said(body: &Value) -> Result<Said, String> {
+fn said(body: &Value) -> Result<WorkerSaid, String> {
     let bytes = |value: &Value| value.to_string().len();
     match body.get("status").and_then(Value::as_str) {
         Some("STARTED") => {
@@ -268,12 +268,12 @@ fn said(body: &Value) -> Result<Said, String> {
                 Some(bytes) if bytes > OUTBOUND_NOTE_BYTES => {
                     Err(format!("`progress` has {bytes} bytes, expected at most {OUTBOUND_NOTE_BYTES}"))
                 }
-                Some(_) | None => Ok(Said::Started { progress: progress.cloned() }),
+                Some(_) | None => Ok(WorkerSaid::Started { progress: progress.cloned() }),
             }
         }
         Some("COMPLETE") => match body.get("output") {
             None => Err("expected `output` with the status `COMPLETE`; it may be null".to_owned()),
-            Some(output) => Ok(Said::Ended(completed(output, bytes(output)))),
+            Some(output) => Ok(WorkerSaid::Ended(completed(output, bytes(output)))),
         },
         Some("FAILED") => {
             let error = match body.get("error") {
@@ -281,7 +281,7 @@ fn said(body: &Value) -> Result<Said, String> {
                 Some(Value::String(text)) => cut(text),
                 Some(other) => cut(&other.to_string()),
             };
-            Ok(Said::Ended(JobResult::failed(ErrorCode::TaskFailed, error)))
+            Ok(WorkerSaid::Ended(JobResult::failed(ErrorCode::TaskFailed, error)))
         }
         Some(other) => Err(format!("`status`: expected `STARTED`, `COMPLETE` or `FAILED`, got `{}`", cut(other))),
         None => Err("expected `status`: `STARTED`, `COMPLETE` or `FAILED`".to_owned()),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn watch(start: u64, heartbeat: u64, deadline: u64) -> Watch {
-        let times = Times::of(Some(start), Some(heartbeat), Some(deadline));
+        let times = ExternalTimes::of(Some(start), Some(heartbeat), Some(deadline));
         Watch::new(job(), "ocr".parse().unwrap(), T, times, None)
     }
 
@@ -344,11 +344,11 @@ mod tests {
         for _ in 0..10 {
             let now = watch.due;
             match watch.look(now) {
-                Look::Later(later) => {
+                WatchLook::Later(later) => {
                     assert!(later.due > now, "it comes to an end");
                     watch = later;
                 }
-                Look::Over(why) => return (now.since(T).as_secs(), why),
+                WatchLook::Over(why) => return (now.since(T).as_secs(), why),
             }
         }
         panic!("never given up: {watch:?}");
@@ -375,23 +375,23 @@ mod tests {
 
     #[test]
     fn a_sign_in_the_grace_is_in_time() {
-        let Look::Later(late) = watch(10, 5, 100).look(at(10)) else { panic!("it has a grace") };
+        let WatchLook::Later(late) = watch(10, 5, 100).look(at(10)) else { panic!("it has a grace") };
         assert_eq!((late.overdue, late.due), (Some(at(10)), at(10).plus(OUTBOUND_GRACE)));
         let alive = late.alive(at(12));
         assert_eq!((alive.overdue, alive.started, alive.heartbeat), (None, Some(at(12)), Some(at(12))));
-        assert_eq!(alive.clone().look(at(15)), Look::Later(Watch { due: at(17), ..alive }));
+        assert_eq!(alive.clone().look(at(15)), WatchLook::Later(Watch { due: at(17), ..alive }));
     }
 
     #[test]
     fn defaults_are_an_hour_ten_minutes_and_a_day_and_no_time_is_longer_than_the_deadline() {
         let times = |start, heartbeat, deadline| {
-            let times = Times::of(start, heartbeat, deadline);
+            let times = ExternalTimes::of(start, heartbeat, deadline);
             (times.start.as_secs(), times.heartbeat.as_secs(), times.deadline.as_secs())
         };
         assert_eq!(times(None, None, None), (3600, 600, 86_400));
         assert_eq!(times(Some(7200), Some(1), Some(90)), (90, 1, 90));
         assert_eq!(times(None, None, Some(u64::MAX)), (3600, 600, 30 * 86_400));
-        let of_request = Watch::new(job(), "q".parse().unwrap(), T, Times::of(None, None, None), Some(at(60)));
+        let of_request = Watch::new(job(), "q".parse().unwrap(), T, ExternalTimes::of(None, None, None), Some(at(60)));
         assert_eq!((of_request.deadline, of_request.due), (at(60), at(60)), "no longer than the request behind it");
     }
 
@@ -407,12 +407,12 @@ mod tests {
         let parse = |mut body: Value| {
             body["job"] = json!(job());
             body["token"] = json!("t");
-            Answer::parse(&body).unwrap().said
+            WorkerAnswer::parse(&body).unwrap().said
         };
-        assert_eq!(parse(json!({"status": "STARTED"})), Ok(Said::Started { progress: None }));
+        assert_eq!(parse(json!({"status": "STARTED"})), Ok(WorkerSaid::Started { progress: None }));
         let progress = parse(json!({"status": "STARTED", "progress": {"page": 3}, "extra": 1}));
-        assert_eq!(progress, Ok(Said::Started { progress: Some(json!({"page": 3})) }));
-        let done = |output| Ok(Said::Ended(JobResult::complete(output)));
+        assert_eq!(progress, Ok(WorkerSaid::Started { progress: Some(json!({"page": 3})) }));
+        let done = |output| Ok(WorkerSaid::Ended(JobResult::complete(output)));
         assert_eq!(parse(json!({"status": "COMPLETE", "output": {"n": 1}})), done(json!({"n": 1})));
         assert_eq!(parse(json!({"status": "COMPLETE", "output": null})), done(json!(null)));
         for (body, text) in [
@@ -420,7 +420,7 @@ mod tests {
             (json!({"status": "FAILED", "error": {"code": 7}}), "{\"code\":7}"),
             (json!({"status": "FAILED"}), "the worker failed and said no more"),
         ] {
-            assert_eq!(parse(body), Ok(Said::Ended(JobResult::failed(ErrorCode::TaskFailed, text))));
+            assert_eq!(parse(body), Ok(WorkerSaid::Ended(JobResult::failed(ErrorCode::TaskFailed, text))));
         }
         for (body, part) in [
             (json!({}), "expected `status`"),
@@ -431,11 +431,12 @@ mod tests {
             let error = parse(body).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
-        let Ok(Said::Ended(large)) = parse(json!({"status": "COMPLETE", "output": "x".repeat(OUTBOUND_BYTES)})) else {
+        let Ok(WorkerSaid::Ended(large)) = parse(json!({"status": "COMPLETE", "output": "x".repeat(OUTBOUND_BYTES)}))
+        else {
             panic!("it is an end")
         };
         assert_eq!((large.error_code, large.output), (Some(ErrorCode::OutputInvalid), None));
-        let Ok(Said::Ended(long)) = parse(json!({"status": "FAILED", "error": "ü".repeat(9_000)})) else {
+        let Ok(WorkerSaid::Ended(long)) = parse(json!({"status": "FAILED", "error": "ü".repeat(9_000)})) else {
             panic!("it is an end")
         };
         assert_eq!(long.error.unwrap().len(), OUTBOUND_NOTE_BYTES + '…'.len_utf8());
@@ -446,7 +447,7 @@ mod tests {
         for body in
             [json!({}), json!([1]), json!({"token": "t"}), json!({"job": job()}), json!({"job": 1, "token": "t"})]
         {
-            assert_eq!(Answer::parse(&body), None, "{body}");
+            assert_eq!(WorkerAnswer::parse(&body), None, "{body}");
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Invoked {
     pub begun: u32,
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taken: Option<Taken>,
+    pub taken: Option<OperationClaim>,
 }
 
 /// Who asked for it, and what he might do then: no more is done for him.
@@ -79,7 +79,7 @@ pub struct Asker {
 /// The right of one worker to run it, for some time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Taken {
+pub struct OperationClaim {
     /// Its name.
     pub worker: String,
     /// What tells this take from every other.
@@ -90,7 +90,7 @@ pub struct Taken {
 
 /// What is to be done about one.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Look {
+pub enum InvokedLook {
     /// A worker has it until then.
     Later(Millis),
     /// It may be taken.
@@ -106,15 +106,15 @@ impl Invoked {
     }
 
     /// What is to be done about it now. `limit` is how many workers it may kill.
-    pub fn look(&self, now: Millis, op: &str, may_be_repeated: bool, limit: u32) -> Look {
+    pub fn look(&self, now: Millis, op: &str, may_be_repeated: bool, limit: u32) -> InvokedLook {
         match &self.taken {
-            Some(taken) if now < taken.until => Look::Later(taken.until),
-            Some(taken) if !may_be_repeated => Look::Over(unknown(op, &taken.worker)),
-            Some(_) if self.begun >= limit => Look::Over(JobResult::failed(
+            Some(taken) if now < taken.until => InvokedLook::Later(taken.until),
+            Some(taken) if !may_be_repeated => InvokedLook::Over(unknown(op, &taken.worker)),
+            Some(_) if self.begun >= limit => InvokedLook::Over(JobResult::failed(
                 ErrorCode::Dead,
                 format!("`{op}` was begun by {} workers, and each of them died", self.begun),
             )),
-            Some(_) | None => Look::Take,
+            Some(_) | None => InvokedLook::Take,
         }
     }
 
@@ -122,7 +122,7 @@ impl Invoked {
     #[must_use]
     pub fn take(self, now: Millis, worker: &str, token: &str, lease: Duration) -> Self {
         let until = now.plus(lease);
-        let by = Taken { worker: worker.to_owned(), token: token.to_owned(), until };
+        let by = OperationClaim { worker: worker.to_owned(), token: token.to_owned(), until };
         Self { due: until, begun: self.begun.saturating_add(1), taken: Some(by), ..self }
     }
 
@@ -130,7 +130,7 @@ impl Invoked {
     #[must_use]
     pub fn renewed(self, now: Millis, lease: Duration) -> Self {
         let until = now.plus(lease);
-        Self { due: until, taken: self.taken.map(|taken| Taken { until, ..taken }), ..self }
+        Self { due: until, taken: self.taken.map(|taken| OperationClaim { until, ..taken }), ..self }
     }
 
     /// Run by nobody, and looked at then. The worker that gives it back didn't die of it.
@@ -191,9 +191,9 @@ mod tests {
 
     fn looked(invoked: &Invoked, now: u64, may_be_repeated: bool) -> Result<Option<Millis>, Option<ErrorCode>> {
         match invoked.look(Millis(now), "v/ops/x", may_be_repeated, 2) {
-            Look::Later(until) => Ok(Some(until)),
-            Look::Take => Ok(None),
-            Look::Over(result) => Err(result.error_code),
+            InvokedLook::Later(until) => Ok(Some(until)),
+            InvokedLook::Take => Ok(None),
+            InvokedLook::Over(result) => Err(result.error_code),
         }
     }
 

@@ -15,16 +15,16 @@ const TOLD: usize = 5;
 pub struct Outputs {
     /// Of those that complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub complete: Option<Output>,
+    pub complete: Option<OutputType>,
     /// Of those that fail: the error is then the JSON text of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fail: Option<Output>,
+    pub fail: Option<OutputType>,
 }
 
 /// One type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Output {
+pub struct OutputType {
     /// A JSON Schema.
     pub schema: Value,
 }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn schemas_that_cannot_be_used_are_named() {
-        let of = |schema: Value| Outputs { complete: Some(Output { schema }), fail: None }.check();
+        let of = |schema: Value| Outputs { complete: Some(OutputType { schema }), fail: None }.check();
         assert_eq!(of(json!({"type": "string"})), Ok(()));
         assert_eq!(
             of(json!("string")).unwrap_err(),

@@ -26,7 +26,7 @@ pub struct Counts<T: Default> {
 pub const MOST: u64 = 1 << 50;
 
 /// What an owner keeps.
-pub type Usage = Counts<u64>;
+pub type QuotaUsage = Counts<u64>;
 
 /// What an owner may keep at most; 0 = any number.
 pub type Quota = Counts<u64>;
@@ -36,7 +36,7 @@ pub type Own = Counts<Option<u64>>;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuotaKind {
     /// [`Counts::documents`].
     Documents,
     /// [`Counts::bytes`].
@@ -51,7 +51,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
     /// Which.
-    pub kind: Kind,
+    pub kind: QuotaKind,
     /// What is kept.
     pub used: u64,
     /// What would come to it.
@@ -60,7 +60,7 @@ pub struct Over {
     pub allowed: u64,
 }
 
-impl Kind {
+impl QuotaKind {
     /// All, in the order in which they are written down and checked.
     pub const ALL: [Self; 4] = [Self::Documents, Self::Bytes, Self::Sessions, Self::Jobs];
 
@@ -98,22 +98,22 @@ impl Display for Over {
 
 impl<T: Default + Copy> Counts<T> {
     /// Of one kind.
-    pub const fn get(&self, kind: Kind) -> T {
+    pub const fn get(&self, kind: QuotaKind) -> T {
         match kind {
-            Kind::Documents => self.documents,
-            Kind::Bytes => self.bytes,
-            Kind::Sessions => self.sessions,
-            Kind::Jobs => self.jobs,
+            QuotaKind::Documents => self.documents,
+            QuotaKind::Bytes => self.bytes,
+            QuotaKind::Sessions => self.sessions,
+            QuotaKind::Jobs => self.jobs,
         }
     }
 
     /// Each as `of` says.
-    pub fn by(of: impl Fn(Kind) -> T) -> Self {
+    pub fn by(of: impl Fn(QuotaKind) -> T) -> Self {
         Self {
-            documents: of(Kind::Documents),
-            bytes: of(Kind::Bytes),
-            sessions: of(Kind::Sessions),
-            jobs: of(Kind::Jobs),
+            documents: of(QuotaKind::Documents),
+            bytes: of(QuotaKind::Bytes),
+            sessions: of(QuotaKind::Sessions),
+            jobs: of(QuotaKind::Jobs),
         }
     }
 }
@@ -138,8 +138,8 @@ impl Quota {
     }
 
     /// Whether so much may come to what is used. Where nothing comes there is always room.
-    pub fn admits(&self, used: &Usage, adds: &Usage) -> Result<(), Over> {
-        for kind in Kind::ALL {
+    pub fn admits(&self, used: &QuotaUsage, adds: &QuotaUsage) -> Result<(), Over> {
+        for kind in QuotaKind::ALL {
             let (used, adds, allowed) = (used.get(kind), adds.get(kind), self.get(kind));
             if allowed > 0 && adds > 0 && used.saturating_add(adds) > allowed {
                 return Err(Over { kind, used, adds, allowed });
@@ -202,17 +202,17 @@ impl QuotaSettings {
 }
 
 impl Own {
-    /// The stored line: numbers in the order of [`Kind::ALL`], `-` as the venue says. Stores read it themselves.
+    /// The stored line: numbers in the order of [`QuotaKind::ALL`], `-` as the venue says. Stores read it themselves.
     pub fn encode(&self) -> String {
         let word = |kind| self.get(kind).map_or_else(|| "-".to_owned(), |limit: u64| limit.to_string());
-        Kind::ALL.map(word).join(" ")
+        QuotaKind::ALL.map(word).join(" ")
     }
 
     /// The inverse of [`Own::encode`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
         let mut found = Self::default();
-        for kind in Kind::ALL {
+        for kind in QuotaKind::ALL {
             let limit = match words.next()? {
                 "-" => None,
                 number => Some(number.parse().ok()?),
@@ -225,12 +225,12 @@ impl Own {
 
 impl<T: Default> Counts<T> {
     /// The place of one kind.
-    pub const fn at(&mut self, kind: Kind) -> &mut T {
+    pub const fn at(&mut self, kind: QuotaKind) -> &mut T {
         match kind {
-            Kind::Documents => &mut self.documents,
-            Kind::Bytes => &mut self.bytes,
-            Kind::Sessions => &mut self.sessions,
-            Kind::Jobs => &mut self.jobs,
+            QuotaKind::Documents => &mut self.documents,
+            QuotaKind::Bytes => &mut self.bytes,
+            QuotaKind::Sessions => &mut self.sessions,
+            QuotaKind::Jobs => &mut self.jobs,
         }
     }
 }
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    const fn counts(documents: u64, bytes: u64, sessions: u64, jobs: u64) -> Usage {
+    const fn counts(documents: u64, bytes: u64, sessions: u64, jobs: u64) -> QuotaUsage {
         Counts { documents, bytes, sessions, jobs }
     }
 
@@ -279,14 +279,14 @@ mod tests {
         for (used, adds, expected) in [
             (counts(0, 0, 0, 0), counts(10, 100, 9, 3), None),
             (counts(9, 0, 0, 0), counts(1, 0, 0, 0), None),
-            (counts(9, 0, 0, 0), counts(2, 0, 0, 0), Some(Kind::Documents)),
-            (counts(0, 90, 0, 0), counts(0, 11, 0, 0), Some(Kind::Bytes)),
+            (counts(9, 0, 0, 0), counts(2, 0, 0, 0), Some(QuotaKind::Documents)),
+            (counts(0, 90, 0, 0), counts(0, 11, 0, 0), Some(QuotaKind::Bytes)),
             (counts(0, 0, 1 << 60, 0), counts(0, 0, 1, 0), None),
-            (counts(0, 0, 0, 3), counts(1, 1, 1, 1), Some(Kind::Jobs)),
+            (counts(0, 0, 0, 3), counts(1, 1, 1, 1), Some(QuotaKind::Jobs)),
             // Over its quota already: what adds nothing goes on.
             (counts(20, 200, 0, 9), counts(0, 0, 0, 0), None),
             (counts(20, 50, 0, 9), counts(0, 5, 1, 0), None),
-            (counts(u64::MAX, 0, 0, 0), counts(u64::MAX, 0, 0, 0), Some(Kind::Documents)),
+            (counts(u64::MAX, 0, 0, 0), counts(u64::MAX, 0, 0, 0), Some(QuotaKind::Documents)),
         ] {
             let found = quota.admits(&used, &adds).err().map(|over| over.kind);
             assert_eq!(found, expected, "{used:?} {adds:?}");
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_quota_what_is_used_and_what_to_do() {
-        let over = Over { kind: Kind::Sessions, used: 9, adds: 1, allowed: 9 }.to_string();
+        let over = Over { kind: QuotaKind::Sessions, used: 9, adds: 1, allowed: 9 }.to_string();
         for part in ["QUOTA_EXCEEDED", "quota of sessions is 9", "9 are used", "delete", "operator", "--sessions"] {
             assert!(over.contains(part), "{part}: {over}");
         }

@@ -92,7 +92,7 @@ const fn is_zero(n: &u64) -> bool {
 
 /// A call that is going to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct RatedCall {
     /// Its session and turn: whoever makes it again takes its place.
     pub id: String,
     /// Tokens of its prompt and, at most, of its reply.
@@ -157,7 +157,7 @@ impl Limit {
     }
 
     /// Whether one more call fits; else why not, and until when.
-    fn check(&self, meter: &Meter, call: &Call, now: Millis) -> Result<(), Wait> {
+    fn check(&self, meter: &Meter, call: &RatedCall, now: Millis) -> Result<(), Wait> {
         let busy = meter.running.iter().filter(|(id, running)| **id != call.id && counts(running.until, now)).count();
         if let Some(limit) = self.concurrency
             && busy >= usize::try_from(limit).unwrap_or(usize::MAX)
@@ -186,14 +186,14 @@ impl Limit {
     }
 
     /// A call that has to wait for another to end stands in line, where it was.
-    fn stand(&self, meter: &mut Meter, call: &Call) {
+    fn stand(&self, meter: &mut Meter, call: &RatedCall) {
         if self.concurrency.is_some() && meter.line.len() < LINE && !meter.line.contains(&call.id) {
             meter.line.push(call.id.clone());
         }
     }
 
     /// A call that has to wait for tokens is the first in line: no other is.
-    fn queue(&self, meter: &mut Meter, call: &Call, wait: &Wait, now: Millis) {
+    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, now: Millis) {
         let Some(limit) = self.tokens else { return };
         let share = share(call.tokens, limit);
         if ahead(meter.tokens, now).saturating_add(share) > MINUTE {
@@ -201,7 +201,7 @@ impl Limit {
         }
     }
 
-    fn book(&self, meter: &mut Meter, call: &Call, now: Millis) {
+    fn book(&self, meter: &mut Meter, call: &RatedCall, now: Millis) {
         meter.first.take_if(|first| first.id == call.id || !counts(first.until, now));
         meter.running.retain(|_, running| counts(running.until, now));
         meter.line.retain(|id| *id != call.id);
@@ -215,7 +215,7 @@ impl Limit {
     }
 
     /// Gives back what is left, and who is to be told that a place is free.
-    fn settle(&self, meter: &mut Meter, call: &Call, used: u64, now: Millis) -> Option<String> {
+    fn settle(&self, meter: &mut Meter, call: &RatedCall, used: u64, now: Millis) -> Option<String> {
         let own = meter.running.remove(&call.id);
         let next = if meter.line.is_empty() { None } else { Some(meter.line.remove(0)) };
         let Some(limit) = self.tokens else { return next };
@@ -233,7 +233,7 @@ impl Limit {
 
 impl Meter {
     /// The first in line, unless it is this call.
-    fn ahead_of(&self, call: &Call, now: Millis) -> Option<&First> {
+    fn ahead_of(&self, call: &RatedCall, now: Millis) -> Option<&First> {
         self.first.as_ref().filter(|first| first.id != call.id && counts(first.until, now))
     }
 }
@@ -283,7 +283,7 @@ pub fn reserve(
 }
 
 /// Books a call under all of its limits, or under none: then it may have become the first in line.
-pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &Call, now: Millis) -> Result<(), Wait> {
+pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
     let pairs = || limits.iter().zip(0..);
     let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
@@ -314,7 +314,7 @@ pub fn renew(meters: &mut [Meter], id: &str, until: Millis) {
 }
 
 /// A call has ended, with so many tokens used. Returns the ids of calls that may be made now.
-pub fn settle(limits: &[&Limit], meters: &mut [Meter], call: &Call, used: u64, now: Millis) -> Vec<String> {
+pub fn settle(limits: &[&Limit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
     limits.iter().zip(meters).filter_map(|(limit, meter)| limit.settle(meter, call, used, now)).collect()
 }
 

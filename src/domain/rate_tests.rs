@@ -8,11 +8,11 @@ fn limit(text: &str) -> Limit {
     Limit::parse(text).unwrap()
 }
 
-fn call(id: &str, tokens: u64) -> Call {
-    Call { id: id.to_owned(), tokens, until: NOW.plus(Duration::from_mins(2)) }
+fn call(id: &str, tokens: u64) -> RatedCall {
+    RatedCall { id: id.to_owned(), tokens, until: NOW.plus(Duration::from_mins(2)) }
 }
 
-fn booked(limit: &Limit, meter: &mut Meter, call: &Call, now: Millis) -> Result<(), (u64, String)> {
+fn booked(limit: &Limit, meter: &mut Meter, call: &RatedCall, now: Millis) -> Result<(), (u64, String)> {
     book(&[limit], std::slice::from_mut(meter), call, now).map_err(|wait| (wait.until.0 - now.0, wait.reason))
 }
 
@@ -167,7 +167,7 @@ fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
     let both: Vec<_> = limits.iter().collect();
     let mut meters = vec![Meter::default(); 2];
-    let mut book = |call: &Call, now| book(&both, &mut meters, call, now);
+    let mut book = |call: &RatedCall, now| book(&both, &mut meters, call, now);
     assert_eq!(book(&call("now", 50), NOW), Ok(()));
     let (one, two) = (call("one", 900), call("two", 1_100));
     let (mut waits, mut now) = (vec![one, two], NOW);
@@ -192,7 +192,7 @@ fn what_has_passed_while_a_call_ran_is_not_given_back() {
 fn a_wrong_clock_does_not_block_the_fleet() {
     let (limit, mut meter) = (limit("openai:requests=60:tokens=1000:concurrency=1"), Meter::default());
     let tomorrow = NOW.plus(Duration::from_hours(24));
-    let lost = Call { until: tomorrow.plus(Duration::from_mins(2)), ..call("a", 900) };
+    let lost = RatedCall { until: tomorrow.plus(Duration::from_mins(2)), ..call("a", 900) };
     assert_eq!(booked(&limit, &mut meter, &lost, tomorrow), Ok(()));
     assert_eq!(booked(&limit, &mut meter, &call("b", 900), NOW), Ok(()));
 }
@@ -212,7 +212,7 @@ fn a_call_is_booked_under_all_of_its_limits_or_none() {
 fn a_place_is_kept_as_long_as_it_is_renewed() {
     let (limit, mut meter) = (limit("openai:concurrency=1:tokens=1000"), Meter::default());
     let until = |seconds| NOW.plus(Duration::from_secs(seconds));
-    let first = Call { until: until(30), ..call("a", 10) };
+    let first = RatedCall { until: until(30), ..call("a", 10) };
     assert_eq!(booked(&limit, &mut meter, &first, NOW), Ok(()));
     renew(std::slice::from_mut(&mut meter), "a", until(50));
     renew(std::slice::from_mut(&mut meter), "unknown", until(90));

@@ -1,7 +1,7 @@
 //! Who reads of jobs, and how much: who asked for one reads all of it; of another's, whoever may read jobs sees
 //! what was given and what came out only where he could have read it himself.
 
-use crate::authority::{Authority, Resource};
+use crate::authority::{Authority, ResourcePath};
 use crate::job::{Job, JobHead};
 use crate::session::WITHHELD;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub struct Reader {
 
 /// How much somebody sees of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum JobSight {
     /// All of it.
     Whole,
     /// That it is there, and how it stands.
@@ -41,26 +41,27 @@ pub enum Sight {
 
 impl Reader {
     /// How much he sees of this one.
-    pub fn sees(&self, head: &JobHead) -> Sight {
+    pub fn sees(&self, head: &JobHead) -> JobSight {
         // What the owner has taken back is taken back from who asked for it, too.
-        let asked =
-            self.mark.is_some() && self.mark == head.principal && !self.authority.is_revoked(Resource::job(&head.id));
+        let asked = self.mark.is_some()
+            && self.mark == head.principal
+            && !self.authority.is_revoked(ResourcePath::job(&head.id));
         let own = self.authority.home().job.as_ref() == Some(&head.id);
         if self.operator || asked || own {
-            return Sight::Whole;
+            return JobSight::Whole;
         }
-        if self.authority.permits("crud/read", Resource::job(&head.id)).is_err() {
-            return Sight::Nothing;
+        if self.authority.permits("crud/read", ResourcePath::job(&head.id)).is_err() {
+            return JobSight::Nothing;
         }
         // What isn't known, of old jobs, might be anything.
         let bound = head.authority().cloned().unwrap_or_default();
-        if self.authority.covers_reading(&bound) { Sight::Whole } else { Sight::Veiled }
+        if self.authority.covers_reading(&bound) { JobSight::Whole } else { JobSight::Veiled }
     }
 
     /// A job's record as he sees it.
     pub fn record(&self, job: &Job) -> Value {
         let mut record = job.to_json();
-        if self.sees(&job.head) != Sight::Whole
+        if self.sees(&job.head) != JobSight::Whole
             && let Some(map) = record.as_object_mut()
         {
             map.retain(|key, _| !is_veiled(key));
@@ -118,23 +119,23 @@ mod tests {
         let everything: &[(&str, &str)] = &[("", "*")];
         let all = |mark: Option<&str>| Reader { authority: Authority::unlimited(), ..reader(&[], mark) };
         for (reader, bound, expected) in [
-            (reader(&[], Some("ann")), Some(of_a), Sight::Whole),
-            (reader(&[], Some("bob")), Some(of_a), Sight::Nothing),
-            (reader(&[], None), Some(of_a), Sight::Nothing),
-            (reader(&[("w", "crud/read")], Some("bob")), Some(of_a), Sight::Nothing),
-            (reader(&[("j", "crud/read")], Some("bob")), Some(of_a), Sight::Veiled),
-            (reader(&[("j", "crud/read"), ("w/b", "crud/read")], None), Some(of_a), Sight::Veiled),
-            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(of_a), Sight::Whole),
-            (reader(&[(&format!("j/{ID}"), "crud/read"), ("w/a", "crud/read")], None), Some(of_a), Sight::Whole),
-            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(everything), Sight::Veiled),
-            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), None, Sight::Veiled),
-            (all(None), None, Sight::Whole),
-            (all(Some("bob")), Some(everything), Sight::Whole),
-            (all(None), Some(of_a), Sight::Whole),
+            (reader(&[], Some("ann")), Some(of_a), JobSight::Whole),
+            (reader(&[], Some("bob")), Some(of_a), JobSight::Nothing),
+            (reader(&[], None), Some(of_a), JobSight::Nothing),
+            (reader(&[("w", "crud/read")], Some("bob")), Some(of_a), JobSight::Nothing),
+            (reader(&[("j", "crud/read")], Some("bob")), Some(of_a), JobSight::Veiled),
+            (reader(&[("j", "crud/read"), ("w/b", "crud/read")], None), Some(of_a), JobSight::Veiled),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(of_a), JobSight::Whole),
+            (reader(&[(&format!("j/{ID}"), "crud/read"), ("w/a", "crud/read")], None), Some(of_a), JobSight::Whole),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(everything), JobSight::Veiled),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), None, JobSight::Veiled),
+            (all(None), None, JobSight::Whole),
+            (all(Some("bob")), Some(everything), JobSight::Whole),
+            (all(None), Some(of_a), JobSight::Whole),
         ] {
             assert_eq!(reader.sees(&job(bound).head), expected, "{reader:?} {bound:?}");
             let operator = Reader { operator: true, ..reader };
-            assert_eq!(operator.sees(&job(bound).head), Sight::Whole);
+            assert_eq!(operator.sees(&job(bound).head), JobSight::Whole);
         }
     }
 
@@ -142,9 +143,10 @@ mod tests {
     fn a_job_that_was_revoked_is_read_by_nobody_who_asked_for_it() {
         let asked = Reader { authority: Authority::unlimited(), ..reader(&[], Some("ann")) };
         let id = JobId::new(ID).unwrap();
-        for (gone, expected) in
-            [(Resource::job(&id), Sight::Nothing), (Resource::job(&JobId::new(&"1".repeat(32)).unwrap()), Sight::Whole)]
-        {
+        for (gone, expected) in [
+            (ResourcePath::job(&id), JobSight::Nothing),
+            (ResourcePath::job(&JobId::new(&"1".repeat(32)).unwrap()), JobSight::Whole),
+        ] {
             let reader = Reader { authority: asked.authority.clone().without(gone), ..asked.clone() };
             assert_eq!(reader.sees(&job(Some(&[("w/a", "crud")])).head), expected);
         }
@@ -154,7 +156,7 @@ mod tests {
     fn a_turn_reads_its_own_job() {
         let home = Scope { session: None, job: Some(JobId::new(ID).unwrap()) };
         let turn = Reader { authority: authority(&[]).at(&home), mark: None, operator: false };
-        assert_eq!(turn.sees(&job(None).head), Sight::Whole);
+        assert_eq!(turn.sees(&job(None).head), JobSight::Whole);
     }
 
     #[test]

@@ -12,14 +12,14 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// How long things are kept; `None` = for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct RetentionRules {
     /// Jobs, after their end.
     pub jobs: Option<Duration>,
     /// Turns, after their end; and sessions, after they were touched last.
     pub turns: Option<Duration>,
 }
 
-impl Rules {
+impl RetentionRules {
     /// Everything is kept.
     pub const NEVER: Self = Self { jobs: None, turns: None };
 
@@ -29,7 +29,7 @@ impl Rules {
     }
 }
 
-impl Default for Rules {
+impl Default for RetentionRules {
     fn default() -> Self {
         Self { jobs: Some(DAY * 30), turns: Some(DAY * 90) }
     }
@@ -41,7 +41,7 @@ fn is_over(age: Option<Duration>, at: Millis, now: Millis) -> bool {
 }
 
 /// Nothing that was opened after it can have come of age.
-pub fn job_horizon(rules: Rules, now: Millis) -> Option<Millis> {
+pub fn job_horizon(rules: RetentionRules, now: Millis) -> Option<Millis> {
     let age = u64::try_from(rules.jobs?.as_millis()).unwrap_or(u64::MAX);
     now.0.checked_sub(age).map(Millis)
 }
@@ -62,7 +62,7 @@ pub struct JobView {
 }
 
 /// Whether a job goes.
-pub fn job_goes(rules: Rules, now: Millis, job: &JobView) -> bool {
+pub fn job_goes(rules: RetentionRules, now: Millis, job: &JobView) -> bool {
     job.status.is_terminal() && is_over(rules.jobs, job.updated, now) && !job.dead && !job.pays && !job.in_mailbox
 }
 
@@ -93,7 +93,7 @@ pub enum SessionFate {
 
 /// What goes of a session; `None` = nothing. One that rests and was not touched for as long as turns
 /// are kept goes whole. Any other keeps its newest turns, and those of what it is doing.
-pub fn session_fate(rules: Rules, now: Millis, session: &SessionView) -> Option<SessionFate> {
+pub fn session_fate(rules: RetentionRules, now: Millis, session: &SessionView) -> Option<SessionFate> {
     rules.turns?;
     let state = &session.state;
     // Tasks and messages lie in the mailbox until they are done with; what a state without mail says of
@@ -112,7 +112,7 @@ pub fn session_fate(rules: Rules, now: Millis, session: &SessionView) -> Option<
 }
 
 /// Whether a turn that ended then is old enough to go.
-pub fn turn_goes(rules: Rules, now: Millis, end: Millis) -> bool {
+pub fn turn_goes(rules: RetentionRules, now: Millis, end: Millis) -> bool {
     is_over(rules.turns, end, now)
 }
 
@@ -130,7 +130,7 @@ pub enum Asking {
 }
 
 /// Whether what a person was asked goes: it was answered, or nobody can any more, and what it was for is gone.
-pub fn approval_goes(rules: Rules, now: Millis, approval: &Approval, asking: Asking) -> bool {
+pub fn approval_goes(rules: RetentionRules, now: Millis, approval: &Approval, asking: Asking) -> bool {
     let closed = approval.answer.as_ref().map_or(approval.expires, |answer| answer.at);
     is_over(rules.jobs, closed, now)
         && match asking {
@@ -145,7 +145,7 @@ mod tests {
     use crate::approval::Awaiting;
     use crate::authority::Authority;
     use crate::event::Mandate;
-    use crate::goal::{Frame, Live};
+    use crate::goal::{GoalFrame, LiveTurns};
     use crate::ids::JobId;
     use crate::session::{PendingJob, TaskProgress};
 
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn a_job_goes_some_time_after_its_end_and_never_before() {
-        let rules = Rules::default();
+        let rules = RetentionRules::default();
         for status in JobStatus::ALL {
             assert!(!job_goes(rules, NOW, &job(status, 29)), "{status:?}");
             assert_eq!(job_goes(rules, NOW, &job(status, 30)), status.is_terminal(), "{status:?}");
-            assert!(!job_goes(Rules::NEVER, NOW, &job(status, 900)), "{status:?}");
+            assert!(!job_goes(RetentionRules::NEVER, NOW, &job(status, 900)), "{status:?}");
         }
         let old = job(JobStatus::Failed, 900);
         for stays in [JobView { dead: true, ..old }, JobView { pays: true, ..old }, JobView { in_mailbox: true, ..old }]
@@ -174,7 +174,7 @@ mod tests {
         }
         assert_eq!(job_horizon(rules, NOW), Some(days(30)));
         assert_eq!(job_horizon(rules, Millis(5)), None, "before anything can be so old");
-        assert_eq!(job_horizon(Rules::NEVER, NOW), None);
+        assert_eq!(job_horizon(RetentionRules::NEVER, NOW), None);
     }
 
     fn session(version: u64, touched: u64) -> SessionView {
@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn a_session_goes_whole_when_it_rests_and_was_not_touched_for_long() {
-        let rules = Rules::default();
+        let rules = RetentionRules::default();
         let fate = |session: &SessionView| session_fate(rules, NOW, session);
         assert_eq!(fate(&session(7, 90)), Some(SessionFate::Whole));
         assert_eq!(fate(&session(0, 90)), Some(SessionFate::Whole), "it never had a turn");
         assert_eq!(fate(&session(7, 89)), None);
-        assert_eq!(session_fate(Rules { turns: None, ..rules }, NOW, &session(700, 900)), None);
+        assert_eq!(session_fate(RetentionRules { turns: None, ..rules }, NOW, &session(700, 900)), None);
         let ended = state(|state| state.task = Some(TaskProgress::new(id())));
         assert_eq!(fate(&SessionView { state: ended, ..session(7, 90) }), Some(SessionFate::Whole), "from outside");
         let child = |under| PendingJob { agent: "b".parse().unwrap(), started: days(900), under, frame: 0 };
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_living_session_keeps_its_newest_turns_in_whole_stretches() {
-        let below = |session: &SessionView| match session_fate(Rules::default(), NOW, session) {
+        let below = |session: &SessionView| match session_fate(RetentionRules::default(), NOW, session) {
             Some(SessionFate::Turns { below }) => below,
             other => panic!("{other:?}"),
         };
@@ -227,13 +227,13 @@ mod tests {
             assert_eq!(below(&session(version, 0)), first, "{version}");
             assert!(version + 1 - first >= TURNS_KEPT);
         }
-        assert_eq!(session_fate(Rules::default(), NOW, &session(99, 0)), None);
+        assert_eq!(session_fate(RetentionRules::default(), NOW, &session(99, 0)), None);
         let long = TaskProgress { turns: 120, ..TaskProgress::new(id()) };
         let long = SessionView { stirs: true, state: state(|state| state.task = Some(long)), ..session(1_000, 900) };
         assert_eq!(below(&long), 851, "all turns of its task");
         let asks = SessionView { stirs: true, state: awaiting(310), ..session(1_000, 900) };
         assert_eq!(below(&asks), 301, "the turn whose calls wait");
-        let frame = |turn| Frame {
+        let frame = |turn| GoalFrame {
             id: 1,
             parent: 0,
             description: "d".into(),
@@ -241,7 +241,7 @@ mod tests {
             call: 0,
             output: None,
             loads: Vec::new(),
-            live: Live::default(),
+            live: LiveTurns::default(),
         };
         let goals = state(|state| state.goals.frames = vec![frame(120), frame(700)]);
         assert_eq!(below(&SessionView { state: goals, ..session(1_000, 0) }), 101, "the turn that opened a goal");
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_turn_goes_by_its_age() {
-        assert!(turn_goes(Rules::default(), NOW, days(90)));
-        assert!(!turn_goes(Rules::default(), NOW, days(89)));
-        assert!(!turn_goes(Rules::NEVER, NOW, days(900)));
+        assert!(turn_goes(RetentionRules::default(), NOW, days(90)));
+        assert!(!turn_goes(RetentionRules::default(), NOW, days(89)));
+        assert!(!turn_goes(RetentionRules::NEVER, NOW, days(900)));
     }
 }

@@ -9,7 +9,7 @@ mod outline;
 mod resource;
 
 use self::entry::{NamedTool, Runs, ToolEntry};
-use self::guard::{Guards, RUN, Rule, catalog_path};
+use self::guard::{GuardRule, Guards, RUN, catalog_path};
 pub use self::harness::{Ends, GOAL_TOOLS};
 pub(crate) use self::name::misnamed;
 pub use self::name::{is_pin, tool_name};
@@ -95,7 +95,7 @@ impl Directory for [Described] {
 /// A tool that will be offered to a model.
 struct Offered {
     spec: ToolSpec,
-    target: Target,
+    target: ToolTarget,
     injection: Injection,
     reach: Reach,
 }
@@ -103,7 +103,7 @@ struct Offered {
 /// What a tool call does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Target {
+pub enum ToolTarget {
     /// Invokes an operation.
     Operation(String),
     /// Uses a resource of the agent.
@@ -137,7 +137,7 @@ pub enum Target {
     Latent(Vec<String>),
 }
 
-impl Target {
+impl ToolTarget {
     /// The catalog path of the operation that it invokes.
     pub fn operation(&self) -> Option<&str> {
         match self {
@@ -164,7 +164,7 @@ pub struct ToolTable {
     /// As the model sees them, in the order in which they are offered.
     pub specs: Arc<[ToolSpec]>,
     /// What a call of each does.
-    pub targets: Vec<Target>,
+    pub targets: Vec<ToolTarget>,
     /// Path and reason.
     pub refused: Vec<(String, String)>,
     /// What the runtime fills into calls of each.
@@ -233,7 +233,7 @@ pub fn resolve_with(
     }
     if config.default_tools {
         for path in DEFAULT_TOOLS {
-            let offered = table.offered.iter().any(|o| o.target == Target::Operation(path.to_owned()));
+            let offered = table.offered.iter().any(|o| o.target == ToolTarget::Operation(path.to_owned()));
             let known = offered || table.unbound.iter().any(|(unbound, _)| unbound == path);
             if let (false, Some(found)) = (known, catalog.find(path)) {
                 table.offer(&found, &NamedTool::default());
@@ -252,7 +252,7 @@ pub fn resolve_with(
     }
     // What is a tool for these entities is bound as that tool is.
     let offered = &table.offered;
-    let is_offered = |path: &String| offered.iter().any(|one| one.target == Target::Operation(path.clone()));
+    let is_offered = |path: &String| offered.iter().any(|one| one.target == ToolTarget::Operation(path.clone()));
     table.unbound.retain(|(path, reason)| reason != ELSEWHERE || !is_offered(path));
     table.offered.extend(harness::offered(config, ends));
     let guards = table.guards(catalog);
@@ -282,7 +282,7 @@ impl Builder<'_> {
     /// What holds for all operations, where the model can call them by their path.
     fn guards(&mut self, catalog: &(impl Directory + ?Sized)) -> Guards {
         let mut guards = Guards::default();
-        let run = Target::Operation(RUN.to_owned());
+        let run = ToolTarget::Operation(RUN.to_owned());
         if !self.config.injects() || !self.offered.iter().any(|offered| offered.target == run) {
             return guards;
         }
@@ -295,25 +295,25 @@ impl Builder<'_> {
 
     /// An operation that is a tool is bound as the tool is, so that its path is no way round a
     /// binding that names the tool; one that is none is bound by its paths.
-    fn rule(&self, found: &Described) -> Rule {
+    fn rule(&self, found: &Described) -> GuardRule {
         if self.is_elsewhere(&found.entities) {
-            return Rule::Refuse(ELSEWHERE.into());
+            return GuardRule::Refuse(ELSEWHERE.into());
         }
-        let is_it = |offered: &&Offered| matches!(&offered.target, Target::Operation(path) if *path == found.path);
+        let is_it = |offered: &&Offered| matches!(&offered.target, ToolTarget::Operation(path) if *path == found.path);
         let tools: Vec<&Offered> = self.offered.iter().filter(is_it).collect();
         if let Some(first) = tools.first() {
             if tools.iter().all(|tool| tool.injection == first.injection) {
-                return Rule::Inject(first.injection.clone());
+                return GuardRule::Inject(first.injection.clone());
             }
             let names: Vec<_> = tools.iter().map(|tool| format!("`{}`", tool.spec.name)).collect();
-            return Rule::Refuse(format!("it is offered as {}, call one of these", names.join(" and ")));
+            return GuardRule::Refuse(format!("it is offered as {}, call one of these", names.join(" and ")));
         }
         if let Some((_, reason)) = self.unbound.iter().find(|(path, _)| *path == found.path) {
-            return Rule::Refuse(reason.clone());
+            return GuardRule::Refuse(reason.clone());
         }
         let names: Vec<&str> = found.paths().collect();
         let planned = self.config.tool_arg_injection.plan(&names, &found.input, self.values);
-        planned.map_or_else(Rule::Refuse, |planned| Rule::Inject(planned.injection))
+        planned.map_or_else(GuardRule::Refuse, |planned| GuardRule::Inject(planned.injection))
     }
 
     /// Whether a tool can have this name; the reason why not is kept under `what`.
@@ -353,7 +353,7 @@ impl Builder<'_> {
                 let text = tool.description.as_ref().unwrap_or(&found.description);
                 let description = format!("Operation: {}. {text}", found.asked);
                 let reach = Reach { scopes: tool.scopes.clone(), input: None, instanced: tool.scopes.is_some() };
-                let target = Target::Operation(found.path.clone());
+                let target = ToolTarget::Operation(found.path.clone());
                 self.add(name, description, target, &found.input, planned.injection, reach);
             }
         }
@@ -369,14 +369,14 @@ impl Builder<'_> {
                     format!("Agent: {agent}. {description}").trim_end().clone_into(&mut description);
                 }
                 let name = delegate.agent.as_ref().map(|agent| tool_name(agent.as_str()));
-                (tool.name.clone().or(name).unwrap_or_default(), Target::Delegate(delegate))
+                (tool.name.clone().or(name).unwrap_or_default(), ToolTarget::Delegate(delegate))
             }
             Ok(Runs::Latent | Runs::Operation(_)) => {
                 if let Some(Scopes::Const { names }) = tool.scopes.as_ref().filter(|scopes| !scopes.names().is_empty())
                 {
                     description = format!("{description} {}", Scopes::focus(names));
                 }
-                (tool.name.clone().unwrap_or_default(), Target::Latent(Vec::new()))
+                (tool.name.clone().unwrap_or_default(), ToolTarget::Latent(Vec::new()))
             }
             Err(reason) => return self.refused.push((tool.name.clone().unwrap_or_default(), reason)),
         };
@@ -398,7 +398,7 @@ impl Builder<'_> {
         &mut self,
         name: String,
         description: String,
-        target: Target,
+        target: ToolTarget,
         input: &Value,
         injection: Injection,
         reach: Reach,
@@ -417,7 +417,7 @@ impl Described {
 
 impl ToolTable {
     /// Tools with what follows from them, and nothing to fill in.
-    pub fn new(specs: Vec<ToolSpec>, targets: Vec<Target>, refused: Vec<(String, String)>) -> Self {
+    pub fn new(specs: Vec<ToolSpec>, targets: Vec<ToolTarget>, refused: Vec<(String, String)>) -> Self {
         let json = serde_json::to_vec(&specs).unwrap_or_default();
         Self {
             bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
@@ -433,7 +433,7 @@ impl ToolTable {
     }
 
     /// What a call of `name` does.
-    pub fn target(&self, name: &str) -> Option<&Target> {
+    pub fn target(&self, name: &str) -> Option<&ToolTarget> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;
         self.targets.get(at)
     }

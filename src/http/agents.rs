@@ -6,7 +6,7 @@ use super::jobs::{wait_for, with_location};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::domain::agent::{AgentConfig, schema};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
 use crate::domain::message::InKind;
@@ -167,7 +167,7 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
     }
     if let Some(job) = &submission.job {
         // It is read under that job's request, and not as anybody's word to the agent.
-        let permitted = who.caller.authority.permits("job/message", Resource::job(job));
+        let permitted = who.caller.authority.permits("job/message", ResourcePath::job(job));
         permitted.map_err(|denied| Problem::denied(denied.text("this message")))?;
     }
     let caller = Some(who.caller.name.clone());

@@ -5,7 +5,7 @@ use super::extract::{Asked, Json, Raw, Who};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::domain::asset::Draft;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::Namespace;
 use crate::ops::asset::asset_id;
@@ -59,7 +59,7 @@ pub(super) async fn get(State(api): State<Api>, who: Who, Path(path): Path<Strin
 
 /// Content is data, whatever its type says: no browser shows it as a page of this API.
 async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem> {
-    let permitted = who.caller.authority.permits("crud/read", Resource::asset(id));
+    let permitted = who.caller.authority.permits("crud/read", ResourcePath::asset(id));
     permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/content")))?;
     let asset = assets::content(&api.venue, who.owner(), id).await?.ok_or_else(|| missing(id))?;
     let bytes = HeaderValue::from_static("application/octet-stream");
@@ -88,7 +88,7 @@ pub(super) async fn put(
     if id != actual {
         return Err(Problem::bad_request(format!("expected content with the SHA-256 `{id}`, got `{actual}`")));
     }
-    let permitted = who.caller.authority.permits("asset/store", Resource::all(Namespace::Assets));
+    let permitted = who.caller.authority.permits("asset/store", ResourcePath::all(Namespace::Assets));
     permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/store")))?;
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let draft = Draft::new(body.to_vec(), given.unwrap_or("application/octet-stream"), &Value::Null, api.venue.now());

@@ -4,7 +4,7 @@ use super::Api;
 use super::describe;
 use super::problem::Problem;
 use crate::venue::operation::dispatch::resolve;
-use crate::venue::operation::{Effect, Registered};
+use crate::venue::operation::{Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
@@ -55,7 +55,7 @@ pub(super) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], describe::text()).into_response()
 }
 
-fn info(path: &str, found: &Registered) -> Value {
+fn info(path: &str, found: &RegisteredOperation) -> Value {
     json!({
         "name": path,
         "asset": found.spec.path,
@@ -66,7 +66,7 @@ fn info(path: &str, found: &Registered) -> Value {
 }
 
 /// Every operation under its path, then every alias.
-fn all(api: &Api) -> impl Iterator<Item = (&'static str, &Registered)> {
+fn all(api: &Api) -> impl Iterator<Item = (&'static str, &RegisteredOperation)> {
     let catalog = &api.venue.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
     catalog.operations().map(|found| (found.spec.path, found)).chain(aliases)

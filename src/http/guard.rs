@@ -7,7 +7,7 @@ use super::load::Cost;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{self, Access, On, methods};
 use super::seat::{Phase, Seat};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::limits::HTTP_ROOM_TIME;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::policy;
@@ -124,10 +124,10 @@ async fn admitted(api: &Api, mut parts: Parts, access: Access) -> Result<Parts, 
         Access::Holder(ability, on) => {
             let given = RawPathParams::from_request_parts(&mut parts, &()).await.map_err(Problem::bad_request)?;
             let resource = match on {
-                On::All(namespace) => Resource::all(namespace),
+                On::All(namespace) => ResourcePath::all(namespace),
                 On::Id(namespace) => {
                     let id = given.iter().find(|(name, _)| *name == "id").map(|(_, id)| id);
-                    Resource::within(namespace, id)
+                    ResourcePath::within(namespace, id)
                 }
             };
             let denied = caller.caller.authority.permits(ability, resource).err();

@@ -4,14 +4,14 @@ use super::Api;
 use super::extract::{Asked, Json, Who, typed};
 use super::operate::operate;
 use super::problem::Problem;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::lattice::Namespace;
-use crate::domain::reader::Sight;
+use crate::domain::reader::JobSight;
 use crate::upkeep::retention::{self, Deleted};
 use crate::venue::approvals;
-use crate::venue::jobs::list::{self, Cursor, Filter};
+use crate::venue::jobs::list::{self, Cursor, JobFilter};
 use crate::venue::jobs::{self, Cancelled};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -68,13 +68,13 @@ pub(super) fn unknown(id: &JobId) -> Problem {
 }
 
 /// How much the caller sees of a job. Of one of which that is nothing he isn't told either whether it is there.
-pub(super) async fn sight(api: &Api, who: &Who, id: &JobId) -> Result<Sight, Problem> {
+pub(super) async fn sight(api: &Api, who: &Who, id: &JobId) -> Result<JobSight, Problem> {
     let head = jobs::head(&api.venue, who.owner(), id).await?;
-    let denied = who.caller.authority.permits("crud/read", Resource::job(id)).err();
-    let seen = head.map_or(Sight::Nothing, |head| who.caller.reader().sees(&head));
+    let denied = who.caller.authority.permits("crud/read", ResourcePath::job(id)).err();
+    let seen = head.map_or(JobSight::Nothing, |head| who.caller.reader().sees(&head));
     match (seen, denied) {
-        (Sight::Nothing, None) => Err(unknown(id)),
-        (Sight::Nothing, Some(denied)) => Err(Problem::denied(denied.text(&format!("`GET /api/v1/jobs/{id}`")))),
+        (JobSight::Nothing, None) => Err(unknown(id)),
+        (JobSight::Nothing, Some(denied)) => Err(Problem::denied(denied.text(&format!("`GET /api/v1/jobs/{id}`")))),
         (seen, _) => Ok(seen),
     }
 }
@@ -93,7 +93,7 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
             "query `offset`: a filtered list goes on with `cursor`, the `next` of a page",
         ));
     }
-    let filter = Filter {
+    let filter = JobFilter {
         statuses: asked.statuses("status")?,
         codes: asked.codes("code")?,
         agent: asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?,
@@ -123,7 +123,7 @@ fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {
 /// The jobs of a caller who may not read all: those that he asked for, and those that are named to him. So
 /// many of the newest are looked at; `total` counts those that were found up to the next page.
 async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) -> Result<Response, Problem> {
-    let filter = Filter { reader: Some(who.caller.reader()), ..Filter::default() };
+    let filter = JobFilter { reader: Some(who.caller.reader()), ..JobFilter::default() };
     let (mut page, mut total, mut after) = (Vec::new(), 0, None);
     for _ in 0..SEEN_LOOKS {
         let found = list::find(&api.venue, who.owner(), &filter, after.as_ref(), SEEN_PAGE).await?;
@@ -156,7 +156,7 @@ pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let (offset, limit) = (size(offset), size(limit));
     let details = asked.flag("details")?;
-    if who.caller.authority.permits("crud/read", Resource::all(Namespace::Jobs)).is_err() {
+    if who.caller.authority.permits("crud/read", ResourcePath::all(Namespace::Jobs)).is_err() {
         return seen(&api, &who, offset, limit, details).await;
     }
     let (items, total, next) = if details {

@@ -12,10 +12,10 @@ use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::priority::Priority;
-use crate::domain::quota::Usage;
+use crate::domain::quota::QuotaUsage;
 use crate::ingress;
 use crate::ops::agent::task::is_of_task;
-use crate::venue::invoked::{self, Admission};
+use crate::venue::invoked::{self, InvokedAdmission};
 use crate::venue::jobs;
 use crate::venue::operation::dispatch::{hide, permitted, resolve};
 use crate::venue::operation::{Caller, Effect, OpError, Output, pin};
@@ -161,7 +161,7 @@ pub(super) async fn invoke(
     if is_hidden || is_quick {
         // Its record is written when it has ended, whatever is kept then.
         let (documents, jobs) = (4, 1);
-        api.venue.room(who.owner(), Usage { documents, jobs, ..Usage::default() }).await?;
+        api.venue.room(who.owner(), QuotaUsage { documents, jobs, ..QuotaUsage::default() }).await?;
     }
     let ran = if is_hidden {
         // What it is given is kept nowhere: nobody else could run it.
@@ -255,9 +255,9 @@ async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<
     let asker = Asker { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
     let invoked = Invoked::new(head.id.clone(), key, asker, head.created);
     match invoked::admit(&api.venue, &owner, head, &invoked).await? {
-        Admission::Done => Ok(true),
-        Admission::Known => Ok(false),
-        Admission::Full => {
+        InvokedAdmission::Done => Ok(true),
+        InvokedAdmission::Known => Ok(false),
+        InvokedAdmission::Full => {
             let text = format!("`{owner}` has {INVOKED_OPEN} operations that have not ended; try again when some have");
             Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(RETRY_AFTER))
         }

@@ -2,7 +2,7 @@
 
 use crate::domain::decode::Wrong;
 use crate::domain::quota::Over;
-use crate::domain::token::Refused;
+use crate::domain::token::TokenRefused;
 use crate::domain::visible::told;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::store::{Refusal, StoreError};
@@ -80,14 +80,14 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
+impl From<TokenRefused> for Problem {
     /// 401: no token, or one that counts for nothing. RFC 6750 has the form of the challenge.
-    fn from(refused: Refused) -> Self {
+    fn from(refused: TokenRefused) -> Self {
         let text = refused.to_string();
         let plain = |c: char| if (c == ' ' || c.is_ascii_graphic()) && !matches!(c, '"' | '\\') { c } else { '\'' };
         let told: String = text.chars().map(plain).collect();
         let challenge = match refused {
-            Refused::Missing => "Bearer realm=\"trellis\"".to_owned(),
+            TokenRefused::Missing => "Bearer realm=\"trellis\"".to_owned(),
             _ => format!("Bearer realm=\"trellis\", error=\"invalid_token\", error_description=\"{told}\""),
         };
         Self { challenge: Some(challenge), ..Self::new(StatusCode::UNAUTHORIZED, text) }
@@ -205,7 +205,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::quota::Kind;
+    use crate::domain::quota::QuotaKind;
 
     #[test]
     fn every_error_has_its_status_and_says_when_to_try_again() {
@@ -214,7 +214,7 @@ mod tests {
         let unavailable = StoreError::Unavailable { store: store(), reason: reason() };
         let full = StoreError::Full { store: store(), reason: reason() };
         let corrupt = StoreError::Corrupt { store: store(), reason: reason() };
-        let over = Over { kind: Kind::Jobs, used: 1, adds: 1, allowed: 1 };
+        let over = Over { kind: QuotaKind::Jobs, used: 1, adds: 1, allowed: 1 };
         let refused = |refusal| SubmitError::Refused { agent: "a".parse().unwrap(), refusal };
         for (problem, status, retry) in [
             (Problem::from(unavailable), 503, Some(1)),

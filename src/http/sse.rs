@@ -10,7 +10,7 @@ use super::problem::Problem;
 use crate::bus::Piece;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
-use crate::domain::reader::{Reader, Sight};
+use crate::domain::reader::{JobSight, Reader};
 use crate::domain::time::Millis;
 use crate::venue::jobs;
 use axum::extract::{Path, State};
@@ -39,7 +39,7 @@ pub(super) async fn stream(
     let seen = sight(&api, &who, &id).await?;
     // Listening begins before the first look, so that no text falls between the two.
     let live = match api.venue.bus.follow(&id, after).await {
-        Ok(live) if seen == Sight::Whole => live,
+        Ok(live) if seen == JobSight::Whole => live,
         // What is said while it works is what comes out.
         Ok(_) => stream::pending().boxed(),
         Err(error) => {

@@ -7,7 +7,7 @@ use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
 use crate::venue::ledger::experiment::{Experiment, run};
-use crate::venue::ledger::find::{Filter, find};
+use crate::venue::ledger::find::{TurnFilter, find};
 use crate::venue::ledger::show::{self, ReplayError};
 use crate::venue::ledger::{self, PastTurn, why};
 use crate::venue::operation::OpError;
@@ -41,7 +41,7 @@ pub(super) async fn list(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let agent = agent(&api, &who, &id).await?;
-    let filter = Filter {
+    let filter = TurnFilter {
         statuses: asked.statuses("status")?,
         session: asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?,
         since: asked.time("since")?,

@@ -3,7 +3,7 @@
 use crate::domain::decode;
 use crate::domain::event::fresh_session;
 use crate::domain::job::{JobHead, JobStatus};
-use crate::domain::quota::Usage;
+use crate::domain::quota::QuotaUsage;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
@@ -49,7 +49,7 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
     if let Some(replaced) = session.mailbox.iter().find_map(MailboxEntry::open_task) {
         let adds = event.adds(false);
         // What is cancelled leaves a result.
-        let adds = Usage { documents: adds.documents + 1, bytes: adds.bytes + CANCELLED_BYTES, ..adds };
+        let adds = QuotaUsage { documents: adds.documents + 1, bytes: adds.bytes + CANCELLED_BYTES, ..adds };
         if event.within.is_some() && venue.room(&admit.owner, adds).await.is_err() {
             // The task would be refused, or so would be the next one: it takes nobody's place.
             return Ok(());

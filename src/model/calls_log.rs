@@ -11,7 +11,7 @@ pub struct CallsLog(Arc<PathBuf>);
 
 /// A call that is made.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct LoggedCall {
     /// Which turn asks, `owner/agent/session/turn`.
     pub turn: String,
     /// `provider/name`.
@@ -34,19 +34,19 @@ impl CallsLog {
     }
 
     /// The call has begun.
-    pub async fn started(&self, entry: &Entry) -> Result<(), LogError> {
+    pub async fn started(&self, entry: &LoggedCall) -> Result<(), LogError> {
         self.append(entry, "started").await
     }
 
     /// The call has ended, with a reply or without.
-    pub async fn ended(&self, entry: &Entry, replied: bool) -> Result<(), LogError> {
+    pub async fn ended(&self, entry: &LoggedCall, replied: bool) -> Result<(), LogError> {
         self.append(entry, if replied { "replied" } else { "failed" }).await
     }
 
     /// One `write` to a file opened for appending, so that lines of several processes don't mix; beside the
     /// runtime's threads, for a disk may be slow and a pipe may have no reader.
-    async fn append(&self, entry: &Entry, event: &str) -> Result<(), LogError> {
-        let Entry { turn, model, rule, call } = entry;
+    async fn append(&self, entry: &LoggedCall, event: &str) -> Result<(), LogError> {
+        let LoggedCall { turn, model, rule, call } = entry;
         let pid = std::process::id();
         let line: Value = json!({"turn": turn, "model": model, "rule": rule, "call": call, "pid": pid, "event": event});
         let path = Arc::clone(&self.0);

@@ -20,7 +20,7 @@ const UNSUPPORTED: [AdapterKind; 2] = [AdapterKind::Vertex, AdapterKind::Bedrock
 pub struct ProviderOptions {
     /// Endpoints that the venue's configuration names, by provider. A name that is no provider is
     /// an OpenAI-compatible endpoint under that name.
-    pub endpoints: BTreeMap<String, Endpoint>,
+    pub endpoints: BTreeMap<String, ModelEndpoint>,
     /// Where API keys come from.
     pub keys: Keys,
     /// What holds for URLs that the configuration doesn't name: they are called with an owner's
@@ -37,7 +37,7 @@ impl Default for ProviderOptions {
 
 /// A URL that may be called, and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ModelEndpoint {
     /// Up to and including the version: `http://localhost:8000/v1`.
     pub base_url: String,
     /// Name of the variable with the key; a keyless endpoint has none.
@@ -77,7 +77,7 @@ impl fmt::Debug for Keys {
 
 /// Where one call goes.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct CallTarget {
     /// The protocol.
     pub kind: AdapterKind,
     /// Ends with `/`; the provider's own when absent.
@@ -88,7 +88,7 @@ pub struct Target {
     pub strange: bool,
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for CallTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target").field("kind", &self.kind).field("base_url", &self.base_url).finish_non_exhaustive()
     }
@@ -162,7 +162,7 @@ pub fn resolve(
     secret: Option<&Secret>,
     options: &ProviderOptions,
     default_url: impl Fn(AdapterKind) -> String,
-) -> Result<Target, TargetError> {
+) -> Result<CallTarget, TargetError> {
     let kind = kind_of(&settings.provider, options)?;
     if !is_plain(&settings.name) {
         return Err(TargetError::BadName(settings.name.clone()));
@@ -172,7 +172,7 @@ pub fn resolve(
         let secret = secret.ok_or_else(|| TargetError::NoSecret(name.path()))?;
         return with_secret(settings, kind, secret, options, &default_url(kind));
     }
-    let key_of = |endpoint: &Endpoint| match &endpoint.api_key_env {
+    let key_of = |endpoint: &ModelEndpoint| match &endpoint.api_key_env {
         Some(name) => options.keys.get(name),
         None => Ok(KEYLESS.to_owned()),
     };
@@ -183,13 +183,13 @@ pub fn resolve(
     let own = options.endpoints.get(&settings.provider);
     let Some(asked) = &settings.base_url else {
         return match own {
-            Some(endpoint) => Ok(Target {
+            Some(endpoint) => Ok(CallTarget {
                 kind,
                 base_url: Some(parse(&endpoint.base_url)?.into()),
                 key: key_of(endpoint)?,
                 strange: false,
             }),
-            None => Ok(Target { kind, base_url: None, key: default_key()?, strange: false }),
+            None => Ok(CallTarget { kind, base_url: None, key: default_key()?, strange: false }),
         };
     };
     let url = parse(asked)?;
@@ -199,16 +199,16 @@ pub fn resolve(
         if url.origin() == named.origin() {
             same_host = true;
             if url.path().starts_with(named.path()) {
-                return Ok(Target { kind, base_url: Some(url.into()), key: key_of(endpoint)?, strange: false });
+                return Ok(CallTarget { kind, base_url: Some(url.into()), key: key_of(endpoint)?, strange: false });
             }
         }
     }
     if same_host {
         // Another path of a named host may be another tenant's: it is called, without the key.
-        return Ok(Target { kind, base_url: Some(url.into()), key: KEYLESS.to_owned(), strange: false });
+        return Ok(CallTarget { kind, base_url: Some(url.into()), key: KEYLESS.to_owned(), strange: false });
     }
     if parse(&default_url(kind)).is_ok_and(|default| default == url) {
-        return Ok(Target { kind, base_url: Some(url.into()), key: default_key()?, strange: false });
+        return Ok(CallTarget { kind, base_url: Some(url.into()), key: default_key()?, strange: false });
     }
     Err(TargetError::NotNamed(asked.clone()))
 }
@@ -221,7 +221,7 @@ fn with_secret(
     secret: &Secret,
     options: &ProviderOptions,
     default_url: &str,
-) -> Result<Target, TargetError> {
+) -> Result<CallTarget, TargetError> {
     let own = options.endpoints.get(&settings.provider).map(|endpoint| endpoint.base_url.as_str());
     let url = parse(settings.base_url.as_deref().or(own).unwrap_or(default_url))?;
     let to = destination(&url);
@@ -236,7 +236,7 @@ fn with_secret(
         let refused = |error: OpError| TargetError::Refused { url: url.to_string(), reason: error.to_string() };
         options.others.check(&url).map_err(refused)?;
     }
-    Ok(Target { kind, base_url: Some(url.into()), key: secret.value.reveal().to_owned(), strange })
+    Ok(CallTarget { kind, base_url: Some(url.into()), key: secret.value.reveal().to_owned(), strange })
 }
 
 fn kind_of(provider: &str, options: &ProviderOptions) -> Result<AdapterKind, TargetError> {
@@ -289,7 +289,7 @@ mod tests {
 
     fn options() -> ProviderOptions {
         let endpoint =
-            |url: &str, key: Option<&str>| Endpoint { base_url: url.into(), api_key_env: key.map(Into::into) };
+            |url: &str, key: Option<&str>| ModelEndpoint { base_url: url.into(), api_key_env: key.map(Into::into) };
         ProviderOptions {
             endpoints: BTreeMap::from([
                 ("anthropic".to_owned(), endpoint("https://gateway.test/anthropic/v1", Some("GATEWAY"))),

@@ -11,7 +11,7 @@ const ENDING_TOOLS: [&str; 2] = ["complete_task", "fail_task"];
 
 /// Facts of one request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct RequestFacts {
     /// Provider's name of the model.
     pub model: String,
     /// Who asks, from `owner/agent/session/turn`; empty when unknown.
@@ -36,14 +36,14 @@ pub struct Facts {
     pub prompt_tokens: u64,
 }
 
-impl Facts {
+impl RequestFacts {
     /// Reads them from a request.
-    pub fn of(request: &ModelRequest) -> Facts {
+    pub fn of(request: &ModelRequest) -> RequestFacts {
         let messages = &request.messages;
         let task = &messages[task_start(messages)..];
         let user_text = last_user(messages).map_or("", |(_, text)| text);
         let last = messages.last();
-        Facts {
+        RequestFacts {
             model: request.model.name.clone(),
             agent: request.turn.rsplit('/').nth(2).unwrap_or_default().to_owned(),
             turn_name: request.turn.clone(),
@@ -63,7 +63,7 @@ impl Facts {
 
     /// With the whole text of the prompt.
     #[must_use]
-    pub fn with_prompt(mut self, request: &ModelRequest) -> Facts {
+    pub fn with_prompt(mut self, request: &ModelRequest) -> RequestFacts {
         let texts = std::iter::once(request.system.as_str()).chain(request.messages.iter().map(text));
         self.prompt = texts.collect::<Vec<_>>().join("\n\n");
         self

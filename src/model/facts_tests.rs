@@ -69,7 +69,7 @@ fn the_input_is_read_from_what_the_prompt_shows() {
         ("", json!(""), ""),
     ];
     for (text, input, echo) in table {
-        let facts = Facts::of(&request(vec![user(text)]));
+        let facts = RequestFacts::of(&request(vec![user(text)]));
         assert_eq!(facts.input, input, "{text}");
         assert_eq!(facts.echo(), echo, "{text}");
     }
@@ -92,13 +92,13 @@ fn turns_and_results_are_counted_from_the_task() {
         ),
     ];
     for (name, messages, turn, tool) in table {
-        let facts = Facts::of(&request(messages));
+        let facts = RequestFacts::of(&request(messages));
         assert_eq!((facts.turn, facts.tool.as_ref().map(|(_, text)| text.as_str())), (turn, tool), "{name}");
     }
 }
 
 #[test]
 fn who_asks_is_read_from_the_right() {
-    let facts = Facts::of(&request(vec![call("a"), result("a", "A")]));
+    let facts = RequestFacts::of(&request(vec![call("a"), result("a", "A")]));
     assert_eq!((facts.agent.as_str(), facts.last_role, facts.last_text.as_str()), ("clerk", "tool", "A"));
 }

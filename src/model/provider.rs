@@ -3,7 +3,7 @@
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
 use crate::domain::secret::Mask;
 use crate::model::bounded::{self, Framing, TooMuch};
-use crate::model::endpoint::{ProviderOptions, Target, resolve};
+use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
 use crate::model::provider_error::{cut, here, map, no_stream, refused, too_much};
 use crate::model::provider_reply::{calls_of, end_of, finish};
 use crate::model::relay::{Relay, Way};
@@ -32,7 +32,7 @@ const IDLE_CONNECTIONS: usize = 8;
 
 /// Every provider that is called over HTTP.
 #[derive(Debug)]
-pub struct Provider {
+pub struct ModelProvider {
     /// Speaks all protocols, and calls nothing but the relay.
     library: Client,
     relay: OnceCell<Relay>,
@@ -53,9 +53,9 @@ impl Resolve for Nobody {
     }
 }
 
-impl Provider {
+impl ModelProvider {
     /// Clients with one pool of connections. Fails when TLS can't be set up.
-    pub async fn new(options: ProviderOptions) -> Result<Provider, genai::Error> {
+    pub async fn new(options: ProviderOptions) -> Result<ModelProvider, genai::Error> {
         // A redirect would carry `x-api-key` to another host, and a proxy of the environment would see the prompt.
         let builder = || {
             reqwest::Client::builder()
@@ -82,7 +82,7 @@ impl Provider {
             let target = library.resolve_service_target(ModelIden::new(*kind, "")).await?;
             default_urls.insert(kind.as_lower_str(), target.endpoint.base_url().to_owned());
         }
-        Ok(Provider { library, relay: OnceCell::new(), client, guarded, options, default_urls })
+        Ok(ModelProvider { library, relay: OnceCell::new(), client, guarded, options, default_urls })
     }
 
     fn default_url(&self, kind: AdapterKind) -> String {
@@ -91,7 +91,7 @@ impl Provider {
 
     async fn call(
         &self,
-        target: Target,
+        target: CallTarget,
         request: &ModelRequest,
         mask: &Mask,
         live: &LiveText,
@@ -226,7 +226,7 @@ fn framing_of(kind: AdapterKind) -> Framing {
 }
 
 #[async_trait]
-impl Model for Provider {
+impl Model for ModelProvider {
     async fn complete(
         &self,
         request: &ModelRequest,

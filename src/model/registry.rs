@@ -2,9 +2,9 @@
 
 use crate::domain::chat::{ModelRequest, Reply};
 use crate::model::bounded;
-use crate::model::calls_log::{CallsLog, Entry, LogError};
+use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::endpoint::ProviderOptions;
-use crate::model::provider::Provider;
+use crate::model::provider::ModelProvider;
 use crate::model::provider_error::{too_long, too_much};
 use crate::model::scripted::{Scripted, ScriptedOptions};
 use crate::model::{LiveText, Model, ModelError};
@@ -46,7 +46,7 @@ impl Default for ModelOptions {
 #[derive(Debug)]
 pub struct Models {
     scripted: Scripted,
-    provider: Provider,
+    provider: ModelProvider,
     timeout: Duration,
     log: Option<CallsLog>,
     /// Calls of the providers that are called over HTTP.
@@ -58,7 +58,7 @@ impl Models {
     pub async fn new(options: ModelOptions) -> Result<Models, genai::Error> {
         let log = options.calls_log.map(CallsLog::new);
         let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
-        let provider = Provider::new(options.providers).await?;
+        let provider = ModelProvider::new(options.providers).await?;
         let (timeout, calls) = (options.timeout, AtomicU64::new(0));
         Ok(Models { scripted: Scripted::new(scripted), provider, timeout, log, calls })
     }
@@ -70,7 +70,7 @@ impl Models {
         }
         let Some(log) = &self.log else { return self.provider.complete(request, key, live).await };
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let entry = Entry { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
+        let entry = LoggedCall { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
         let failed = |error: LogError| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
         log.started(&entry).await.map_err(failed)?;
         let outcome = self.provider.complete(request, key, live).await;

@@ -59,7 +59,7 @@ pub struct Way {
 
 /// The way of one call, as long as it is held.
 #[derive(Debug)]
-pub struct Passage {
+pub struct RelayPassage {
     url: String,
     token: String,
     route: Arc<Route>,
@@ -103,7 +103,7 @@ impl Relay {
     }
 
     /// Opens a way for one call.
-    pub fn open(&self, way: Way) -> Passage {
+    pub fn open(&self, way: Way) -> RelayPassage {
         let token = uuid::Uuid::new_v4().simple().to_string();
         let mut url = format!("http://{}/{token}/", self.address);
         if let Some(query) = way.base.query() {
@@ -112,7 +112,7 @@ impl Relay {
         let route =
             Arc::new(Route { way, over: CancellationToken::new(), failure: Mutex::default(), noted: Mutex::default() });
         self.routes.0.lock().insert(token.clone(), Arc::clone(&route));
-        Passage { url, token, route, routes: self.routes.clone() }
+        RelayPassage { url, token, route, routes: self.routes.clone() }
     }
 }
 
@@ -122,7 +122,7 @@ impl Drop for Relay {
     }
 }
 
-impl Passage {
+impl RelayPassage {
     /// What the library is given as the provider's address.
     pub fn url(&self) -> &str {
         &self.url
@@ -134,14 +134,14 @@ impl Passage {
     }
 }
 
-impl Passage {
+impl RelayPassage {
     /// What was noted of the answer on its way.
     pub fn noted(&self) -> Noted {
         self.route.noted.lock().clone()
     }
 }
 
-impl Drop for Passage {
+impl Drop for RelayPassage {
     fn drop(&mut self) {
         self.routes.0.lock().remove(&self.token);
         self.route.over.cancel();

@@ -33,7 +33,7 @@
 use crate::domain::chat::{Arguments, Reply, ToolCall, Usage};
 use crate::domain::decode;
 use crate::domain::nearest::nearest;
-use crate::model::facts::{Facts, tokens};
+use crate::model::facts::{RequestFacts, tokens};
 use crate::model::template::{TemplateError, check_text, check_value, fill_text, fill_value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -54,16 +54,16 @@ const USAGE_KEYS: [&str; 2] = ["input", "output"];
 
 /// A rules file.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Rules {
+pub struct ScriptRules {
     /// Where calls are logged, as written.
     pub calls_log: Option<PathBuf>,
     /// The rules, first match wins.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ScriptRule>,
 }
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Rule {
+pub struct ScriptRule {
     /// When it answers.
     pub when: When,
     /// What it answers.
@@ -171,7 +171,7 @@ pub enum Fault {
 
 /// What a call gets.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct RuleAnswer {
     /// Before the first piece.
     pub delay: Duration,
     /// Between pieces of the text.
@@ -210,9 +210,9 @@ pub enum RulesError {
     },
 }
 
-impl Rules {
+impl ScriptRules {
     /// Reads TOML, or JSON when the text begins with `{`.
-    pub fn parse(text: &str) -> Result<Rules, RulesError> {
+    pub fn parse(text: &str) -> Result<ScriptRules, RulesError> {
         let file: Map<String, Value> = if text.trim_start().starts_with('{') {
             decode::from_json(text.as_bytes()).map_err(|error| RulesError::Syntax(error.to_string()))?
         } else {
@@ -225,8 +225,9 @@ impl Rules {
         if rules.len() > RULES_MAX {
             return Err(invalid("the file", format!("expected at most {RULES_MAX} rules, got {}", rules.len())));
         }
-        let rules = rules.iter().enumerate().map(|(at, rule)| Rule::read(at + 1, rule)).collect::<Result<_, _>>()?;
-        Ok(Rules { calls_log, rules })
+        let rules =
+            rules.iter().enumerate().map(|(at, rule)| ScriptRule::read(at + 1, rule)).collect::<Result<_, _>>()?;
+        Ok(ScriptRules { calls_log, rules })
     }
 
     /// Whether some rule looks at the whole prompt.
@@ -235,13 +236,13 @@ impl Rules {
     }
 
     /// The first rule that answers, and its place.
-    pub fn find(&self, facts: &Facts) -> Option<(usize, &Rule)> {
+    pub fn find(&self, facts: &RequestFacts) -> Option<(usize, &ScriptRule)> {
         self.rules.iter().enumerate().find(|(_, rule)| rule.when.holds(facts))
     }
 }
 
-impl Rule {
-    fn read(number: usize, rule: &Map<String, Value>) -> Result<Rule, RulesError> {
+impl ScriptRule {
+    fn read(number: usize, rule: &Map<String, Value>) -> Result<ScriptRule, RulesError> {
         let place = format!("rule {number}");
         check_keys(rule, &place, &RULE_KEYS)?;
         let none = Value::Object(Map::new());
@@ -258,19 +259,19 @@ impl Rule {
             check_table(usage, &format!("{place} `usage`"), &USAGE_KEYS)?;
         }
         let rule =
-            Rule { when: read(&format!("{place} `when`"), when)?, then: read(&format!("{place} `then`"), then)? };
+            ScriptRule { when: read(&format!("{place} `when`"), when)?, then: read(&format!("{place} `then`"), then)? };
         rule.then.check().map_err(|reason| invalid(&place, reason))?;
         Ok(rule)
     }
 
     /// What a call gets. `call` numbers the calls of the process, `hit` those of this rule; both
     /// from 1.
-    pub fn answer(&self, facts: &Facts, call: u64, hit: u64) -> Result<Answer, TemplateError> {
+    pub fn answer(&self, facts: &RequestFacts, call: u64, hit: u64) -> Result<RuleAnswer, TemplateError> {
         let then = &self.then;
         let fault = then.fault.filter(|_| then.times.is_none_or(|times| hit <= times));
         let needs_reply = matches!(fault, None | Some(Fault::CutStream | Fault::BadJson));
         let reply = if needs_reply { then.reply(facts, call, fault)? } else { Reply::default() };
-        Ok(Answer {
+        Ok(RuleAnswer {
             delay: Duration::from_millis(then.delay_ms),
             chunk_delay: Duration::from_millis(then.stream_chunk_ms),
             reply,
@@ -281,7 +282,7 @@ impl Rule {
 }
 
 impl When {
-    fn holds(&self, facts: &Facts) -> bool {
+    fn holds(&self, facts: &RequestFacts) -> bool {
         let is = |wanted: &Option<String>, given: &str| wanted.as_deref().is_none_or(|wanted| wanted == given);
         let has = |wanted: &Option<String>, given: &[&str]| {
             wanted.as_deref().is_none_or(|wanted| given.iter().any(|text| text.contains(wanted)))
@@ -332,7 +333,7 @@ impl Then {
         Ok(())
     }
 
-    fn reply(&self, facts: &Facts, call: u64, fault: Option<Fault>) -> Result<Reply, TemplateError> {
+    fn reply(&self, facts: &RequestFacts, call: u64, fault: Option<Fault>) -> Result<Reply, TemplateError> {
         let text = fill_text(&self.text, facts, call)?;
         // Ids are a function of the turn: workers number their calls independently.
         let turn = facts.turn_name.rsplit('/').next().filter(|turn| !turn.is_empty());

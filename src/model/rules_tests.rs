@@ -3,8 +3,8 @@
 use super::*;
 use serde_json::json;
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> RequestFacts {
+    RequestFacts {
         model: "small".into(),
         agent: "clerk".into(),
         turn_name: "o/clerk/s/3".into(),
@@ -42,17 +42,17 @@ fn a_rule_answers_when_all_its_conditions_hold() {
         ("turn = 2, tool = 'get_invoice', text = 'no'", false),
     ];
     for (when, expected) in table {
-        let rules = Rules::parse(&format!("[[rule]]\nwhen = {{ {when} }}\nthen = {{ text = 'x' }}")).unwrap();
+        let rules = ScriptRules::parse(&format!("[[rule]]\nwhen = {{ {when} }}\nthen = {{ text = 'x' }}")).unwrap();
         assert_eq!(rules.find(&facts()).is_some(), expected, "{when}");
     }
-    let without_tool = Facts { tool: None, ..facts() };
-    let rules = Rules::parse("[[rule]]\nwhen = { tool_result = '' }\nthen = { text = 'x' }").unwrap();
+    let without_tool = RequestFacts { tool: None, ..facts() };
+    let rules = ScriptRules::parse("[[rule]]\nwhen = { tool_result = '' }\nthen = { text = 'x' }").unwrap();
     assert_eq!(rules.find(&without_tool), None);
 }
 
 #[test]
 fn the_first_match_answers_and_its_templates_are_filled() {
-    let rules = Rules::parse(
+    let rules = ScriptRules::parse(
         r#"
         [[rule]]
         when = { turn = 9 }
@@ -86,7 +86,7 @@ fn the_first_match_answers_and_its_templates_are_filled() {
 
 #[test]
 fn a_fault_ends_after_its_times() {
-    let rules = Rules::parse(
+    let rules = ScriptRules::parse(
         "[[rule]]\nthen = { text = 'ok', fault = 'rate_limit', retry_after_ms = 20, times = 2, usage = { input = 1 } }",
     )
     .unwrap();
@@ -102,8 +102,8 @@ fn a_fault_ends_after_its_times() {
 
 #[test]
 fn bad_json_spoils_the_first_call_only() {
-    let rules =
-        Rules::parse("[[rule]]\nthen = { calls = [{ tool = 'a' }, { tool = 'b' }], fault = 'bad_json' }").unwrap();
+    let rules = ScriptRules::parse("[[rule]]\nthen = { calls = [{ tool = 'a' }, { tool = 'b' }], fault = 'bad_json' }")
+        .unwrap();
     let reply = rules.rules[0].answer(&facts(), 1, 1).unwrap().reply;
     assert_eq!(reply.calls[0].arguments, Arguments::Malformed("{".into()));
     assert_eq!(reply.calls[1].arguments, Arguments::Json(json!({})));
@@ -139,24 +139,24 @@ fn a_wrong_file_is_refused_with_its_place() {
         ("[[rule]]\nthen = { text = 'a {{b' }", "rule 1: template without `}}` in `a {{b`"),
     ];
     for (text, expected) in table {
-        let error = Rules::parse(text).unwrap_err().to_string();
+        let error = ScriptRules::parse(text).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
-    assert!(Rules::parse("[[rule]]\nthen = { fault = 'boom' }").is_err());
-    let syntax = Rules::parse("[[rule]]\nroot:secret:0:0\n").unwrap_err().to_string();
+    assert!(ScriptRules::parse("[[rule]]\nthen = { fault = 'boom' }").is_err());
+    let syntax = ScriptRules::parse("[[rule]]\nroot:secret:0:0\n").unwrap_err().to_string();
     assert!(syntax.starts_with("line 2: ") && !syntax.contains("secret"), "{syntax}");
-    assert!(Rules::parse("{\"rule\": 1}").is_err());
+    assert!(ScriptRules::parse("{\"rule\": 1}").is_err());
 }
 
 #[test]
 fn json_says_the_same() {
     let json = r#"{"rule": [{"when": {"turn": 2}, "then": {"text": "x"}}]}"#;
     let toml = "[[rule]]\nwhen = { turn = 2 }\nthen = { text = 'x' }";
-    assert_eq!(Rules::parse(json), Rules::parse(toml));
+    assert_eq!(ScriptRules::parse(json), ScriptRules::parse(toml));
 }
 
 #[test]
 fn the_example_is_a_rules_file() {
-    let rules = Rules::parse(include_str!("../../config/examples/scripted.toml")).unwrap();
+    let rules = ScriptRules::parse(include_str!("../../config/examples/scripted.toml")).unwrap();
     assert!(rules.rules.len() >= 4);
 }

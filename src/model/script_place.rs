@@ -1,7 +1,7 @@
 //! Where rules files may be: the one file, or the one folder, that the venue's configuration names.
 
 use crate::model::calls_log::CallsLog;
-use crate::model::rules::{Rules, RulesError};
+use crate::model::rules::{RulesError, ScriptRules};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -43,19 +43,19 @@ pub enum PlaceError {
 
 /// Rules with the log that they name.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundRules {
     /// What they are called.
     pub name: String,
     /// Whether they answer for every name.
     pub every: bool,
     /// The rules.
-    pub rules: Rules,
+    pub rules: ScriptRules,
     /// Their own log.
     pub log: Option<CallsLog>,
 }
 
 /// The rules that a name stands for. Blocks.
-pub fn find(place: Option<&Path>, name: &str) -> Result<Found, PlaceError> {
+pub fn find(place: Option<&Path>, name: &str) -> Result<FoundRules, PlaceError> {
     let place = place.ok_or_else(|| PlaceError::None(name.to_owned()))?;
     if !place.is_dir() {
         return file(place);
@@ -69,20 +69,20 @@ pub fn find(place: Option<&Path>, name: &str) -> Result<Found, PlaceError> {
 }
 
 /// A file, for whoever may choose any.
-pub fn file(path: &Path) -> Result<Found, PlaceError> {
+pub fn file(path: &Path) -> Result<FoundRules, PlaceError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     read(path, path.display().to_string(), folder, true)
 }
 
-fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<Found, PlaceError> {
+fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRules, PlaceError> {
     let unreadable = |reason: String| PlaceError::Unreadable { file: name.clone(), reason };
     let text = text_of(path).map_err(unreadable)?;
-    let mut rules = Rules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error })?;
+    let mut rules = ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error })?;
     let log = match rules.calls_log.take() {
         None => None,
         Some(log) => Some(log_in(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
     };
-    Ok(Found { name, every, rules, log })
+    Ok(FoundRules { name, every, rules, log })
 }
 
 /// A regular file, whole. What it says of its size is not believed.

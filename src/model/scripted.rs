@@ -1,10 +1,10 @@
 //! A model without a network: the built-in names `echo` and `never`, or rules of the venue's.
 
 use crate::domain::chat::{ModelRequest, Reply, Usage};
-use crate::model::calls_log::{CallsLog, Entry, LogError};
-use crate::model::facts::{Facts, tokens};
-use crate::model::rules::{Answer, Fault, Rules};
-use crate::model::script_place::{self, Found, PlaceError};
+use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
+use crate::model::facts::{RequestFacts, tokens};
+use crate::model::rules::{Fault, RuleAnswer, ScriptRules};
+use crate::model::script_place::{self, FoundRules, PlaceError};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
@@ -44,7 +44,7 @@ pub struct ScriptedOptions {
 enum Source {
     Echo,
     Never,
-    Rules(Rules),
+    Rules(ScriptRules),
 }
 
 /// A rules file or a built-in, with what it counts.
@@ -99,11 +99,11 @@ pub enum ScriptError {
 
 /// A call that a script has answered and not yet finished.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenCall {
     /// What it gets.
-    pub answer: Answer,
+    pub answer: RuleAnswer,
     log: Option<CallsLog>,
-    entry: Entry,
+    entry: LoggedCall,
 }
 
 impl Script {
@@ -117,11 +117,11 @@ impl Script {
     }
 
     /// Rules that are no file; `name` is for messages.
-    pub fn of(name: &str, rules: Rules) -> Script {
+    pub fn of(name: &str, rules: ScriptRules) -> Script {
         Script::new(name, Source::Rules(rules), None, Arc::default())
     }
 
-    fn found(found: Found, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
+    fn found(found: FoundRules, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
         Script::new(&found.name, Source::Rules(found.rules), found.log.or(log), calls)
     }
 
@@ -135,15 +135,15 @@ impl Script {
     }
 
     /// Counts a call, logs it as started and says what it gets.
-    pub async fn take(&self, request: &ModelRequest) -> Result<Taken, ScriptError> {
-        let mut facts = Facts::of(request);
+    pub async fn take(&self, request: &ModelRequest) -> Result<TakenCall, ScriptError> {
+        let mut facts = RequestFacts::of(request);
         if matches!(&self.source, Source::Rules(rules) if rules.want_prompt()) {
             facts = facts.with_prompt(request);
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let (rule, answer) = match &self.source {
             Source::Echo => (0, echo(&facts)),
-            Source::Never => (0, Answer { fault: Some(Fault::Hang), ..echo(&facts) }),
+            Source::Never => (0, RuleAnswer { fault: Some(Fault::Hang), ..echo(&facts) }),
             Source::Rules(rules) => {
                 let (at, rule) = rules.find(&facts).ok_or_else(|| self.no_rule(&facts))?;
                 let hit = self.hits[at].fetch_add(1, Ordering::Relaxed) + 1;
@@ -155,11 +155,11 @@ impl Script {
                 (at + 1, answer)
             }
         };
-        let entry = Entry { turn: request.turn.clone(), model: request.model.id(), rule, call };
+        let entry = LoggedCall { turn: request.turn.clone(), model: request.model.id(), rule, call };
         if let Some(log) = &self.log {
             log.started(&entry).await?;
         }
-        Ok(Taken { answer, log: self.log.clone(), entry })
+        Ok(TakenCall { answer, log: self.log.clone(), entry })
     }
 
     /// Its name, then the models that its rules name, sorted.
@@ -175,7 +175,7 @@ impl Script {
         named
     }
 
-    fn no_rule(&self, facts: &Facts) -> ScriptError {
+    fn no_rule(&self, facts: &RequestFacts) -> ScriptError {
         ScriptError::NoRule {
             file: self.name.clone(),
             turn: facts.turn,
@@ -187,7 +187,7 @@ impl Script {
     }
 }
 
-impl Taken {
+impl TakenCall {
     /// Logs the call as `replied` or `failed`.
     pub async fn finish(&self, replied: bool) -> Result<(), ScriptError> {
         match &self.log {
@@ -211,10 +211,10 @@ pub fn chunks(text: &str) -> Vec<String> {
     chars.chunks(CHUNK_CHARS).map(|chunk| chunk.iter().collect()).collect()
 }
 
-fn echo(facts: &Facts) -> Answer {
+fn echo(facts: &RequestFacts) -> RuleAnswer {
     let text = facts.echo();
     let usage = Usage { input: facts.prompt_tokens, output: tokens(&text) };
-    Answer {
+    RuleAnswer {
         delay: Duration::ZERO,
         chunk_delay: Duration::ZERO,
         reply: Reply { text, calls: Vec::new(), usage },
@@ -286,7 +286,7 @@ impl Model for Scripted {
     }
 }
 
-async fn perform(answer: &Answer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
+async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
     tokio::time::sleep(answer.delay).await;
     let transient = |model, reason: &str| {
         Err(ModelError::Transient { model, reason: reason.to_owned(), retry_after: answer.retry_after })

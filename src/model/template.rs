@@ -1,6 +1,6 @@
 //! `{{input.name}}` and its kin in a rule's texts and arguments.
 
-use crate::model::facts::Facts;
+use crate::model::facts::RequestFacts;
 use crate::model::json5;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub enum TemplateError {
 }
 
 /// Fills a text: a string goes in as it is, anything else as JSON.
-pub fn fill_text(text: &str, facts: &Facts, call: u64) -> Result<String, TemplateError> {
+pub fn fill_text(text: &str, facts: &RequestFacts, call: u64) -> Result<String, TemplateError> {
     let mut filled = String::with_capacity(text.len());
     for piece in pieces(text)? {
         match piece {
@@ -35,7 +35,7 @@ pub fn fill_text(text: &str, facts: &Facts, call: u64) -> Result<String, Templat
 
 /// Fills every string inside a value; one that is a single template becomes what it names, with
 /// its type.
-pub fn fill_value(value: &Value, facts: &Facts, call: u64) -> Result<Value, TemplateError> {
+pub fn fill_value(value: &Value, facts: &RequestFacts, call: u64) -> Result<Value, TemplateError> {
     Ok(match value {
         Value::String(text) => match pieces(text)?.as_slice() {
             [Piece::Name(name)] => lookup(name, facts, call)?,
@@ -103,7 +103,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
     name.split_once('.').map_or((name, None), |(root, path)| (root, Some(path)))
 }
 
-fn lookup(name: &str, facts: &Facts, call: u64) -> Result<Value, TemplateError> {
+fn lookup(name: &str, facts: &RequestFacts, call: u64) -> Result<Value, TemplateError> {
     let missing = || TemplateError::Missing(name.to_owned());
     let (root, path) = split(name);
     let whole = match root {
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn facts() -> Facts {
-        Facts {
+    fn facts() -> RequestFacts {
+        RequestFacts {
             model: "m".into(),
             agent: "clerk".into(),
             turn_name: "o/clerk/s/3".into(),

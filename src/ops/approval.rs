@@ -2,7 +2,7 @@
 
 use super::lattice::number;
 use crate::domain::approval::{Approval, Verdict};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
@@ -105,7 +105,7 @@ impl Operation for ApprovalOperation {
     fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
         // For an answer it is asked when its job is known.
         let list = matches!(self.0, Verb::List)
-            .then(|| Need { ability: "crud/read", resource: Resource::all(Namespace::Jobs) });
+            .then(|| Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Jobs) });
         Ok(list.into_iter().collect())
     }
 

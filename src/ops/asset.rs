@@ -2,7 +2,7 @@
 
 use super::lattice::{change, need, number, path_of, path_schema, schema};
 use crate::domain::asset::{AssetError, Draft, not_text, shown};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
@@ -50,9 +50,9 @@ impl Reference {
         asset_id(text).map(Self::Asset)
     }
 
-    fn resource(&self) -> Resource {
+    fn resource(&self) -> ResourcePath {
         match self {
-            Self::Asset(id) => Resource::asset(id),
+            Self::Asset(id) => ResourcePath::asset(id),
             Self::Pin(path) => path.into(),
         }
     }
@@ -71,9 +71,9 @@ impl Reference {
             return Err(OpError::Invalid(format!("`{path}` pins no asset")));
         };
         let id = asset_id(name)?;
-        let permitted = call.caller.authority.permits("crud/read", Resource::asset(&id));
+        let permitted = call.caller.authority.permits("crud/read", ResourcePath::asset(&id));
         permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
-        call.reads.kept(Resource::asset(&id), format!("a/{id}"));
+        call.reads.kept(ResourcePath::asset(&id), format!("a/{id}"));
         Ok(Some(id))
     }
 }
@@ -153,7 +153,7 @@ impl Operation for Assets {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let all = |ability| Need { ability, resource: Resource::all(Namespace::Assets) };
+        let all = |ability| Need { ability, resource: ResourcePath::all(Namespace::Assets) };
         Ok(match self.0 {
             Verb::Store => vec![all("asset/store")],
             Verb::List => vec![all("crud/read")],
@@ -266,7 +266,7 @@ async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> 
     if let (Namespace::Assets, [id]) = (from.namespace(), from.segments()) {
         let id = asset_id(id)?;
         assets::get(call.venue, owner, &id).await?.ok_or_else(missing)?;
-        call.reads.kept(Resource::asset(&id), format!("a/{id}"));
+        call.reads.kept(ResourcePath::asset(&id), format!("a/{id}"));
         return Ok(id);
     }
     let value = value_at(call, from).await?.ok_or_else(missing)?;

@@ -8,10 +8,10 @@ use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
 use crate::domain::message::Message;
-use crate::domain::quota::Usage;
-use crate::domain::scope::Scoped;
+use crate::domain::quota::QuotaUsage;
+use crate::domain::scope::ScopedSection;
 use crate::outbox;
-use crate::store::{Checkpoint, Held, NewJob, keys};
+use crate::store::{Checkpoint, LeaseCheck, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::operation::{Invocation, OpError, Output, TurnSite};
@@ -43,7 +43,7 @@ pub(crate) fn still_running(site: &TurnSite<'_>, mut whose: Value, job: JobId) -
 /// An answer with what of its caller's context went with a call, and why what is missing didn't.
 pub(crate) fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
     if !site.handed.is_empty() {
-        answer["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
+        answer["scoped"] = json!(site.handed.iter().map(ScopedSection::note).collect::<Vec<_>>());
     }
     answer
 }
@@ -83,8 +83,8 @@ pub(crate) async fn start(
     let entries = vec![outbox::entry(id.to_string(), message)];
     let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
     match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
-        Held::Fenced => Err(OpError::Fenced),
-        Held::Yes { .. } => {
+        LeaseCheck::Fenced => Err(OpError::Fenced),
+        LeaseCheck::Yes { .. } => {
             call.venue.relay(&call.caller.owner, &entries).await;
             Ok(())
         }
@@ -95,12 +95,12 @@ pub(crate) async fn start(
 /// the turn has started before, it has.
 pub(crate) async fn room(
     call: &Invocation<'_>,
-    adds: Usage,
+    adds: QuotaUsage,
     open: &[NewJob],
     to: Option<&SessionKey>,
 ) -> Result<(), OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
-    let all = Usage { sessions: u64::from(to.is_some()), ..adds };
+    let all = QuotaUsage { sessions: u64::from(to.is_some()), ..adds };
     let Err(refused) = venue.room(owner, all).await else { return Ok(()) };
     let heads: Vec<_> = open.iter().map(|open| keys::job_head(&open.job)).collect();
     let known = venue.store.read(owner, &heads).await?;

@@ -1,9 +1,9 @@
 //! `v/ops/dead/*`: tasks that killed too many workers.
 
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
-use crate::domain::reader::{HIDDEN, Sight};
+use crate::domain::reader::{HIDDEN, JobSight};
 use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
 use crate::ingress::redrive::{RedriveError, redrive};
@@ -72,9 +72,9 @@ impl Operation for Dead {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let need = match self.0 {
-            Verb::List => Need { ability: "crud/read", resource: Resource::all(Namespace::Jobs) },
-            Verb::Show => Need { ability: "crud/read", resource: Resource::job(&job_id(arguments)?) },
-            Verb::Redrive => Need { ability: "job/redrive", resource: Resource::job(&job_id(arguments)?) },
+            Verb::List => Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Jobs) },
+            Verb::Show => Need { ability: "crud/read", resource: ResourcePath::job(&job_id(arguments)?) },
+            Verb::Redrive => Need { ability: "job/redrive", resource: ResourcePath::job(&job_id(arguments)?) },
         };
         Ok(vec![need])
     }
@@ -101,7 +101,7 @@ impl Operation for Dead {
                 let (letter, _) =
                     found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
                 let head = jobs::head(venue, owner, &id).await?;
-                let whole = head.is_some_and(|head| call.caller.reader().sees(&head) == Sight::Whole);
+                let whole = head.is_some_and(|head| call.caller.reader().sees(&head) == JobSight::Whole);
                 let mut shown = letter.to_json(whole);
                 if !whole {
                     shown[HIDDEN] = WITHHELD.into();

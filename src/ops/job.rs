@@ -4,7 +4,7 @@ mod batch;
 mod bulk;
 mod hold;
 
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::tools::guard::RUN;
 use crate::venue::approvals;
@@ -101,7 +101,7 @@ impl Operation for JobResult {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "crud/read", resource: Resource::job(&job_id(arguments)?) }])
+        Ok(vec![Need { ability: "crud/read", resource: ResourcePath::job(&job_id(arguments)?) }])
     }
 
     fn reads_job(&self, arguments: &Value) -> Option<JobId> {

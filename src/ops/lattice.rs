@@ -8,7 +8,7 @@ use crate::domain::patch::{place, select};
 use crate::domain::render::{RenderOptions, render};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::venue::tree::{shared, value_at, virtuals};
-use crate::venue::workspace::{Listing, WriteOp, page};
+use crate::venue::workspace::{TreePage, WriteOp, page};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -220,7 +220,7 @@ async fn page_at(
     offset: usize,
     limit: usize,
     values: bool,
-) -> Result<Option<Listing>, OpError> {
+) -> Result<Option<TreePage>, OpError> {
     let found = if path.namespace().is_writable() {
         call.workspace.page(path, offset, limit, values).await?
     } else {

@@ -1,7 +1,7 @@
 //! `v/ops/policy/*`: what an owner's agents may do at most, and taking back what was granted. People
 //! and services decide it; nothing that a model calls does.
 
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::decode;
@@ -104,7 +104,7 @@ impl Operation for PolicyOperation {
     }
 
     fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: self.0.ability(), resource: Resource::kept("policy") }])
+        Ok(vec![Need { ability: self.0.ability(), resource: ResourcePath::kept("policy") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
@@ -196,12 +196,12 @@ fn revocation(call: &Invocation<'_>, arguments: &Value) -> Result<Revocation, Op
 
 /// What a revocation takes back: a path, or by the rules of capabilities a namespace of resources or
 /// a host.
-fn legal(given: &Value) -> Result<Resource, OpError> {
+fn legal(given: &Value) -> Result<ResourcePath, OpError> {
     if let Value::String(text) = given
         && (text.split('/').next() == Some(RESOURCES) || text.contains("://"))
     {
         let cap = Capability { with: text.clone(), can: "*".into() };
-        return cap.check().map(|()| Resource::of(&cap)).map_err(OpError::Invalid);
+        return cap.check().map(|()| ResourcePath::of(&cap)).map_err(OpError::Invalid);
     }
     let path = Path::from_json(given).map_err(|error| OpError::Invalid(error.to_string()))?;
     if matches!(path.namespace(), Namespace::Session | Namespace::Job) {
@@ -209,7 +209,7 @@ fn legal(given: &Value) -> Result<Resource, OpError> {
             "`{path}` can't be revoked: what a session or a job keeps for itself is always its own; revoke its `holder` or its `grant`"
         )));
     }
-    Ok(Resource::from(&path))
+    Ok(ResourcePath::from(&path))
 }
 
 fn roots(caps: &Value) -> Result<Option<Vec<Capability>>, OpError> {

@@ -2,8 +2,8 @@
 //! [`crate::venue::external`].
 
 use super::child::{self, call_id, millis};
-use crate::domain::authority::Resource;
-use crate::domain::external::{self as rules, PUBLISH, Times, Watch};
+use crate::domain::authority::ResourcePath;
+use crate::domain::external::{self as rules, ExternalTimes, PUBLISH, Watch};
 use crate::domain::ids::{JobId, QueueName};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::limits::{
@@ -12,7 +12,7 @@ use crate::domain::limits::{
 };
 use crate::domain::message::{Address, Message};
 use crate::domain::priority::Priority;
-use crate::domain::quota::Usage;
+use crate::domain::quota::QuotaUsage;
 use crate::ingress;
 use crate::venue::external;
 use crate::venue::jobs;
@@ -55,7 +55,7 @@ impl Operation for Publish {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "queue/publish", resource: Resource::queue(&queue(arguments)?) }])
+        Ok(vec![Need { ability: "queue/publish", resource: ResourcePath::queue(&queue(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
@@ -107,7 +107,7 @@ async fn start(
     let event = call_id(venue, site);
     let job = JobId::derive(&venue.key, owner, &event);
     let given = |key: &str| arguments[key].as_u64();
-    let times = Times::of(given("startTimeout"), given("heartbeatTimeout"), given("deadline"));
+    let times = ExternalTimes::of(given("startTimeout"), given("heartbeatTimeout"), given("deadline"));
     let watch = Watch::new(job.clone(), queue.clone(), now, times, call.caller.envelope.deadline);
     let bytes = message(call, site, &watch, &arguments["input"]).body.to_string().len();
     if bytes > OUTBOUND_BYTES {
@@ -137,7 +137,7 @@ async fn start(
     };
     let open = [ingress::new_job(&head)];
     // The job is a head, a status and a place in the list; the watch has a place among those that are due.
-    let adds = Usage { documents: 5, bytes: (bytes + open[0].head.len()) as u64, sessions: 0, jobs: 1 };
+    let adds = QuotaUsage { documents: 5, bytes: (bytes + open[0].head.len()) as u64, sessions: 0, jobs: 1 };
     child::room(call, adds, &open, None).await?;
     // A turn that is run again says what it said before, whatever the time is now.
     let watch = external::watch(venue, owner, watch).await?;

@@ -1,7 +1,7 @@
 //! `v/ops/quota/*`: what an owner keeps and may keep, and other limits for it by operators.
 
-use crate::domain::authority::Resource;
-use crate::domain::quota::{Kind, MOST};
+use crate::domain::authority::ResourcePath;
+use crate::domain::quota::{MOST, QuotaKind};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::venue::quotas;
 use async_trait::async_trait;
@@ -22,8 +22,8 @@ pub fn operations() -> Vec<Arc<dyn Operation>> {
 }
 
 /// The limits that arguments name; `None` = as the venue says of all.
-fn limits(arguments: &Value) -> Result<Vec<(Kind, Option<u64>)>, OpError> {
-    let named = Kind::ALL.into_iter().filter_map(|kind| Some((kind, arguments.get(kind.as_str())?)));
+fn limits(arguments: &Value) -> Result<Vec<(QuotaKind, Option<u64>)>, OpError> {
+    let named = QuotaKind::ALL.into_iter().filter_map(|kind| Some((kind, arguments.get(kind.as_str())?)));
     let limits: Vec<_> = named.map(|(kind, limit)| (kind, limit.as_u64())).collect();
     if limits.is_empty() {
         return Err(OpError::Invalid("expected `documents`, `bytes`, `sessions` or `jobs`".into()));
@@ -35,7 +35,8 @@ fn limits(arguments: &Value) -> Result<Vec<(Kind, Option<u64>)>, OpError> {
 impl Operation for Quotas {
     fn spec(&self) -> Spec {
         let limit = json!({"type": ["integer", "null"], "minimum": 0, "maximum": MOST});
-        let all: Map<String, Value> = Kind::ALL.iter().map(|kind| (kind.as_str().to_owned(), limit.clone())).collect();
+        let all: Map<String, Value> =
+            QuotaKind::ALL.iter().map(|kind| (kind.as_str().to_owned(), limit.clone())).collect();
         let (path, description, properties, effect) = match self.0 {
             Verb::Show => (
                 "v/ops/quota/show",
@@ -62,7 +63,7 @@ impl Operation for Quotas {
                 "quota/set"
             }
         };
-        Ok(vec![Need { ability, resource: Resource::kept("quota") }])
+        Ok(vec![Need { ability, resource: ResourcePath::kept("quota") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

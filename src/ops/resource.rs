@@ -68,7 +68,7 @@ impl Operation for Resource {
             namespace(arguments)?;
         }
         // Not on `r/…`, which only requests are granted: an operator acts for everything of the owner.
-        Ok(vec![Need { ability, resource: authority::Resource::kept("resource") }])
+        Ok(vec![Need { ability, resource: authority::ResourcePath::kept("resource") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

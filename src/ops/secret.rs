@@ -1,11 +1,11 @@
 //! `v/ops/secret/*`: set, list and delete secrets. No operation gives a value.
 
 use super::lattice::schema;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, Plain, SecretName};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::venue::secrets::{self, Set};
+use crate::venue::secrets::{self, SetSecret};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -87,11 +87,11 @@ impl Operation for Secret {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let on = |ability| Ok(vec![Need { ability, resource: Resource::secret(&name_of(arguments)?) }]);
+        let on = |ability| Ok(vec![Need { ability, resource: ResourcePath::secret(&name_of(arguments)?) }]);
         match self.0 {
             Verb::Set => on("secret/set"),
             Verb::Delete => on("secret/delete"),
-            Verb::List => Ok(vec![Need { ability: "secret/list", resource: Resource::all(Namespace::Secrets) }]),
+            Verb::List => Ok(vec![Need { ability: "secret/list", resource: ResourcePath::all(Namespace::Secrets) }]),
             // The same answer for everybody, whether or not there is such a secret.
             Verb::Extract => Ok(Vec::new()),
         }
@@ -106,7 +106,7 @@ impl Operation for Secret {
                 };
                 let value = Plain::new(value).map_err(|error| OpError::Invalid(error.to_string()))?;
                 let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
-                let set = Set {
+                let set = SetSecret {
                     name: name_of(&arguments)?,
                     value,
                     hosts: hosts_of(&arguments)?,

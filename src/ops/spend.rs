@@ -1,6 +1,6 @@
 //! `v/ops/spend/today`: what an owner has spent today, and what its caps leave.
 
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::SessionKey;
 use crate::domain::lattice::Namespace;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
@@ -53,7 +53,7 @@ impl Operation for Today {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         session(arguments)?;
-        Ok(vec![Need { ability: "crud/read", resource: Resource::all(Namespace::Agents) }])
+        Ok(vec![Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Agents) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

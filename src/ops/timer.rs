@@ -7,16 +7,18 @@ use super::agent::ask::submission;
 use super::agent::{narrowed, priority_schema};
 use super::child::{self, call_id};
 use super::lattice::number;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, sha256_hex};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
 use crate::domain::time::Millis;
-use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
+use crate::domain::timer::{
+    CatchUp, Overlap, Schedule, Timer, TimerId, TimerKind, TimerOrigin, TimerRequest, duration, instant,
+};
 use crate::ingress;
-use crate::store::{Checkpoint, Held};
+use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
 use crate::venue::operation::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::venue::timers;
@@ -135,21 +137,21 @@ impl Operation for TimerOperation {
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         Ok(match self.0 {
             Verb::Trigger if is_now(arguments) => {
-                vec![Need { ability: "agent/trigger", resource: Resource::agent(&agent_id(arguments)?) }]
+                vec![Need { ability: "agent/trigger", resource: ResourcePath::agent(&agent_id(arguments)?) }]
             }
             Verb::Trigger => {
-                let resource = Resource::agent(&agent_id(arguments)?);
+                let resource = ResourcePath::agent(&agent_id(arguments)?);
                 // What it sends needs what sending it now would need.
-                let sends = match choice::<Kind>(arguments, "kind") {
-                    Kind::Task => "agent/request",
-                    Kind::Message => "agent/message",
+                let sends = match choice::<TimerKind>(arguments, "kind") {
+                    TimerKind::Task => "agent/request",
+                    TimerKind::Message => "agent/message",
                 };
                 vec![Need { ability: "agent/trigger", resource: resource.clone() }, Need { ability: sends, resource }]
             }
             Verb::List if arguments["agentId"].is_string() => {
-                vec![Need { ability: "crud/read", resource: Resource::agent(&agent_id(arguments)?) }]
+                vec![Need { ability: "crud/read", resource: ResourcePath::agent(&agent_id(arguments)?) }]
             }
-            Verb::List => vec![Need { ability: "crud/read", resource: Resource::all(Namespace::Agents) }],
+            Verb::List => vec![Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Agents) }],
             // One's own session; of a timer it is asked when its agent is known.
             Verb::Wake | Verb::Cancel => Vec::new(),
         })
@@ -206,17 +208,17 @@ fn receipt(timer: &Timer) -> Value {
 }
 
 /// Sets it; in a turn only while the turn holds its lease.
-async fn set(call: &Invocation<'_>, wanted: &Wanted) -> Result<Timer, OpError> {
+async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpError> {
     if let Site::Turn(site) = &call.site {
         let mark = Checkpoint { turn: site.turn, ..Checkpoint::default() };
-        if call.venue.store.checkpoint(call.venue.now(), site.lease, &mark).await? == Held::Fenced {
+        if call.venue.store.checkpoint(call.venue.now(), site.lease, &mark).await? == LeaseCheck::Fenced {
             return Err(OpError::Fenced);
         }
     }
     ingress::timers::set(call.venue, &call.caller.owner, wanted).await
 }
 
-fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
+fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<TimerRequest, OpError> {
     let agent = agent_id(arguments)?;
     let origin = match &call.site {
         Site::Turn(site) => call_id(call.venue, site),
@@ -234,7 +236,7 @@ fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
         Some(name) => format!("name/{agent}/{name}"),
         None => format!("set/{origin}"),
     };
-    Ok(Wanted {
+    Ok(TimerRequest {
         id: TimerId::of(&id),
         name,
         origin,
@@ -260,7 +262,7 @@ fn asked(caller: &Caller, arguments: &Value) -> String {
 /// step further, as a request is.
 fn sent(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Submission, OpError> {
     let mut sent = submission(call, arguments, "input")?;
-    if !sent.priority.is_normal() && choice::<Kind>(arguments, "kind") == Kind::Message {
+    if !sent.priority.is_normal() && choice::<TimerKind>(arguments, "kind") == TimerKind::Message {
         return Err(OpError::Invalid("`priority`: a message has none, set a timer that sends a task".into()));
     }
     if let Site::Turn(site) = &call.site {
@@ -328,20 +330,20 @@ fn schedule(call: &Invocation<'_>, arguments: &Value, keys: &[&str]) -> Result<S
 }
 
 /// The one wake of the session that calls.
-fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
+fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<TimerRequest, OpError> {
     let Site::Turn(site) = &call.site else {
         return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
     };
     let TurnSite { lease, turn, call: index, mandate, .. } = site;
     let session = &lease.session;
-    Ok(Wanted {
+    Ok(TimerRequest {
         id: TimerId::of(&format!("wake/{}", session.token())),
         name: Some("wake".into()),
         origin: call_id(call.venue, site),
         asked: None,
-        place: Some(Place { turn: *turn, call: *index }),
+        place: Some(TimerOrigin { turn: *turn, call: *index }),
         agent: session.agent.clone(),
-        kind: Kind::Message,
+        kind: TimerKind::Message,
         submission: Submission {
             input: arguments["note"].as_str().unwrap_or(NOTE).into(),
             session_id: Some(session.session.clone()),
@@ -369,7 +371,7 @@ async fn cancel(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         Site::Api { .. } => false,
     };
     if !own {
-        let permitted = call.caller.authority.permits("agent/trigger", Resource::agent(&known.agent));
+        let permitted = call.caller.authority.permits("agent/trigger", ResourcePath::agent(&known.agent));
         permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     }
     let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;

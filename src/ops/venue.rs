@@ -1,6 +1,6 @@
 //! `v/ops/venue/*`: what operators ask of the venue as a whole, for all owners.
 
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::upkeep::audit::{self, AuditError};
 use crate::upkeep::doctor;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
@@ -47,7 +47,7 @@ impl Operation for VenueOperation {
             Verb::Audit => "venue/audit",
             Verb::Doctor => "venue/doctor",
         };
-        Ok(vec![Need { ability, resource: Resource::kept("policy") }])
+        Ok(vec![Need { ability, resource: ResourcePath::kept("policy") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

@@ -15,7 +15,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// How long to wait between tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// The first wait.
     pub first: Duration,
     /// The longest, before jitter. Each is twice the one before; jitter makes it half to one and a half.
@@ -24,7 +24,7 @@ pub struct Policy {
     pub total: Option<Duration>,
 }
 
-impl Policy {
+impl RetryPolicy {
     /// For a server that restarts: soon again at first, and a fleet doesn't return at once.
     pub const CONNECT: Self = Self { first: Duration::from_millis(100), max: Duration::from_secs(5), total: None };
 
@@ -54,7 +54,7 @@ impl Waits {
 
 /// Why an attempt failed.
 #[derive(Debug)]
-pub enum Failure<E> {
+pub enum AttemptFailure<E> {
     /// Trying again can help.
     Transient(E),
     /// It can't.
@@ -63,10 +63,10 @@ pub enum Failure<E> {
 
 /// Calls `op` until it succeeds, fails for good, or the policy's time is used up; then its last
 /// error. Logs the first failure and one line every ten seconds: ``waiting for `what`: …``.
-pub async fn retry<T, E, F>(policy: Policy, what: &str, mut op: impl FnMut() -> F) -> Result<T, E>
+pub async fn retry<T, E, F>(policy: RetryPolicy, what: &str, mut op: impl FnMut() -> F) -> Result<T, E>
 where
     E: Display,
-    F: Future<Output = Result<T, Failure<E>>>,
+    F: Future<Output = Result<T, AttemptFailure<E>>>,
 {
     let mut waits = policy.waits();
     let start = Instant::now();
@@ -79,8 +79,8 @@ where
                 }
                 return Ok(value);
             }
-            Err(Failure::Permanent(error)) => return Err(error),
-            Err(Failure::Transient(error)) => error,
+            Err(AttemptFailure::Permanent(error)) => return Err(error),
+            Err(AttemptFailure::Transient(error)) => error,
         };
         if logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
             tracing::warn!("waiting for {what}: {error}");
@@ -97,7 +97,7 @@ where
 mod tests {
     use super::*;
 
-    const FAST: Policy = Policy {
+    const FAST: RetryPolicy = RetryPolicy {
         first: Duration::from_millis(1),
         max: Duration::from_millis(4),
         total: Some(Duration::from_millis(200)),
@@ -112,9 +112,9 @@ mod tests {
             let result = retry(FAST, "a test", || {
                 calls += 1;
                 let answer = match (calls <= fail, last) {
-                    (true, _) => Err(Failure::Transient("later")),
+                    (true, _) => Err(AttemptFailure::Transient("later")),
                     (false, "ok") => Ok(7),
-                    (false, _) => Err(Failure::Permanent("no")),
+                    (false, _) => Err(AttemptFailure::Permanent("no")),
                 };
                 async move { answer }
             })
@@ -125,13 +125,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_error_comes_back_when_the_time_is_used_up() {
-        let result = retry(FAST, "a test", || async { Err::<(), _>(Failure::Transient("still down")) }).await;
+        let result = retry(FAST, "a test", || async { Err::<(), _>(AttemptFailure::Transient("still down")) }).await;
         assert_eq!(result, Err("still down"));
     }
 
     #[test]
     fn waits_grow_to_the_maximum_and_differ_by_chance() {
-        let policy = Policy { first: Duration::from_millis(100), max: Duration::from_secs(1), total: None };
+        let policy = RetryPolicy { first: Duration::from_millis(100), max: Duration::from_secs(1), total: None };
         let waits = || {
             let mut waits = policy.waits();
             (0..12).filter_map(|_| waits.next_wait()).collect::<Vec<_>>()

@@ -42,7 +42,7 @@ struct Inner {
 
 /// How a shutdown went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
+pub struct ShutdownReport {
     /// Tasks that didn't end by themselves before the deadline.
     pub aborted: usize,
     /// Tasks that panicked since the start of the process.
@@ -144,7 +144,7 @@ impl Shutdown {
     }
 
     /// Waits for the trigger, then goes through the stages within `grace`.
-    pub async fn run(&self, grace: Duration) -> Report {
+    pub async fn run(&self, grace: Duration) -> ShutdownReport {
         self.triggered().await;
         let start = Instant::now();
         let Inner { cancel, end, abort, turns, services, .. } = &*self.0;
@@ -175,7 +175,7 @@ impl Shutdown {
             })
             .await;
         }
-        let report = Report { aborted, panics: self.0.panics.load(Ordering::Relaxed) };
+        let report = ShutdownReport { aborted, panics: self.0.panics.load(Ordering::Relaxed) };
         tracing::info!("stopped after {:.1} s", start.elapsed().as_secs_f32());
         report
     }
@@ -218,7 +218,7 @@ mod tests {
             relayed();
         });
         shutdown.trigger();
-        assert_eq!(shutdown.run(Duration::from_secs(5)).await, Report { aborted: 0, panics: 0 });
+        assert_eq!(shutdown.run(Duration::from_secs(5)).await, ShutdownReport { aborted: 0, panics: 0 });
         assert_eq!(*log.lock().unwrap(), ["stopped taking", "committed", "relayed"]);
     }
 
@@ -229,7 +229,7 @@ mod tests {
         shutdown.spawn_turn("obedient", async move { s.cancelling().cancelled().await });
         shutdown.spawn_turn("deaf", std::future::pending());
         shutdown.trigger();
-        assert_eq!(shutdown.run(Duration::from_millis(200)).await, Report { aborted: 1, panics: 0 });
+        assert_eq!(shutdown.run(Duration::from_millis(200)).await, ShutdownReport { aborted: 1, panics: 0 });
         assert_eq!(shutdown.turns(), 0);
     }
 
@@ -238,6 +238,6 @@ mod tests {
         let shutdown = new();
         shutdown.spawn_turn("bad", async { panic!("on purpose") });
         shutdown.trigger();
-        assert_eq!(shutdown.run(Duration::from_secs(5)).await, Report { aborted: 0, panics: 1 });
+        assert_eq!(shutdown.run(Duration::from_secs(5)).await, ShutdownReport { aborted: 0, panics: 1 });
     }
 }

@@ -51,11 +51,11 @@ impl std::fmt::Display for Fill {
 
 /// The last look at how full a store is, and whether it was said that it is tight.
 #[derive(Debug, Default)]
-pub struct Level {
+pub struct FillLevel {
     last: Mutex<Option<(Duration, Fill)>>,
 }
 
-impl Level {
+impl FillLevel {
     /// What was seen a moment ago, or what `look` says. Nobody waits for another's look: the first who finds
     /// it old looks, and the others take the old one meanwhile.
     pub async fn of(&self, now: Duration, store: &str, look: impl Future<Output = Fill>) -> Fill {
@@ -108,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_is_looked_at_once_in_a_while() {
-        let level = Level::default();
+        let level = FillLevel::default();
         let fill = |used| Fill { used, limit: Some(100) };
         for (looks, said, expected) in [(0, 1, 1), (0, 2, 1), (1, 90, 90), (1, 4, 90), (2, 3, 3)] {
             assert_eq!(level.of(STORE_LOOK * looks, "s", async { fill(said) }).await, fill(expected));

@@ -44,7 +44,7 @@ use std::time::Duration;
 pub use crate::domain::event::EventKind;
 pub use amend::*;
 pub use docs::*;
-pub use fill::{Fill, Level};
+pub use fill::{Fill, FillLevel};
 pub use forget::*;
 pub use layer::{Repeat, StoreMethod};
 pub use outside::*;
@@ -122,13 +122,13 @@ pub trait Store: DocumentStore + Accounts + Inspect {
 
     /// Extends a lease. A crash before it: the lease lapses and another worker goes on.
     #[repeat(Idempotent)]
-    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError>;
+    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError>;
 
     /// Records a reply, intents, outcomes and child jobs of the running turn.
     ///
     /// After it: a successor finds them in its grant. One of a turn that is committed meanwhile changes nothing.
     #[repeat(Idempotent)]
-    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError>;
+    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError>;
 
     /// Applies a turn: all of it or nothing. Clears the checkpoint and the crash counts.
     ///
@@ -256,7 +256,7 @@ pub trait DocumentStore {
     /// A second call meets the versions that the first wrote: those it expected are a conflict, and what it
     /// puts without a condition is written over whatever came between.
     #[repeat(Once)]
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError>;
 
     /// [`DocumentStore::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come
     /// to what the owner keeps than its quota allows. What operators have said of it counts before `quota`.
@@ -267,7 +267,7 @@ pub trait DocumentStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<Written, StoreError>;
+    ) -> Result<OutsideWrite, StoreError>;
 }
 
 /// How much is kept, and how much may be.
@@ -319,6 +319,6 @@ pub trait Inspect {
 
     /// The settings on which the guarantees rest.
     #[repeat(Reads)]
-    async fn settings(&self) -> Result<Vec<Setting>, StoreError>;
+    async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError>;
 }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// A write outside turns, by an operator or an API caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
+pub enum OutsideWrite {
     /// All of them, at once.
     Done,
     /// None of them.

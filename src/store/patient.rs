@@ -2,18 +2,18 @@
 //! need not give it up because the server restarts.
 
 use super::{Layer, Repeat, Store, StoreError, StoreMethod};
-use crate::process::retry::{Failure, Policy, retry};
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use std::sync::Arc;
 
 /// Repeats calls that failed for a while, unless only their caller knows what that means ([`Repeat::Once`]).
 pub struct PatientStore {
     inner: Arc<dyn Store>,
-    policy: Policy,
+    policy: RetryPolicy,
 }
 
 impl PatientStore {
     /// Waits out outages of `inner` as `policy` says.
-    pub fn new(inner: Arc<dyn Store>, policy: Policy) -> Self {
+    pub fn new(inner: Arc<dyn Store>, policy: RetryPolicy) -> Self {
         Self { inner, policy }
     }
 }
@@ -33,11 +33,11 @@ impl Layer for PatientStore {
         }
         let once = || async {
             call().await.map_err(|error| match error {
-                StoreError::Unavailable { .. } => Failure::Transient(error),
+                StoreError::Unavailable { .. } => AttemptFailure::Transient(error),
                 StoreError::Full { .. }
                 | StoreError::Over(_)
                 | StoreError::Contended { .. }
-                | StoreError::Corrupt { .. } => Failure::Permanent(error),
+                | StoreError::Corrupt { .. } => AttemptFailure::Permanent(error),
             })
         };
         retry(self.policy, "the store", once).await

@@ -4,7 +4,7 @@ use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::quota::{Over, Quota, Usage};
+use crate::domain::quota::{Over, Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use bytes::Bytes;
 use std::time::Duration;
@@ -144,10 +144,10 @@ impl NewEvent {
     /// What comes to what its owner keeps, here or in a new session. A job is a head, a status and a place in the
     /// list. A message leaves documents as well when its turn commits, so it needs room for one at least; a result
     /// is of what was begun here.
-    pub fn adds(&self, is_new_session: bool) -> Usage {
+    pub fn adds(&self, is_new_session: bool) -> QuotaUsage {
         let (jobs, head) = self.open.as_ref().map_or((0, 0), |open| (1, open.head.len()));
         let documents = if self.kind == EventKind::Result { 0 } else { (3 * jobs).max(1) };
-        Usage { documents, bytes: (self.body.len() + head) as u64, sessions: u64::from(is_new_session), jobs }
+        QuotaUsage { documents, bytes: (self.body.len() + head) as u64, sessions: u64::from(is_new_session), jobs }
     }
 }
 
@@ -329,7 +329,7 @@ pub struct Checkpoint {
 
 /// Answer of [`crate::store::Store::renew`] and [`crate::store::Store::checkpoint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum LeaseCheck {
     /// Still the holder.
     Yes {
         /// The served task's job was ended from outside: cancelled, or completed or failed by another.
@@ -383,7 +383,7 @@ pub enum After {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Committed {
     /// Done now, or done before by this very turn of this holder.
-    Done(Next),
+    Done(Continuation),
     /// Another has the lease.
     Fenced,
     /// Documents were changed by others meanwhile; nothing was written.
@@ -394,7 +394,7 @@ pub enum Committed {
 
 /// How a holder goes on after a commit or a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum Continuation {
     /// The lease is held on; this is the mailbox now.
     Held {
         /// Pending events in order.
@@ -411,7 +411,7 @@ pub enum Next {
     },
 }
 
-impl Next {
+impl Continuation {
     /// What the holder publishes because its slot is free.
     pub fn wakes(&self) -> &[OutboxEntry] {
         match self {
@@ -425,7 +425,7 @@ impl Next {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Released {
     /// As the request said.
-    Done(Next),
+    Done(Continuation),
     /// Another has the lease.
     Fenced,
 }
@@ -468,7 +468,7 @@ pub struct SessionFacts {
 
 /// What a backend says about itself, for `trellis doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct BackendSetting {
     /// E.g. `redis appendfsync`.
     pub name: String,
     /// What it is.

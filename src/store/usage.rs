@@ -1,12 +1,12 @@
 //! What an owner keeps, and a recount of it.
 
-use crate::domain::quota::{Own, Usage};
+use crate::domain::quota::{Own, QuotaUsage};
 
 /// Answer of [`crate::store::Accounts::usage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
     /// What is kept.
-    pub used: Usage,
+    pub used: QuotaUsage,
     /// What operators have said of this owner.
     pub own: Own,
 }
@@ -19,8 +19,8 @@ pub enum Recount {
     /// All is counted.
     Done {
         /// As it stood.
-        was: Usage,
+        was: QuotaUsage,
         /// As it is.
-        is: Usage,
+        is: QuotaUsage,
     },
 }

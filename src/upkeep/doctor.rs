@@ -1,7 +1,7 @@
 //! Which guarantees the servers of a venue give, and what to change.
 
-use crate::domain::quota::Kind;
-use crate::store::Setting;
+use crate::domain::quota::QuotaKind;
+use crate::store::BackendSetting;
 use crate::upkeep::audit::{self, AuditError};
 use crate::venue::Venue;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ const UNTOLD: [&str; 2] = ["unknown", "not shown to clients"];
 
 /// How one guarantee stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GuaranteeVerdict {
     /// Every setting that it rests on is as it must be.
     Holds,
     /// It rests on a setting that the server doesn't tell.
@@ -53,7 +53,7 @@ pub enum Verdict {
     Broken,
 }
 
-impl Verdict {
+impl GuaranteeVerdict {
     /// In one word.
     pub const fn word(self) -> &'static str {
         match self {
@@ -65,14 +65,14 @@ impl Verdict {
 }
 
 /// A setting with what rests on it.
-type Reached = (Setting, &'static [u8]);
+type Reached = (BackendSetting, &'static [u8]);
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examination {
     settings: Vec<Reached>,
     /// Number, promise and how it stands.
-    pub verdicts: Vec<(u8, &'static str, Verdict)>,
+    pub verdicts: Vec<(u8, &'static str, GuaranteeVerdict)>,
 }
 
 /// Reads the settings of the servers and judges them.
@@ -89,26 +89,26 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
 }
 
 /// How old a policy may be that a turn goes by.
-fn policies() -> Setting {
+fn policies() -> BackendSetting {
     let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
-    Setting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
+    BackendSetting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
 }
 
 /// Whether one owner can fill a store that has a limit.
-async fn quotas(venue: &Venue) -> Setting {
+async fn quotas(venue: &Venue) -> BackendSetting {
     let quota = venue.quota().await;
     let limited = venue.fill().await.limit.is_some();
-    let named = Kind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
+    let named = QuotaKind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
     let words: Vec<_> = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str())).collect();
     let value = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
     let problem = (limited && quota.bytes == 0).then(|| {
         "one owner can fill the store for all others; set `quota.bytes`, unless there is only one owner".to_owned()
     });
-    Setting { name: "quota of an owner".to_owned(), value, problem }
+    BackendSetting { name: "quota of an owner".to_owned(), value, problem }
 }
 
 /// Whether the store is what the queue knows of it.
-async fn history(venue: &Venue) -> Result<Option<Setting>, AuditError> {
+async fn history(venue: &Venue) -> Result<Option<BackendSetting>, AuditError> {
     if venue.bus.witness().is_none() {
         return Ok(None);
     }
@@ -120,13 +120,13 @@ async fn history(venue: &Venue) -> Result<Option<Setting>, AuditError> {
             Some("what was accepted in between is lost; `trellis audit` says what the queue tells of".to_owned()),
         ),
     };
-    Ok(Some(Setting { name: "store history".to_owned(), value, problem }))
+    Ok(Some(BackendSetting { name: "store history".to_owned(), value, problem }))
 }
 
 impl Examination {
     /// Guarantees that don't hold.
     pub fn broken(&self) -> usize {
-        self.verdicts.iter().filter(|(_, _, verdict)| *verdict == Verdict::Broken).count()
+        self.verdicts.iter().filter(|(_, _, verdict)| *verdict == GuaranteeVerdict::Broken).count()
     }
 
     /// What to change, one line for each setting that touches a guarantee; `all`: also for the others.
@@ -152,32 +152,35 @@ impl Examination {
 }
 
 /// Each setting with the guarantees that its problem touches.
-fn with_reach(settings: Vec<Setting>, default: &'static [u8]) -> impl Iterator<Item = (Setting, &'static [u8])> {
+fn with_reach(
+    settings: Vec<BackendSetting>,
+    default: &'static [u8],
+) -> impl Iterator<Item = (BackendSetting, &'static [u8])> {
     settings.into_iter().map(move |setting| {
         let reach = REACH.iter().find(|(name, _)| *name == setting.name).map_or(default, |(_, reach)| reach);
         (setting, reach)
     })
 }
 
-fn judge(guarantee: u8, settings: &[(Setting, &[u8])]) -> Verdict {
-    let mut verdict = Verdict::Holds;
+fn judge(guarantee: u8, settings: &[(BackendSetting, &[u8])]) -> GuaranteeVerdict {
+    let mut verdict = GuaranteeVerdict::Holds;
     for (setting, reach) in settings {
         if setting.problem.is_none() || !reach.contains(&guarantee) {
             continue;
         }
         if !is_untold(setting) {
-            return Verdict::Broken;
+            return GuaranteeVerdict::Broken;
         }
-        verdict = Verdict::Unknown;
+        verdict = GuaranteeVerdict::Unknown;
     }
     verdict
 }
 
-fn is_untold(setting: &Setting) -> bool {
+fn is_untold(setting: &BackendSetting) -> bool {
     UNTOLD.contains(&setting.value.as_str())
 }
 
-fn state(setting: &Setting) -> &'static str {
+fn state(setting: &BackendSetting) -> &'static str {
     match &setting.problem {
         None => "ok",
         Some(_) if is_untold(setting) => "unknown",
@@ -189,16 +192,16 @@ fn state(setting: &Setting) -> &'static str {
 mod tests {
     use super::*;
 
-    fn check(name: &str, value: &str, problem: bool, default: &'static [u8], expected: [Verdict; 2]) {
+    fn check(name: &str, value: &str, problem: bool, default: &'static [u8], expected: [GuaranteeVerdict; 2]) {
         let problem = problem.then(|| "change it".to_owned());
-        let setting = Setting { name: name.into(), value: value.into(), problem };
+        let setting = BackendSetting { name: name.into(), value: value.into(), problem };
         let settings: Vec<_> = with_reach(vec![setting], default).collect();
         assert_eq!([judge(1, &settings), judge(2, &settings)], expected, "{name} {value}");
     }
 
     #[test]
     fn a_problem_breaks_what_rests_on_its_setting() {
-        use Verdict::{Broken, Holds, Unknown};
+        use GuaranteeVerdict::{Broken, Holds, Unknown};
         check("redis appendfsync", "always", false, DURABLE, [Holds, Holds]);
         check("redis appendfsync", "everysec", true, DURABLE, [Broken, Broken]);
         check("redis appendfsync", "unknown", true, DURABLE, [Unknown, Unknown]);

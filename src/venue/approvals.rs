@@ -3,8 +3,8 @@
 //! An answer is written before its session hears of it; the first one counts, whoever writes it: a
 //! person, or the session itself when time has run out.
 
-use crate::domain::approval::{Answer, Approval, Subject, Verdict};
-use crate::domain::authority::Resource;
+use crate::domain::approval::{Answer, Approval, ApprovalSubject, Verdict};
+use crate::domain::authority::ResourcePath;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
@@ -14,7 +14,7 @@ use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
 use crate::store::{Admit, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
-use crate::venue::jobs::{self, Listed};
+use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub async fn list(
     all: bool,
     offset: usize,
     limit: usize,
-) -> Result<Listed<Approval>, StoreError> {
+) -> Result<ListPage<Approval>, StoreError> {
     let mut known = Vec::new();
     let mut look = |approval: Approval| {
         if all || is_unanswered(venue, &approval) {
@@ -59,7 +59,7 @@ pub async fn list(
         places.extend(waits.map(|(_, _, id, _)| [keys::approval(id)]));
     }
     let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
-    Ok(Listed { items, total: places.len(), next })
+    Ok(ListPage { items, total: places.len(), next })
 }
 
 /// Shows all approvals that an owner keeps, one after the other.
@@ -93,10 +93,10 @@ pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
 }
 
 /// What somebody must be allowed to approve who answers.
-fn about(approval: &Approval) -> Resource {
+fn about(approval: &Approval) -> ResourcePath {
     match &approval.job {
-        Some(job) => Resource::job(job),
-        None => Resource::agent(&approval.session.agent),
+        Some(job) => ResourcePath::job(job),
+        None => ResourcePath::agent(&approval.session.agent),
     }
 }
 
@@ -215,7 +215,7 @@ fn check(
         crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
         _ => OpError::Invalid(error.to_string()),
     })?;
-    if let (Subject::Call { operation, arguments, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
+    if let (ApprovalSubject::Call { operation, arguments, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
         (&approval.subject, verdict)
     {
         let trusted = venue.catalog.resolve(operation).map(|found| reserved(&found.spec.input)).unwrap_or_default();

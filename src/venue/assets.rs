@@ -3,10 +3,10 @@
 use crate::domain::asset::{Asset, AssetRecord, Draft};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
-use crate::domain::quota::Usage;
-use crate::store::{DocWrite, StoreError, Window, Written, decode, keys, steps};
+use crate::domain::quota::QuotaUsage;
+use crate::store::{DocWrite, OutsideWrite, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
-use crate::venue::jobs::Listed;
+use crate::venue::jobs::ListPage;
 
 /// Bytes of content per document: a store writes one in milliseconds, and others get between.
 const CHUNK: usize = 256 * 1024;
@@ -21,13 +21,15 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
         return Ok((id, known, true));
     }
     let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK), draft.bytes.len());
-    venue.room(owner, Usage { documents: chunks as u64 + 1, bytes: bytes as u64, ..Usage::default() }).await?;
+    venue
+        .room(owner, QuotaUsage { documents: chunks as u64 + 1, bytes: bytes as u64, ..QuotaUsage::default() })
+        .await?;
     for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
         let write = DocWrite::put(keys::asset_chunk(&id, number), chunk.to_vec());
         venue.store.write(venue.now(), owner, &[write]).await?;
     }
     let write = DocWrite::json(keys::asset(&id), &draft.record).at(0);
-    if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
+    if venue.store.write(venue.now(), owner, &[write]).await? == OutsideWrite::Done {
         return Ok((id, draft.record.clone(), false));
     }
     // Somebody stored the same content at the same time.
@@ -63,7 +65,7 @@ pub async fn list(
     owner: &Owner,
     offset: usize,
     limit: usize,
-) -> Result<Listed<(AssetId, AssetRecord)>, StoreError> {
+) -> Result<ListPage<(AssetId, AssetRecord)>, StoreError> {
     let window = Window { reverse: false, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::ASSETS, window).await?;
     let places: Vec<_> = page.docs.into_iter().map(|(key, _)| [key]).collect();
@@ -76,5 +78,5 @@ pub async fn list(
             items.push((id, decode(key, &bytes)?));
         }
     }
-    Ok(Listed { items, total: page.total, next })
+    Ok(ListPage { items, total: page.total, next })
 }

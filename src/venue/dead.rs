@@ -6,7 +6,7 @@ use crate::domain::job::{ErrorCode, Job};
 use crate::domain::limits::LIST_BYTES;
 use crate::store::{DocKey, DocWrite, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
-use crate::venue::jobs::{self, Listed};
+use crate::venue::jobs::{self, ListPage};
 
 /// The write by which the commit that takes a dead task out of its mailbox keeps it.
 pub fn kept(letter: &DeadLetter) -> DocWrite {
@@ -14,7 +14,12 @@ pub fn kept(letter: &DeadLetter) -> DocWrite {
 }
 
 /// A page of them, the last to die first: no more than weigh [`LIST_BYTES`] together.
-pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<Listed<DeadLetter>, StoreError> {
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    offset: usize,
+    limit: usize,
+) -> Result<ListPage<DeadLetter>, StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::DEAD_LETTERS, window).await?;
     let places: Vec<[DocKey; 1]> = page.docs.into_iter().map(|(key, _)| [key]).collect();
@@ -24,7 +29,7 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
     for ([key], mut doc) in places.iter().zip(found) {
         items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<DeadLetter>(key, &bytes)).transpose()?);
     }
-    Ok(Listed { items, total: page.total, next })
+    Ok(ListPage { items, total: page.total, next })
 }
 
 /// That of a job.

@@ -39,8 +39,8 @@
 //! A document per job, and its place in an index by time, written before the job can be published. The
 //! sweep looks at those that are due. The document stays as long as the job; the place until it ends.
 
-use crate::bus::{BusError, Live};
-use crate::domain::external::{Answer, Ignored, Look, Said, Watch, late};
+use crate::bus::{BusError, LiveSubject};
+use crate::domain::external::{Ignored, Watch, WatchLook, WorkerAnswer, WorkerSaid, late};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::limits::OUTBOUND_GRACE;
@@ -151,7 +151,7 @@ async fn leave(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreErr
 
 /// What became of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum AnswerOutcome {
     /// It counts, or did before.
     Yes,
     /// It changes nothing, for this reason; the job's record has it.
@@ -160,27 +160,32 @@ pub enum Taken {
 
 /// Takes what a worker has said of a job of this owner, by right of its token. `message` names its
 /// message.
-pub async fn answered(venue: &Venue, owner: &Owner, answer: Answer, message: &str) -> Result<Taken, StoreError> {
-    let Answer { job: id, said, .. } = answer;
+pub async fn answered(
+    venue: &Venue,
+    owner: &Owner,
+    answer: WorkerAnswer,
+    message: &str,
+) -> Result<AnswerOutcome, StoreError> {
+    let WorkerAnswer { job: id, said, .. } = answer;
     let Some(job) = jobs::get(venue, owner, &id).await? else {
-        return Ok(Taken::Ignored(format!("job `{id}` is gone")));
+        return Ok(AnswerOutcome::Ignored(format!("job `{id}` is gone")));
     };
     let wrong = match said {
-        Ok(Said::Started { progress }) => {
+        Ok(WorkerSaid::Started { progress }) => {
             if began(venue, owner, &id).await? {
-                tell(venue, &Live::Job(id), progress.map(|progress| json!({"progress": progress}))).await;
+                tell(venue, &LiveSubject::Job(id), progress.map(|progress| json!({"progress": progress}))).await;
             } else {
                 stop(venue, owner, &id).await;
             }
-            return Ok(Taken::Yes);
+            return Ok(AnswerOutcome::Yes);
         }
-        Ok(Said::Ended(result)) => match end(venue, owner, &job.head, &result).await? {
-            Finished::Done => return Ok(Taken::Yes),
-            Finished::Unknown => return Ok(Taken::Ignored(format!("job `{id}` is gone"))),
+        Ok(WorkerSaid::Ended(result)) => match end(venue, owner, &job.head, &result).await? {
+            Finished::Done => return Ok(AnswerOutcome::Yes),
+            Finished::Unknown => return Ok(AnswerOutcome::Ignored(format!("job `{id}` is gone"))),
             Finished::Already(status) => {
                 let known = jobs::get(venue, owner, &id).await?.and_then(|job: Job| job.result);
                 match late(known.as_ref(), status, &result) {
-                    None => return Ok(Taken::Yes),
+                    None => return Ok(AnswerOutcome::Yes),
                     Some(late) => late,
                 }
             }
@@ -188,7 +193,7 @@ pub async fn answered(venue: &Venue, owner: &Owner, answer: Answer, message: &st
         Err(wrong) => wrong,
     };
     note(venue, owner, &id, message, &wrong).await?;
-    Ok(Taken::Ignored(wrong))
+    Ok(AnswerOutcome::Ignored(wrong))
 }
 
 /// The worker of a job has begun, or is at it; false: the job has ended.
@@ -222,7 +227,7 @@ async fn note(venue: &Venue, owner: &Owner, job: &JobId, message: &str, reason: 
     venue.store.edit(venue.now(), owner, ("job", job), attempt).await
 }
 
-async fn tell(venue: &Venue, to: &Live, piece: Option<Value>) {
+async fn tell(venue: &Venue, to: &LiveSubject, piece: Option<Value>) {
     let Some(piece) = piece else { return };
     if let Err(error) = venue.bus.signal(to, Bytes::from(piece.to_string())).await {
         tracing::debug!(%error, "progress of an external worker not sent");
@@ -231,7 +236,7 @@ async fn tell(venue: &Venue, to: &Live, piece: Option<Value>) {
 
 /// Tells the worker of a job that nobody waits for it any more.
 async fn stop(venue: &Venue, owner: &Owner, job: &JobId) {
-    let control = Live::Control(owner.clone());
+    let control = LiveSubject::Control(owner.clone());
     if let Err(error) = venue.bus.signal(&control, Bytes::from(job.to_string())).await {
         tracing::debug!(%error, %job, "an external worker is not told that its job has ended");
     }
@@ -275,8 +280,8 @@ async fn one(venue: &Venue, owner: &Owner, at: Millis, job: &JobId, now: Millis)
         },
         Some(status) if status.is_terminal() => vec![place()],
         Some(_) => match watch.clone().look(now) {
-            Look::Later(later) => moved(Some(&watch), known.version, &later),
-            Look::Over(why) => return give_up(venue, owner, job, &why).await,
+            WatchLook::Later(later) => moved(Some(&watch), known.version, &later),
+            WatchLook::Over(why) => return give_up(venue, owner, job, &why).await,
         },
     };
     // On a conflict somebody else was faster: what is there now is looked at again.

@@ -6,13 +6,13 @@
 //! that he runs it can't end it either.
 
 use crate::domain::ids::{EventId, JobId, Owner};
-use crate::domain::invoked::{self as rules, Asker, Invoked, Look};
+use crate::domain::invoked::{self as rules, Asker, Invoked, InvokedLook};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_GRACE, INVOKED_OPEN};
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
-use crate::store::{DocWrite, Edit, StoreError, Window, Written, keys};
+use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, Window, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::operation::NOTHING;
@@ -60,7 +60,7 @@ fn opened(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
 
 /// What became of an operation that was invoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum InvokedAdmission {
     /// It is a job.
     Done,
     /// There is a job of that id, or there was one.
@@ -71,26 +71,31 @@ pub enum Admission {
 
 /// Makes a job of an operation, for a worker to run it. After it: it runs, whoever dies. A crash before it:
 /// nothing.
-pub async fn admit(venue: &Venue, owner: &Owner, head: &JobHead, invoked: &Invoked) -> Result<Admission, StoreError> {
+pub async fn admit(
+    venue: &Venue,
+    owner: &Owner,
+    head: &JobHead,
+    invoked: &Invoked,
+) -> Result<InvokedAdmission, StoreError> {
     let count = Window { reverse: false, skip: 0, limit: 0, values: false };
     if venue.store.page(owner, keys::INVOKED_DUE, count).await?.total >= INVOKED_OPEN {
-        return Ok(Admission::Full);
+        return Ok(InvokedAdmission::Full);
     }
     let mut writes = opened(head, JobStatus::Pending, head.created);
     writes.push(DocWrite::json(keys::invoked(&head.id), invoked));
     writes.push(DocWrite::mark(keys::invoked_due(invoked.due, &head.id)));
-    if venue.keep(owner, &writes).await? != Written::Done {
-        return Ok(Admission::Known);
+    if venue.keep(owner, &writes).await? != OutsideWrite::Done {
+        return Ok(InvokedAdmission::Known);
     }
     venue.wake(owner, &rules::session(&head.id)).await;
-    Ok(Admission::Done)
+    Ok(InvokedAdmission::Done)
 }
 
 /// Records a job that has ended already; false: there is, or was, one of that id.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
-    Ok(venue.store.write(venue.now(), owner, &writes).await? == Written::Done)
+    Ok(venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
 }
 
 /// What is known of a job, with the versions that a change must find.
@@ -147,7 +152,7 @@ pub struct Terms<'a> {
 
 /// An operation that this worker, and no other, runs.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct HeldOperation {
     invoked: Invoked,
     version: u64,
     head: JobHead,
@@ -171,7 +176,12 @@ fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
 
 /// Takes an operation to run it; none when there is nothing to run: it has ended, or ends here, or another
 /// has it. That it is begun is written by then.
-pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> Result<Option<Held>, StoreError> {
+pub async fn take(
+    venue: &Venue,
+    owner: &Owner,
+    job: &JobId,
+    by: Terms<'_>,
+) -> Result<Option<HeldOperation>, StoreError> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let attempt = || async {
         let Some(Known { invoked, version, head, status, status_version }) = known(venue, owner, job).await? else {
@@ -184,22 +194,31 @@ pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> R
         let op = head.op.clone().unwrap_or_default();
         if invoked.is_held(&mark) {
             // It was written, and only the answer was lost.
-            return Ok(Edit::nothing(Some(Held { invoked, version, head, status_version, token: mark.clone() })));
+            return Ok(Edit::nothing(Some(HeldOperation {
+                invoked,
+                version,
+                head,
+                status_version,
+                token: mark.clone(),
+            })));
         }
         let looked = invoked.look(now, &op, may_be_repeated(venue, &head), by.crash_limit);
-        let right = |invoked| Held { invoked, version, head, status_version, token: mark.clone() };
+        let right = |invoked| HeldOperation { invoked, version, head, status_version, token: mark.clone() };
         Ok(match looked {
-            Look::Later(_) => Edit::nothing(None),
-            Look::Over(result) => {
+            InvokedLook::Later(_) => Edit::nothing(None),
+            InvokedLook::Over(result) => {
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
                 Edit::write(ending(&right(invoked), &result, now), None)
             }
-            Look::Take => {
+            InvokedLook::Take => {
                 let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
                 let mut writes = moved(&invoked, version, &taken);
                 writes.push(line(job, JobStatus::Started, now).at(status_version));
                 let right = right(taken);
-                Edit::write(writes, Some(Held { version: version + 1, status_version: status_version + 1, ..right }))
+                Edit::write(
+                    writes,
+                    Some(HeldOperation { version: version + 1, status_version: status_version + 1, ..right }),
+                )
             }
         })
     };
@@ -207,30 +226,35 @@ pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> R
 }
 
 /// The same as it stands now, if it is still held; else nothing of it is to be done here any more.
-async fn still(venue: &Venue, owner: &Owner, held: &Held) -> Result<Option<Held>, StoreError> {
+async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Option<HeldOperation>, StoreError> {
     let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
     if known.status.is_terminal() {
         venue.store.write(venue.now(), owner, &left(&known.invoked, known.version)).await?;
         return Ok(None);
     }
     let Known { invoked, version, status_version, .. } = known;
-    Ok(invoked.is_held(&held.token).then(|| Held { invoked, version, status_version, ..held.clone() }))
+    Ok(invoked.is_held(&held.token).then(|| HeldOperation { invoked, version, status_version, ..held.clone() }))
 }
 
 /// Holds it for some time more; none when it was cancelled, or another has it.
-pub async fn renew(venue: &Venue, owner: &Owner, held: &Held, lease: Duration) -> Result<Option<Held>, StoreError> {
+pub async fn renew(
+    venue: &Venue,
+    owner: &Owner,
+    held: &HeldOperation,
+    lease: Duration,
+) -> Result<Option<HeldOperation>, StoreError> {
     let Some(held) = still(venue, owner, held).await? else { return Ok(None) };
     let now = venue.now();
     let renewed = held.invoked.clone().renewed(now, lease + INVOKED_GRACE);
     let done = venue.store.write(now, owner, &moved(&held.invoked, held.version, &renewed)).await?;
-    if done == Written::Done {
-        return Ok(Some(Held { invoked: renewed, version: held.version + 1, ..held }));
+    if done == OutsideWrite::Done {
+        return Ok(Some(HeldOperation { invoked: renewed, version: held.version + 1, ..held }));
     }
     still(venue, owner, &held).await
 }
 
 /// The writes that end it so.
-fn ending(held: &Held, result: &JobResult, now: Millis) -> Vec<DocWrite> {
+fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite> {
     let job = &held.invoked.job;
     let mut writes = left(&held.invoked, held.version).to_vec();
     writes.push(line(job, result.status, now).at(held.status_version));
@@ -239,10 +263,10 @@ fn ending(held: &Held, result: &JobResult, now: Millis) -> Vec<DocWrite> {
 }
 
 /// Ends it so; false when it had ended, or another has it: then this end counts for nothing.
-pub async fn end(venue: &Venue, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
+pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
     let now = venue.now();
     // Nothing has changed since, mostly.
-    if venue.store.write(now, owner, &ending(held, result, now)).await? == Written::Done {
+    if venue.store.write(now, owner, &ending(held, result, now)).await? == OutsideWrite::Done {
         return Ok(true);
     }
     let attempt = || async {
@@ -254,7 +278,7 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &Held, result: &JobResult) 
 
 /// Gives it back before its end, to be looked at again after `pause`; what must not be repeated ends instead,
 /// its outcome unknown.
-pub async fn give_back(venue: &Venue, owner: &Owner, held: &Held, pause: Duration) -> Result<(), StoreError> {
+pub async fn give_back(venue: &Venue, owner: &Owner, held: &HeldOperation, pause: Duration) -> Result<(), StoreError> {
     if !may_be_repeated(venue, &held.head) {
         let worker = held.invoked.taken.as_ref().map_or("", |taken| taken.worker.as_str());
         let result = rules::unknown(held.head.op.as_deref().unwrap_or_default(), worker);
@@ -279,7 +303,7 @@ pub enum Ran {
 }
 
 /// Runs it for who asked, under what is left of what he might do then.
-pub async fn run(venue: &Venue, owner: &Owner, held: &Held) -> Result<Ran, StoreError> {
+pub async fn run(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Ran, StoreError> {
     let Asker { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
     let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
     let known = Recognised { caller, may_override: false, token_owner };

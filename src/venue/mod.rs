@@ -38,11 +38,11 @@ use crate::domain::cap::SpendSettings;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::message::Message;
-use crate::domain::quota::{Quota, QuotaSettings, Usage};
+use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
-use crate::store::{DocWrite, Fill, OutboxEntry, Standing, Store, StoreError, Written};
+use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
@@ -112,13 +112,13 @@ impl Venue {
     }
 
     /// Writes what somebody asks to be kept, within the owner's quota.
-    pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+    pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
         self.store.write_within(self.now(), owner, writes, &self.quota().await).await
     }
 
     /// Whether so much may come to what an owner keeps. For what can't be written within the quota by one call:
     /// what others do meanwhile may pass it by as much as they do.
-    pub async fn room(&self, owner: &Owner, adds: Usage) -> Result<(), StoreError> {
+    pub async fn room(&self, owner: &Owner, adds: QuotaUsage) -> Result<(), StoreError> {
         let Standing { used, own } = self.store.usage(owner).await?;
         self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
     }

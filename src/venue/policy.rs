@@ -4,7 +4,7 @@
 use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
-use crate::domain::token::Refused;
+use crate::domain::token::TokenRefused;
 use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
@@ -16,16 +16,16 @@ pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), Sto
 }
 
 /// A caller with what is left of its token: without what its own owner, and the one that it acts
-/// for, have taken back from it by its name or by the id of a grant. [`Refused::Revoked`] when
+/// for, have taken back from it by its name or by the id of a grant. [`TokenRefused::Revoked`] when
 /// that is all. Without a token nothing was granted that could be taken back.
-pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Recognised, Refused>, StoreError> {
+pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Recognised, TokenRefused>, StoreError> {
     let Some(own) = known.token_owner.clone() else { return Ok(Ok(known)) };
     let other = (known.caller.owner != own).then(|| known.caller.owner.clone());
     for owner in std::iter::once(own).chain(other) {
         let (policy, _) = load(store, &owner).await?;
         let caller = &mut known.caller;
         for revocation in policy.taken_from(&caller.name, &caller.envelope) {
-            let Some(path) = &revocation.path else { return Ok(Err(Refused::Revoked)) };
+            let Some(path) = &revocation.path else { return Ok(Err(TokenRefused::Revoked)) };
             caller.authority = caller.authority.clone().without(path);
         }
     }

@@ -1,7 +1,7 @@
 //! What an owner keeps and may keep, as people look at it, and what operators set.
 
 use crate::domain::ids::Owner;
-use crate::domain::quota::{Kind, Own};
+use crate::domain::quota::{Own, QuotaKind};
 use crate::store::{DocWrite, Edit, Standing, StoreError, keys};
 use crate::venue::Venue;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub async fn shown(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
     let Standing { used, own } = venue.store.usage(owner).await?;
     let quota = venue.quota().await.of_owner(own);
     let mut shown = json!({"owner": owner.to_string()});
-    for kind in Kind::ALL {
+    for kind in QuotaKind::ALL {
         let mut one = json!({"used": used.get(kind), "own": own.get(kind).is_some()});
         if quota.get(kind) > 0 {
             one["limit"] = quota.get(kind).into();
@@ -22,7 +22,7 @@ pub async fn shown(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
 }
 
 /// Sets limits of an owner; `None` = as the venue says of all.
-pub async fn set(venue: &Venue, owner: &Owner, limits: &[(Kind, Option<u64>)]) -> Result<(), StoreError> {
+pub async fn set(venue: &Venue, owner: &Owner, limits: &[(QuotaKind, Option<u64>)]) -> Result<(), StoreError> {
     let attempt = || async {
         let doc = venue.store.doc(owner, keys::QUOTA).await?;
         let mut own = doc.value.and_then(|line| Own::decode(&line)).unwrap_or_default();

@@ -3,7 +3,7 @@
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::message::Message;
-use crate::domain::rate::{self, Call, Limit, Meter, Wait};
+use crate::domain::rate::{self, Limit, Meter, RatedCall, Wait};
 use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ pub struct Rates {
 #[derive(Debug)]
 pub struct Booked<'r> {
     limits: Vec<&'r Limit>,
-    call: Call,
+    call: RatedCall,
 }
 
 /// Books a call of a model, of at most so many tokens, under the name `id`.
@@ -45,7 +45,7 @@ pub async fn book<'r>(
 ) -> Result<Result<Booked<'r>, Wait>, StoreError> {
     let limits: Vec<_> = rates.limits.iter().filter(|limit| limit.covers(model)).collect();
     let now = venue.now();
-    let call = Call { id, tokens, until: now.plus(rates.hold) };
+    let call = RatedCall { id, tokens, until: now.plus(rates.hold) };
     let booked = change(venue, &limits, |meters| rate::book(&limits, meters, &call, now)).await?;
     Ok(booked.map(|()| Booked { limits, call }))
 }

@@ -1,7 +1,7 @@
 //! What a revocation stops: everything of an owner that goes back to what was taken back.
 
 use crate::domain::authority::policy::Revocation;
-use crate::domain::authority::{Authority, Resource};
+use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::invoked::NO_AGENT;
 use crate::domain::job::{Job, JobStatus};
@@ -11,13 +11,13 @@ use crate::domain::timer::{Timer, TimerId};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::agents;
-use crate::venue::jobs::list::{Filter, find};
+use crate::venue::jobs::list::{JobFilter, find};
 use crate::venue::timers;
 use serde_json::{Value, json};
 
 /// What goes back to a holder or a grant.
 #[derive(Debug, Default)]
-pub struct Reached {
+pub struct RevocationReach {
     agents: Vec<AgentId>,
     timers: Vec<Waits>,
     jobs: Vec<Job>,
@@ -37,8 +37,8 @@ struct Waits {
 
 /// Agents that were made, timers that were set and jobs that run or wait under what a revocation
 /// names; nothing when it names a path alone, which is taken from everybody.
-pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> Result<Reached, StoreError> {
-    let mut reached = Reached::default();
+pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> Result<RevocationReach, StoreError> {
+    let mut reached = RevocationReach::default();
     if !revocation.names_some() {
         return Ok(reached);
     }
@@ -58,7 +58,7 @@ pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> R
     };
     timers::each(venue, owner, &mut look).await?;
     let open = JobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
-    let open = Filter { statuses: open.collect(), ..Filter::default() };
+    let open = JobFilter { statuses: open.collect(), ..JobFilter::default() };
     let mut after = None;
     for _ in 0..REVOKED_LOOKS {
         let page = find(venue, owner, &open, after.as_ref(), REVOKED_LISTED).await?;
@@ -82,7 +82,7 @@ fn is_running(job: &Job) -> bool {
     job.head.agent.as_str() == NO_AGENT && job.status == JobStatus::Started
 }
 
-impl Reached {
+impl RevocationReach {
     /// How many of each are listed.
     fn counts(&self) -> [usize; 4] {
         [self.agents.len(), self.timers.len(), self.jobs.len(), self.running.len()]
@@ -91,12 +91,12 @@ impl Reached {
     /// The same without what somebody may not read about.
     #[must_use]
     pub fn to(mut self, authority: &Authority) -> Self {
-        let reads = |resource: Resource| authority.permits("crud/read", resource).is_ok();
+        let reads = |resource: ResourcePath| authority.permits("crud/read", resource).is_ok();
         let all = self.counts();
-        self.agents.retain(|id| reads(Resource::agent(id)));
-        self.timers.retain(|timer| reads(Resource::agent(&timer.agent)));
+        self.agents.retain(|id| reads(ResourcePath::agent(id)));
+        self.timers.retain(|timer| reads(ResourcePath::agent(&timer.agent)));
         for jobs in [&mut self.jobs, &mut self.running] {
-            jobs.retain(|job| reads(Resource::job(&job.head.id)));
+            jobs.retain(|job| reads(ResourcePath::job(&job.head.id)));
         }
         self.more |= self.counts() != all;
         self

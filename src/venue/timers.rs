@@ -6,9 +6,9 @@
 use crate::bus::Alarm;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::timer::{Phase, Timer, TimerId};
-use crate::store::{DocWrite, Edit, StoreError, Written, keys, steps};
+use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, keys, steps};
 use crate::venue::Venue;
-use crate::venue::jobs::Listed;
+use crate::venue::jobs::ListPage;
 
 /// A timer, and the version of its document, which is there without a timer, too.
 pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<Timer>, u64), StoreError> {
@@ -23,7 +23,7 @@ pub async fn list(
     (agent, all): (Option<&AgentId>, bool),
     offset: usize,
     limit: usize,
-) -> Result<Listed<Timer>, StoreError> {
+) -> Result<ListPage<Timer>, StoreError> {
     let mut known = Vec::new();
     let mut look = |timer: Timer| {
         if (all || timer.is_active()) && agent.is_none_or(|agent| timer.agent == *agent) {
@@ -34,7 +34,7 @@ pub async fn list(
     known.sort();
     let places: Vec<_> = known.into_iter().map(|(.., key)| key).collect();
     let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
-    Ok(Listed { items, total: places.len(), next })
+    Ok(ListPage { items, total: places.len(), next })
 }
 
 /// Shows all timers that an owner keeps, one after the other.
@@ -109,7 +109,7 @@ pub(crate) async fn put(
     version: u64,
     timer: &Timer,
 ) -> Result<bool, StoreError> {
-    let done = venue.store.write(venue.now(), owner, &moved(Some(before), version, timer)).await? == Written::Done;
+    let done = venue.store.write(venue.now(), owner, &moved(Some(before), version, timer)).await? == OutsideWrite::Done;
     if done {
         arm(venue, owner, timer).await;
     }

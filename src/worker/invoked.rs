@@ -5,7 +5,7 @@ use super::Worker;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobResult;
 use crate::store::StoreError;
-use crate::venue::invoked::{self, Held, Ran, Terms};
+use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
 use crate::worker::arrive::seats;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -172,7 +172,7 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
 async fn renew_until_end(
     worker: &Worker,
     owner: &Owner,
-    held: &mut Held,
+    held: &mut HeldOperation,
     cancelled: &CancellationToken,
     mut run: std::pin::Pin<&mut impl Future<Output = Result<Ran, StoreError>>>,
 ) -> Result<End, StoreError> {
@@ -195,7 +195,12 @@ async fn renew_until_end(
 }
 
 /// Writes the end down, in as many tries as the lease has room for: nobody else knows it.
-async fn record_end(worker: &Worker, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
+async fn record_end(
+    worker: &Worker,
+    owner: &Owner,
+    held: &HeldOperation,
+    result: &JobResult,
+) -> Result<bool, StoreError> {
     let until = worker.venue.clock.steady() + worker.options.lease;
     loop {
         match invoked::end(&worker.venue, owner, held, result).await {

@@ -4,7 +4,7 @@
 //! when the tools of a turn are called. What is lost is lost: the job's record has the result.
 
 use super::Worker;
-use crate::bus::Live;
+use crate::bus::LiveSubject;
 use crate::domain::ids::JobId;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(super) async fn calls(worker: &Worker, job: Option<&JobId>, turn: u64, tools
 }
 
 async fn send(worker: &Worker, job: &JobId, piece: &Value) {
-    let sent = worker.venue.bus.signal(&Live::Job(job.clone()), Bytes::from(piece.to_string())).await;
+    let sent = worker.venue.bus.signal(&LiveSubject::Job(job.clone()), Bytes::from(piece.to_string())).await;
     if let Err(error) = sent {
         tracing::debug!(%error, "live text not sent");
     }

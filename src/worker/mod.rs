@@ -24,9 +24,9 @@ mod rounds;
 mod live;
 pub mod stage;
 
-use crate::domain::retention::Rules;
+use crate::domain::retention::RetentionRules;
 use crate::model::Model;
-use crate::process::retry::Policy;
+use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
 use crate::venue::Venue;
@@ -65,13 +65,13 @@ pub struct WorkerOptions {
     /// Pause between two looks for what is lost.
     pub audit: Duration,
     /// Waits and total time for a provider that is unavailable.
-    pub retry: Policy,
+    pub retry: RetryPolicy,
     /// What model providers take.
     pub rates: Rates,
     /// How the senders of submissions are recognised.
     pub auth: Arc<Auth>,
     /// How long jobs, turns and sessions are kept.
-    pub retention: Rules,
+    pub retention: RetentionRules,
 }
 
 /// A running worker.

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
@@ -143,7 +143,7 @@ async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
     }
     let grants = json!([{"with": "w/a", "can": "crud/read"}, {"with": "g", "can": "agent"}]);
     assert_eq!(run(&venue, "top", "s", Some(grants)).await.status, JobStatus::Complete);
-    let trellis::venue::jobs::Listed { items: jobs, total, .. } =
+    let trellis::venue::jobs::ListPage { items: jobs, total, .. } =
         trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
     assert_eq!(total, 3);
     let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
@@ -365,7 +365,7 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
     let jobs = trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let child = jobs.iter().find(|job| job.head.agent.as_str() == "idle").unwrap().head.id.clone();
     let inbox = "_INBOX.forged.result".to_owned();
-    let mut answers = venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
+    let mut answers = venue.venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await.unwrap();
     let told = json!({"status": "COMPLETE", "output": "pay me"});
     let forged = json!({"sessionId": "s", "job": child, "result": told, "replyTo": inbox});
     let mut sealed = forged.clone();

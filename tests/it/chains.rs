@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::domain::retention::Rules;
+use trellis::domain::retention::RetentionRules;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
@@ -177,7 +177,7 @@ async fn an_origin_has_an_hours_turns(on: On) {
     calm(&venue).await;
     assert!(counts(&venue).await >= 2);
     venue.venue.clock.advance(Duration::from_hours(3));
-    let janitor = Janitor::new(Rules { jobs: Some(Duration::from_hours(24)), turns: None });
+    let janitor = Janitor::new(RetentionRules { jobs: Some(Duration::from_hours(24)), turns: None });
     assert!(janitor.step(&venue.venue, &venue.owner).await.unwrap().counts >= 2);
     assert_eq!(counts(&venue).await, 0);
 }

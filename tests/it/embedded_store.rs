@@ -19,7 +19,7 @@ use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
 use trellis::store::{
     Admit, After, Change, DocWrite, DocumentStore, EventKind, Expect, Grant, Inspect, Intake, LeaseOutcome,
-    LeaseRequest, NewEvent, OutboxEntry, Released, Store, StoreError, Written, keys,
+    LeaseRequest, NewEvent, OutboxEntry, OutsideWrite, Released, Store, StoreError, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -42,7 +42,7 @@ fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
 async fn opened(dir: &Path) -> Arc<EmbeddedStore> {
     let store = EmbeddedStore::open(dir).unwrap();
     let gate = put(&keys::agent_gate(&session("x").agent), "ACTIVE 1 1000000 queue");
-    assert_eq!(store.write(NOW, &owner(), &[gate]).await.unwrap(), Written::Done);
+    assert_eq!(store.write(NOW, &owner(), &[gate]).await.unwrap(), OutsideWrite::Done);
     store
 }
 
@@ -158,7 +158,7 @@ async fn completions_are_kept_and_told_and_replies_only_told() {
     let store = opened(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
     let mut outbound = bus.listen_outbound();
-    let mut replies = bus.listen(&trellis::bus::Live::Reply("_INBOX.a".into())).await.unwrap();
+    let mut replies = bus.listen(&trellis::bus::LiveSubject::Reply("_INBOX.a".into())).await.unwrap();
     let out = |n: u64| Message {
         to: Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: n.to_string() },
         id: Some(format!("o{n}")),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
 use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
-use trellis::model::endpoint::{Endpoint, Keys, ProviderOptions};
+use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::model::{Model, ModelError};
 
@@ -29,7 +29,7 @@ async fn call(
     max_tokens: Option<u32>,
     timeout: Duration,
 ) -> Result<trellis::domain::chat::Reply, ModelError> {
-    let endpoint = Endpoint { base_url: server.url.clone(), api_key_env: None };
+    let endpoint = ModelEndpoint { base_url: server.url.clone(), api_key_env: None };
     let endpoints = BTreeMap::from([(provider.to_owned(), endpoint)]);
     let providers = ProviderOptions { endpoints, keys: Keys::new([]), ..ProviderOptions::default() };
     let models = Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap();

@@ -10,7 +10,7 @@ use trellis::domain::agent::{AgentConfig, ToolEntry};
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::lattice;
-use trellis::model::rules::Rules;
+use trellis::model::rules::ScriptRules;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::keys;
@@ -113,7 +113,7 @@ fn the_seed_has_legal_paths_and_every_kind_of_case() {
 #[test]
 fn rules_files_parse() {
     for name in ["demo-rules.toml", "scripted.toml"] {
-        Rules::parse(&file(name)).unwrap();
+        ScriptRules::parse(&file(name)).unwrap();
     }
 }
 

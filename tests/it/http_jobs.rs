@@ -4,7 +4,7 @@ use crate::support::http::Server;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 
 const UNKNOWN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -195,7 +195,7 @@ async fn a_stream_shows_each_change_and_the_text_and_ends_with_the_job() {
     server.echo_agent("clerk").await;
     let task = server.post("/api/v1/agents/clerk/tasks", json!({"input": "hi"})).await.body(202);
     let job = task["job"].clone();
-    let live = Live::Job(job.as_str().unwrap().parse().unwrap());
+    let live = LiveSubject::Job(job.as_str().unwrap().parse().unwrap());
     let mut step = 0;
     let text = server
         .events(&path(&job, "/sse"), Duration::from_mins(1), async |text: &str| {

@@ -9,7 +9,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
-use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
+use trellis::domain::timer::{CatchUp, Overlap, Schedule, TimerId, TimerKind, TimerRequest};
 use trellis::process::clock::Clock;
 use trellis::store::{Admit, After, Change, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, keys};
 use trellis::upkeep::retention::{Deleted, delete};
@@ -174,14 +174,14 @@ async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
     let account = format!("{job}-request");
     put(&venue, keys::account(&account), "{}").await;
     let envelope = Envelope { accounts: vec![account], ..Envelope::default() };
-    let timer = Wanted {
+    let timer = TimerRequest {
         id: TimerId::of("t"),
         name: None,
         origin: "t".parse().unwrap(),
         asked: None,
         place: None,
         agent: "clerk".parse().unwrap(),
-        kind: Kind::Task,
+        kind: TimerKind::Task,
         submission: Submission { input: json!("go"), envelope, ..Submission::default() },
         schedule: Schedule::Every { every: 60_000, start: START },
         catch_up: CatchUp::default(),

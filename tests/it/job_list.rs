@@ -8,7 +8,7 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::LIST_LOOKS;
 use trellis::domain::time::Millis;
-use trellis::venue::jobs::list::{Cursor, Filter, find};
+use trellis::venue::jobs::list::{Cursor, JobFilter, find};
 use trellis::venue::jobs::{self};
 use trellis::venue::ledger::find as turns;
 
@@ -45,20 +45,27 @@ async fn jobs_are_found_by_state_agent_session_time_and_text() {
         async move { jobs::get(&venue.venue, &venue.owner, &ids[n]).await.unwrap().unwrap().head.created }
     };
     let (second, third) = (created(1).await, created(2).await);
-    let text = |text: &str| Filter { text: Some(text.into()), ..Filter::default() };
+    let text = |text: &str| JobFilter { text: Some(text.into()), ..JobFilter::default() };
     for (filter, expected) in [
-        (Filter::default(), vec![3, 2, 1, 0]),
-        (Filter { statuses: vec![JobStatus::Cancelled], ..Filter::default() }, vec![3]),
-        (Filter { statuses: vec![JobStatus::Cancelled, JobStatus::Pending], ..Filter::default() }, vec![3, 2, 1, 0]),
-        (Filter { agent: Some("a".parse().unwrap()), ..Filter::default() }, vec![1, 0]),
-        (Filter { session: Some("s1".parse().unwrap()), ..Filter::default() }, vec![3, 2, 0]),
+        (JobFilter::default(), vec![3, 2, 1, 0]),
+        (JobFilter { statuses: vec![JobStatus::Cancelled], ..JobFilter::default() }, vec![3]),
         (
-            Filter { agent: Some("b".parse().unwrap()), session: Some("s2".parse().unwrap()), ..Filter::default() },
+            JobFilter { statuses: vec![JobStatus::Cancelled, JobStatus::Pending], ..JobFilter::default() },
+            vec![3, 2, 1, 0],
+        ),
+        (JobFilter { agent: Some("a".parse().unwrap()), ..JobFilter::default() }, vec![1, 0]),
+        (JobFilter { session: Some("s1".parse().unwrap()), ..JobFilter::default() }, vec![3, 2, 0]),
+        (
+            JobFilter {
+                agent: Some("b".parse().unwrap()),
+                session: Some("s2".parse().unwrap()),
+                ..JobFilter::default()
+            },
             vec![],
         ),
-        (Filter { since: Some(third), ..Filter::default() }, vec![3, 2]),
-        (Filter { until: Some(Millis(third.0 - 1)), ..Filter::default() }, vec![1, 0]),
-        (Filter { since: Some(Millis(third.0 + 3_600_000)), ..Filter::default() }, vec![]),
+        (JobFilter { since: Some(third), ..JobFilter::default() }, vec![3, 2]),
+        (JobFilter { until: Some(Millis(third.0 - 1)), ..JobFilter::default() }, vec![1, 0]),
+        (JobFilter { since: Some(Millis(third.0 + 3_600_000)), ..JobFilter::default() }, vec![]),
         (text("RED"), vec![2, 0]),
         (text("changed mind"), vec![3]),
         (text("nowhere"), vec![]),
@@ -73,7 +80,7 @@ async fn jobs_are_found_by_state_agent_session_time_and_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filtered_list_goes_on_at_its_cursor() {
     let (venue, _dir, ids) = filled().await;
-    let filter = Filter { session: Some("s1".parse().unwrap()), ..Filter::default() };
+    let filter = JobFilter { session: Some("s1".parse().unwrap()), ..JobFilter::default() };
     let (mut got, mut cursor) = (Vec::new(), None::<Cursor>);
     for _ in 0..10 {
         let page = find(&venue.venue, &venue.owner, &filter, cursor.as_ref(), 1).await.unwrap();
@@ -94,7 +101,7 @@ async fn one_request_looks_at_a_bounded_number_of_jobs() {
     let many: Vec<_> = (0..LIST_LOOKS + 5).map(|n| format!("hay {n}")).collect();
     let sent = many.iter().map(|text| task(&venue, "a", "s", text));
     futures::future::join_all(sent).await;
-    let filter = Filter { text: Some("needle".into()), ..Filter::default() };
+    let filter = JobFilter { text: Some("needle".into()), ..JobFilter::default() };
     let page = find(&venue.venue, &venue.owner, &filter, None, 10).await.unwrap();
     assert_eq!(page.jobs.len(), 0);
     let page = find(&venue.venue, &venue.owner, &filter, page.next.as_ref(), 10).await.unwrap();
@@ -110,18 +117,19 @@ async fn turns_are_found_by_state_session_time_and_text() {
         venue.ended(id).await;
     }
     let agent = "a".parse().unwrap();
-    let all = turns::Filter::default();
-    let text = |text: &str| turns::Filter { text: Some(text.into()), ..turns::Filter::default() };
-    let of = |session: &str| turns::Filter { session: Some(session.parse().unwrap()), ..turns::Filter::default() };
+    let all = turns::TurnFilter::default();
+    let text = |text: &str| turns::TurnFilter { text: Some(text.into()), ..turns::TurnFilter::default() };
+    let of =
+        |session: &str| turns::TurnFilter { session: Some(session.parse().unwrap()), ..turns::TurnFilter::default() };
     for (filter, expected) in [
         (all.clone(), 2),
         (of("s1"), 1),
         (of("s3"), 0),
         (text("rED"), 1),
-        (turns::Filter { statuses: vec![JobStatus::Complete], ..all.clone() }, 2),
-        (turns::Filter { statuses: vec![JobStatus::Failed], ..all.clone() }, 0),
-        (turns::Filter { since: Some(Millis(u64::MAX)), ..all.clone() }, 0),
-        (turns::Filter { until: Some(Millis(1)), ..all.clone() }, 0),
+        (turns::TurnFilter { statuses: vec![JobStatus::Complete], ..all.clone() }, 2),
+        (turns::TurnFilter { statuses: vec![JobStatus::Failed], ..all.clone() }, 0),
+        (turns::TurnFilter { since: Some(Millis(u64::MAX)), ..all.clone() }, 0),
+        (turns::TurnFilter { until: Some(Millis(1)), ..all.clone() }, 0),
     ] {
         let found =
             turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &filter, None, 10)

@@ -10,7 +10,7 @@ use std::path::Path;
 use trellis::domain::limits::LISTED_VALUE_BYTES;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
-use trellis::venue::jobs::list::{Filter, find};
+use trellis::venue::jobs::list::{JobFilter, find};
 
 /// The same on both stores.
 async fn both() -> Vec<(TestVenue, tempfile::TempDir)> {
@@ -57,7 +57,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_list_goes_on() {
         assert!(pages > 1, "{pages}");
         // What isn't shown is found.
         for (text, expected) in [("NEEDLE7x", 1), ("needle", 12), ("nothing", 0)] {
-            let filter = Filter { text: Some(text.into()), ..Filter::default() };
+            let filter = JobFilter { text: Some(text.into()), ..JobFilter::default() };
             let (mut cursor, mut count) = (None, 0);
             loop {
                 let found = find(&venue.venue, &venue.owner, &filter, cursor.as_ref(), 5).await.unwrap();

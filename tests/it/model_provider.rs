@@ -10,9 +10,9 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, Reply, ToolCall, ToolSpec, Usage};
-use trellis::model::endpoint::{Endpoint, Keys, ProviderOptions};
+use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::model::rules::Rules;
+use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::Script;
 use trellis::model::{Model, ModelError, mock_server};
 
@@ -28,7 +28,7 @@ impl Server {
     async fn start(rules: &str) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let script = Arc::new(Script::of("test rules", Rules::parse(rules).unwrap()));
+        let script = Arc::new(Script::of("test rules", ScriptRules::parse(rules).unwrap()));
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
@@ -45,8 +45,10 @@ impl Server {
 
 /// Every provider at `url`; `openai` with a key.
 async fn models(url: &str, timeout: Duration) -> Models {
-    let endpoint =
-        |path: &str, key: Option<&str>| Endpoint { base_url: format!("{url}{path}"), api_key_env: key.map(Into::into) };
+    let endpoint = |path: &str, key: Option<&str>| ModelEndpoint {
+        base_url: format!("{url}{path}"),
+        api_key_env: key.map(Into::into),
+    };
     let endpoints = BTreeMap::from([
         ("openai".to_owned(), endpoint("/v1", Some("TEST_KEY"))),
         ("anthropic".to_owned(), endpoint("/v1", None)),

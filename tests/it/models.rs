@@ -12,7 +12,7 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::Limit;
 use trellis::model::Model;
-use trellis::model::endpoint::{Endpoint, ProviderOptions};
+use trellis::model::endpoint::{ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::process::clock::Clock;
 use trellis::venue::rates::{self, Rates};
@@ -147,7 +147,7 @@ async fn an_owner_alone_has_all_slots_and_the_timeout_frees_them() {
 async fn the_log_has_the_calls_of_every_provider() {
     let (venue, dir) = TestVenue::embedded("").await;
     let server = Endless::start("429 Too Many Requests\r\ncontent-length: 2", "no", "", Pace::Drip);
-    let endpoint = Endpoint { base_url: server.url.clone(), api_key_env: None };
+    let endpoint = ModelEndpoint { base_url: server.url.clone(), api_key_env: None };
     let providers =
         ProviderOptions { endpoints: [("local".to_owned(), endpoint)].into(), ..ProviderOptions::default() };
     let calls_log = Some(dir.path().join("calls.jsonl"));

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use trellis::bus::Bus;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::domain::message::{Address, Message};
-use trellis::process::retry::Policy;
+use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats-accounts.conf");
@@ -73,7 +73,7 @@ async fn worker(server: &NatsServer) -> Arc<NatsBus> {
         max_bytes: 1 << 24,
         ack_wait: LIMIT,
         poll: Duration::from_millis(200),
-        connect: Policy::CONNECT,
+        connect: RetryPolicy::CONNECT,
         metrics: Arc::new(Metrics::new()),
     };
     Arc::new(NatsBus::open(&options).await.unwrap())

@@ -6,7 +6,7 @@ use futures::stream::BoxStream;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::timeout;
-use trellis::bus::nats::{NatsBus, NatsOptions, OpenError};
+use trellis::bus::nats::{BusOpenError, NatsBus, NatsOptions};
 use trellis::bus::{Alarm, Alarms, Bus, Ringing};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::TimerId;
@@ -211,7 +211,7 @@ async fn schedules_are_for_the_stream_of_timers_alone() {
     context.delete_stream(options.prefix.to_uppercase()).await.unwrap();
     context.create_stream(config(options.prefix.to_uppercase(), "in", true)).await.unwrap();
     let error = NatsBus::open(&options).await.err().unwrap();
-    assert!(matches!(&error, OpenError::Incompatible { .. }), "{error}");
+    assert!(matches!(&error, BusOpenError::Incompatible { .. }), "{error}");
     assert!(error.to_string().contains("expected no schedules"), "{error}");
 }
 

@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 use trellis::bus::{
-    Bus, BusError, Delivery, Live, Signal,
-    nats::{NatsBus, NatsOptions, OpenError},
+    Bus, BusError, Delivery, LiveSubject, Signal,
+    nats::{BusOpenError, NatsBus, NatsOptions},
 };
 use trellis::domain::ids::{AgentId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
@@ -154,9 +154,9 @@ async fn replies_and_signals_reach_who_listens() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     let (bus, other) = (open(&options).await, open(&options).await);
-    let mut one = other.listen(&Live::Control(owner())).await.unwrap();
+    let mut one = other.listen(&LiveSubject::Control(owner())).await.unwrap();
     let mut all = other.control().await.unwrap();
-    bus.signal(&Live::Control(owner()), Bytes::from_static(b"job")).await.unwrap();
+    bus.signal(&LiveSubject::Control(owner()), Bytes::from_static(b"job")).await.unwrap();
     let got = tokio::time::timeout(LIMIT, one.next()).await.unwrap();
     assert_eq!(got.as_deref(), Some(&b"job"[..]));
     let got = tokio::time::timeout(LIMIT, all.next()).await.unwrap();
@@ -243,7 +243,7 @@ async fn opening_again_changes_what_can_change_and_refuses_a_foreign_stream() {
     let config = async_nats::jetstream::stream::Config { name: name.clone(), max_bytes: 1 << 20, ..Default::default() };
     context.create_stream(config).await.unwrap();
     let error = NatsBus::open(&foreign).await.err().unwrap();
-    assert!(matches!(&error, OpenError::Incompatible { .. }), "{error}");
+    assert!(matches!(&error, BusOpenError::Incompatible { .. }), "{error}");
     assert!(error.to_string().contains("expected retention WorkQueue, got Limits"), "{error}");
 }
 
@@ -340,9 +340,9 @@ async fn settings_name_the_version_and_what_is_not_guaranteed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_server_is_one_clear_error_without_credentials() {
     let options = NatsOptions {
-        connect: trellis::process::retry::Policy {
+        connect: trellis::process::retry::RetryPolicy {
             total: Some(Duration::from_millis(200)),
-            ..trellis::process::retry::Policy::CONNECT
+            ..trellis::process::retry::RetryPolicy::CONNECT
         },
         ..options("nats://user:secret@127.0.0.1:1")
     };
@@ -354,7 +354,7 @@ async fn no_server_is_one_clear_error_without_credentials() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_credentials_are_refused_at_once_and_right_ones_work() {
     let Some(server) = NatsServer::start_with(&["--user", "u", "--pass", "r@ght"]) else { return };
-    let patient = trellis::process::retry::Policy { total: None, ..trellis::process::retry::Policy::CONNECT };
+    let patient = trellis::process::retry::RetryPolicy { total: None, ..trellis::process::retry::RetryPolicy::CONNECT };
     let with = |password: &str| NatsOptions {
         connect: patient,
         ..options(&server.url().replace("//", &format!("//u:{password}@")))

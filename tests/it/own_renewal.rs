@@ -15,7 +15,7 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::message::Message;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{After, Commit, Committed, Held};
+use trellis::store::{After, Commit, Committed, LeaseCheck};
 
 /// Longer than a worker of the tests goes without a renewal.
 const RENEWAL: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ struct Late(Notify);
 
 #[async_trait]
 impl Watch for Late {
-    async fn renewed(&self, _held: &Held) {
+    async fn renewed(&self, _held: &LeaseCheck) {
         self.0.notify_waiters();
     }
 

@@ -9,10 +9,10 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::message::{Address, InKind, Message};
-use trellis::domain::quota::Kind;
+use trellis::domain::quota::QuotaKind;
 use trellis::domain::seal;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::jobs;
@@ -162,8 +162,8 @@ async fn one_submission_by_three_ways_is_one_job() {
 async fn a_task_beyond_its_owners_quota_is_answered_and_leaves_the_queue() {
     let Some(fleet) = Fleet::start().await else { return };
     let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());
-    quotas::set(&venue, &owner, &[(Kind::Documents, Some(1))]).await.unwrap();
-    let mut answers = venue.bus.listen(&Live::Reply("_INBOX.queue.quota".into())).await.unwrap();
+    quotas::set(&venue, &owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
+    let mut answers = venue.bus.listen(&LiveSubject::Reply("_INBOX.queue.quota".into())).await.unwrap();
     let body = json!({"input": "x", "replyTo": "_INBOX.queue.quota"});
     fleet.publish_as(Some("t1"), "echo", InKind::Task, body.clone()).await;
     let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
@@ -180,7 +180,7 @@ async fn a_task_refused_by_a_busy_agent_may_be_sent_again() {
     fleet.venue.agent("busy", agent).await;
     let body = json!({"input": "x", "sessionId": "s"});
     let first = fleet.venue.arrive("busy", "t1", true, serde_json::from_value(body.clone()).unwrap()).await;
-    let listen = Live::Reply("_INBOX.queue.refused".into());
+    let listen = LiveSubject::Reply("_INBOX.queue.refused".into());
     let mut answers = fleet.venue.venue.bus.listen(&listen).await.unwrap();
     let body = json!({"input": "x", "sessionId": "s", "replyTo": "_INBOX.queue.refused"});
     let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());

@@ -10,12 +10,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::domain::event::Submission;
 use trellis::domain::job::JobStatus;
 use trellis::domain::message::{Address, InKind, Message};
-use trellis::domain::quota::{Bytes, Kind, QuotaSettings, Usage};
-use trellis::domain::retention::Rules;
+use trellis::domain::quota::{Bytes, QuotaKind, QuotaSettings, QuotaUsage};
+use trellis::domain::retention::RetentionRules;
 use trellis::domain::secret::KeyRing;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
@@ -76,12 +76,12 @@ async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     Some((venue, dir))
 }
 
-async fn used(venue: &TestVenue) -> Usage {
+async fn used(venue: &TestVenue) -> QuotaUsage {
     venue.venue.store.usage(&venue.owner).await.unwrap().used
 }
 
 /// Lets the owner keep so much more than it does.
-async fn allow(venue: &TestVenue, kind: Kind, more: u64) {
+async fn allow(venue: &TestVenue, kind: QuotaKind, more: u64) {
     let limit = Some(used(venue).await.get(kind) + more);
     quotas::set(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
     // Its own number is a document, too.
@@ -90,14 +90,14 @@ async fn allow(venue: &TestVenue, kind: Kind, more: u64) {
 }
 
 async fn lift(venue: &TestVenue) {
-    quotas::set(&venue.venue, &venue.owner, &Kind::ALL.map(|kind| (kind, None))).await.unwrap();
+    quotas::set(&venue.venue, &venue.owner, &QuotaKind::ALL.map(|kind| (kind, None))).await.unwrap();
 }
 
 async fn counts_are_right(venue: &TestVenue) {
     assert_eq!(audit::all(&venue.venue).await.unwrap().drift, Vec::<String>::new());
 }
 
-fn is_over(answer: &Answer, kind: Kind) {
+fn is_over(answer: &Answer, kind: QuotaKind) {
     answer.is_problem(507, &format!("QUOTA_EXCEEDED: this owner's quota of {}", kind.as_str()));
     assert_eq!(answer.body["code"], "QUOTA_EXCEEDED");
     assert_eq!(answer.header("retry-after"), "", "time alone makes no room");
@@ -116,7 +116,7 @@ async fn an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes(on: 
     assert_eq!((&shown["documents"]["limit"], &shown["documents"]["own"]), (&Value::Null, &json!(false)));
     api.put("/api/v1/quota", json!({"documents": documents + 2})).await.body(200);
     run("local/me", "write", json!({"path": "w/c/b", "value": "1"})).await.body(200);
-    is_over(&run("local/me", "write", json!({"path": "w/c/c", "value": "1"})).await, Kind::Documents);
+    is_over(&run("local/me", "write", json!({"path": "w/c/c", "value": "1"})).await, QuotaKind::Documents);
     for (path, value) in [("w/c/a", "1"), ("w/c/a", "longer than it was before")] {
         run("local/me", "write", json!({"path": path, "value": value})).await.body(200);
     }
@@ -153,21 +153,21 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
     let timer = json!({"every": "1h", "input": "x"});
     let invoke = |operation: &str, input: Value| json!({"operation": operation, "input": input});
     for (kind, method, path, body) in [
-        (Kind::Jobs, Method::POST, "agents/a/tasks", task.clone()),
-        (Kind::Sessions, Method::POST, "agents/a/tasks", task.clone()),
-        (Kind::Bytes, Method::POST, "agents/a/messages", task.clone()),
-        (Kind::Documents, Method::POST, "agents/a/messages", task.clone()),
-        (Kind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/write", json!({"path": "w/x", "value": 1}))),
-        (Kind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/read", json!({"path": "w/x"}))),
-        (Kind::Jobs, Method::POST, "run", invoke("v/ops/agent/request", json!({"agentId": "a", "input": 1}))),
-        (Kind::Documents, Method::POST, "run", invoke("v/ops/asset/store", asset.clone())),
-        (Kind::Bytes, Method::POST, "run", invoke("v/ops/asset/store", asset)),
-        (Kind::Documents, Method::PUT, "agents/new", json!({"model": {"provider": "scripted", "name": "echo"}})),
-        (Kind::Documents, Method::POST, "agents/a/fork", json!({"to": "copy"})),
-        (Kind::Bytes, Method::PATCH, "agents/a", json!({"config": {"systemPrompt": "longer than none"}})),
-        (Kind::Sessions, Method::POST, "agents/a/sessions/s/fork", json!({"to": "copy", "at": 1})),
-        (Kind::Documents, Method::POST, "agents/a/timers", timer),
-        (Kind::Bytes, Method::PUT, "secrets/mail", json!({"value": "hunter2hunter2"})),
+        (QuotaKind::Jobs, Method::POST, "agents/a/tasks", task.clone()),
+        (QuotaKind::Sessions, Method::POST, "agents/a/tasks", task.clone()),
+        (QuotaKind::Bytes, Method::POST, "agents/a/messages", task.clone()),
+        (QuotaKind::Documents, Method::POST, "agents/a/messages", task.clone()),
+        (QuotaKind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/write", json!({"path": "w/x", "value": 1}))),
+        (QuotaKind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/read", json!({"path": "w/x"}))),
+        (QuotaKind::Jobs, Method::POST, "run", invoke("v/ops/agent/request", json!({"agentId": "a", "input": 1}))),
+        (QuotaKind::Documents, Method::POST, "run", invoke("v/ops/asset/store", asset.clone())),
+        (QuotaKind::Bytes, Method::POST, "run", invoke("v/ops/asset/store", asset)),
+        (QuotaKind::Documents, Method::PUT, "agents/new", json!({"model": {"provider": "scripted", "name": "echo"}})),
+        (QuotaKind::Documents, Method::POST, "agents/a/fork", json!({"to": "copy"})),
+        (QuotaKind::Bytes, Method::PATCH, "agents/a", json!({"config": {"systemPrompt": "longer than none"}})),
+        (QuotaKind::Sessions, Method::POST, "agents/a/sessions/s/fork", json!({"to": "copy", "at": 1})),
+        (QuotaKind::Documents, Method::POST, "agents/a/timers", timer),
+        (QuotaKind::Bytes, Method::PUT, "secrets/mail", json!({"value": "hunter2hunter2"})),
     ] {
         allow(&venue, kind, 0).await;
         let before = used(&venue).await;
@@ -177,14 +177,14 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
         assert_eq!(used(&venue).await, before, "{kind:?} {path}");
         lift(&venue).await;
     }
-    allow(&venue, Kind::Bytes, 0).await;
+    allow(&venue, QuotaKind::Bytes, 0).await;
     for verb in ["suspend", "resume"] {
         assert!(api.put(&format!("/api/v1/agents/a/{verb}"), json!({})).await.status.is_success(), "{verb}");
     }
     lift(&venue).await;
     // What is there already is stored again as before.
     api.post("/api/v1/run", invoke("v/ops/asset/store", json!({"content": "kept"}))).await.body(200);
-    allow(&venue, Kind::Documents, 0).await;
+    allow(&venue, QuotaKind::Documents, 0).await;
     api.post("/api/v1/run", invoke("v/ops/asset/store", json!({"content": "kept"}))).await.body(200);
     counts_are_right(&venue).await;
 }
@@ -193,8 +193,8 @@ async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     venue.worker().await;
     let bus = &venue.venue.bus;
-    let mut answers = bus.listen(&Live::Reply("_INBOX.quota.1".into())).await.unwrap();
-    quotas::set(&venue.venue, &venue.owner, &[(Kind::Documents, Some(1))]).await.unwrap();
+    let mut answers = bus.listen(&LiveSubject::Reply("_INBOX.quota.1".into())).await.unwrap();
+    quotas::set(&venue.venue, &venue.owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
     let to = Address::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
     let body = json!({"input": "x", "replyTo": "_INBOX.quota.1"});
     let message = Message { to, id: Some("q1".into()), body };
@@ -222,7 +222,7 @@ async fn a_turn_is_told_of_its_owners_quota_and_ends(on: On) {
         venue.write(&format!("w/old/{name}"), json!(value)).await;
     }
     // Room for the job itself, and for nothing else.
-    allow(&venue, Kind::Documents, 3).await;
+    allow(&venue, QuotaKind::Documents, 3).await;
     let submitted = venue.submit("writer", "t1", json!("go")).await;
     let job = venue.ended(&submitted.job.unwrap()).await;
     assert_eq!(job.status, JobStatus::Complete);
@@ -253,7 +253,7 @@ async fn a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called(on: On)
     let first = venue.arrive("a", "t0", true, Submission { session_id, ..Submission::default() }).await;
     assert_eq!(venue.ended(&first.job.unwrap()).await.status, JobStatus::Complete);
     // Room for its own session only.
-    allow(&venue, Kind::Sessions, 1).await;
+    allow(&venue, QuotaKind::Sessions, 1).await;
     let said = said(&venue, "spreader").await;
     assert_eq!(said.matches("QUOTA_EXCEEDED: this owner's quota of sessions").count(), 2, "{said}");
     assert_eq!(said.matches("\\\"delivered\\\":true").count(), 1, "one that is there is written to: {said}");
@@ -265,7 +265,7 @@ async fn a_job_for_an_external_worker_beyond_the_quota_is_not_watched(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     venue.agent("seller", json!({"tools": ["v/ops/queue/publish"]})).await;
     venue.worker().await;
-    allow(&venue, Kind::Jobs, 1).await;
+    allow(&venue, QuotaKind::Jobs, 1).await;
     let said = said(&venue, "seller").await;
     assert!(said.contains("QUOTA_EXCEEDED: this owner's quota of jobs"), "{said}");
     let watched = venue.venue.store.scan(&venue.owner, keys::OUTBOUND, None, false, 10).await.unwrap();
@@ -282,8 +282,8 @@ async fn a_task_that_would_be_refused_replaces_nothing(on: On) {
     let status = async || jobs::get(&venue.venue, &venue.owner, &first).await.unwrap().unwrap().status;
     let large = "x".repeat(10_000);
     // It is kept twice: in the mailbox and in the record of its job.
-    allow(&venue, Kind::Bytes, 15_000).await;
-    is_over(&api.post("/api/v1/agents/slow/tasks", task(&large)).await, Kind::Bytes);
+    allow(&venue, QuotaKind::Bytes, 15_000).await;
+    is_over(&api.post("/api/v1/agents/slow/tasks", task(&large)).await, QuotaKind::Bytes);
     assert_eq!(status().await, JobStatus::Pending);
     lift(&venue).await;
     api.post("/api/v1/agents/slow/tasks", task(&large)).await.body(202);
@@ -297,9 +297,9 @@ async fn a_timer_is_replaced_by_one_that_is_as_large(on: On) {
         api.post("/api/v1/agents/a/timers", json!({"name": "t", "every": "1h", "input": input})).await
     };
     set("12345").await.body(201);
-    allow(&venue, Kind::Bytes, 20).await;
+    allow(&venue, QuotaKind::Bytes, 20).await;
     set("54321").await.body(201);
-    is_over(&set(&"x".repeat(100)).await, Kind::Bytes);
+    is_over(&set(&"x".repeat(100)).await, QuotaKind::Bytes);
 }
 
 async fn a_fork_with_its_timeline_beyond_the_quota_leaves_nothing(on: On) {
@@ -312,7 +312,7 @@ async fn a_fork_with_its_timeline_beyond_the_quota_leaves_nothing(on: On) {
     let api = Server::of(Arc::clone(&venue.venue)).await;
     let fork = async || api.post("/api/v1/agents/a/fork", json!({"to": "copy", "timeline": true})).await;
     // Room for one session of two; for both with their turns, and not for the agent.
-    for (kind, more) in [(Kind::Sessions, 1), (Kind::Documents, 4)] {
+    for (kind, more) in [(QuotaKind::Sessions, 1), (QuotaKind::Documents, 4)] {
         allow(&venue, kind, more).await;
         let before = used(&venue).await;
         is_over(&fork().await, kind);
@@ -337,7 +337,7 @@ async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
     let kept = used(&venue).await;
     assert_eq!((kept.jobs, kept.sessions), (before.jobs + 5, before.sessions + 5));
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let rules = Rules { jobs: Some(Duration::ZERO), turns: Some(Duration::ZERO) };
+    let rules = RetentionRules { jobs: Some(Duration::ZERO), turns: Some(Duration::ZERO) };
     let janitor = Janitor::new(rules);
     for _ in 0..10 {
         janitor.look(&venue.venue).await.unwrap();

@@ -11,13 +11,13 @@ use trellis::domain::authority::Authority;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, SessionKey, sha256_hex};
-use trellis::domain::retention::Rules;
+use trellis::domain::retention::RetentionRules;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents::lifecycle;
 use trellis::venue::ledger::experiment::{Experiment, run};
-use trellis::venue::ledger::why::{self, Reached};
+use trellis::venue::ledger::why::{self, PathUse};
 use trellis::venue::ledger::{self, PastTurn};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/prompt_hash.py");
@@ -80,7 +80,7 @@ async fn past(venue: &TestVenue, turn: u64) -> PastTurn {
     ledger::load(&*venue.venue.store, &venue.owner, &key(), turn).await.unwrap().unwrap()
 }
 
-async fn why(venue: &TestVenue, path: &str) -> Vec<Reached> {
+async fn why(venue: &TestVenue, path: &str) -> Vec<PathUse> {
     why::why(&*venue.venue.store, &venue.owner, &"reader".parse().unwrap(), path).await.unwrap()
 }
 
@@ -163,12 +163,12 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     assert!(why(&venue, "w/secret/a").await.is_empty(), "its turns are gone");
     let after = why::removed(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();
     assert!(after.iter().all(|reached| reached.removed.is_some()));
-    let after: Vec<_> = after.into_iter().map(|reached| Reached { removed: None, ..reached }).collect();
+    let after: Vec<_> = after.into_iter().map(|reached| PathUse { removed: None, ..reached }).collect();
     assert_eq!(after, before);
     assert!(why::removed(store, &venue.owner, None, "w/nothing").await.unwrap().is_empty());
     // A new agent of that name has its own.
     venue.agent("reader", json!({})).await;
-    let rules = Rules { turns: Some(Duration::from_hours(90 * 24)), ..Rules::NEVER };
+    let rules = RetentionRules { turns: Some(Duration::from_hours(90 * 24)), ..RetentionRules::NEVER };
     let janitor = Janitor::new(rules);
     clock.advance(Duration::from_hours(89 * 24));
     janitor.look(&venue.venue).await.unwrap();

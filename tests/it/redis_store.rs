@@ -8,8 +8,9 @@ use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{
-    Accounts, Admit, Admitted, After, Change, Commit, Committed, DocWrite, DocumentStore, EventKind, Expect, Grant,
-    Held, Inspect, Intake, LeaseOutcome, LeaseRequest, NewEvent, Next, Recount, Store, StoreError, Written, keys,
+    Accounts, Admit, Admitted, After, Change, Commit, Committed, Continuation, DocWrite, DocumentStore, EventKind,
+    Expect, Grant, Inspect, Intake, LeaseCheck, LeaseOutcome, LeaseRequest, NewEvent, OutsideWrite, Recount, Store,
+    StoreError, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -32,7 +33,7 @@ fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
 
 async fn add_agent(store: &RedisStore, gate: &'static str) {
     let key = keys::agent_gate(&session("x").agent);
-    assert_eq!(store.write(NOW, &owner(), &[put(&key, gate)]).await.unwrap(), Written::Done);
+    assert_eq!(store.write(NOW, &owner(), &[put(&key, gate)]).await.unwrap(), OutsideWrite::Done);
 }
 
 fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
@@ -99,7 +100,7 @@ async fn bytes_survive_as_they_are() {
     let grant = granted(store.admit(NOW, &message(&s, "e1|é", &all)).await.unwrap());
     assert_eq!((&grant.mailbox[0].body[..], &*grant.mailbox[0].key), (&all[..], "0001|e1|é"));
     let done = store.commit(NOW, &grant.lease, &commit(&grant, all.clone())).await.unwrap();
-    assert_eq!(done, Committed::Done(Next::Released { wakes: Vec::new() }));
+    assert_eq!(done, Committed::Done(Continuation::Released { wakes: Vec::new() }));
     let grant = granted(store.admit(NOW, &message(&s, "e2", b"")).await.unwrap());
     assert_eq!((grant.state.as_deref(), grant.mailbox.len()), (Some(&all[..]), 1));
 }
@@ -144,7 +145,7 @@ async fn owners_of_an_emptied_server_are_registered_again() {
     assert_eq!(owners().await, [owner()]);
     server.command(&["FLUSHALL"]).await.unwrap();
     assert!(owners().await.is_empty());
-    assert_eq!(store.write(NOW, &owner(), &[put("w/a", "1")]).await.unwrap(), Written::Done);
+    assert_eq!(store.write(NOW, &owner(), &[put("w/a", "1")]).await.unwrap(), OutsideWrite::Done);
     assert_eq!(owners().await, [owner()]);
     assert_eq!(store.read(&owner(), &["w/a".to_owned()]).await.unwrap()[0].version, 1);
 }
@@ -187,11 +188,14 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     let refused = store.write(NOW, &owner(), &[put("w/x", "1")]).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     let erase = DocWrite { key: "w/old".into(), expect: Expect::Any, change: Change::Delete };
-    assert_eq!(store.write(NOW, &owner(), &[erase]).await.unwrap(), Written::Done, "it frees memory");
+    assert_eq!(store.write(NOW, &owner(), &[erase]).await.unwrap(), OutsideWrite::Done, "it frees memory");
     let another = RedisStore::open(options).await.unwrap();
-    assert_eq!(another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(), Held::Yes { cancelled: false });
+    assert_eq!(
+        another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(),
+        LeaseCheck::Yes { cancelled: false }
+    );
     let done = store.commit(NOW, &grant.lease, &commit(&grant, "s")).await.unwrap();
-    assert_eq!(done, Committed::Done(Next::Released { wakes: Vec::new() }));
+    assert_eq!(done, Committed::Done(Continuation::Released { wakes: Vec::new() }));
     assert_eq!(granted(store.admit(NOW, &wake(&session("b"))).await.unwrap()).mailbox.len(), 1);
 }
 
@@ -291,7 +295,7 @@ async fn sixty_four_sessions_commit_side_by_side() {
                 commit.writes =
                     vec![put(&format!("w/{n}"), vec![b'x'; 500]), put(&keys::turn(&s, commit.turn), vec![b't'; 500])];
                 let done = store.commit(NOW, &grant.lease, &commit).await.unwrap();
-                assert!(matches!(done, Committed::Done(Next::Held { .. })), "{done:?}");
+                assert!(matches!(done, Committed::Done(Continuation::Held { .. })), "{done:?}");
                 grant.version += 1;
             }
             grant.version
@@ -325,7 +329,7 @@ async fn no_call_fails_after_a_restart_of_the_server() {
                     // Not one that is repeated blindly: it would meet its own version.
                     let expect = Expect::Version(round * 2 + n / 4);
                     let write = DocWrite { expect, ..put("w/x", "1") };
-                    assert_eq!(store.write(NOW, &owner(), &[write]).await.unwrap(), Written::Done);
+                    assert_eq!(store.write(NOW, &owner(), &[write]).await.unwrap(), OutsideWrite::Done);
                 }
                 2 => {
                     let name = format!("e{round}-{n}");

@@ -15,7 +15,7 @@ use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival};
 use trellis::process::clock::Clock;
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
-use trellis::upkeep::audit::{self, Repair, Watch};
+use trellis::upkeep::audit::{self, AuditWatch, Repair};
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
 
@@ -130,7 +130,7 @@ async fn what_is_lost_is_found_and_put_back(mut venue: TestVenue) {
     // What is there isn't touched.
     let there = venue.submit("helper", "there", json!("x")).await.job.unwrap();
     let (whole, secret) = (lost(&venue, "whole", json!({})).await, lost(&venue, "values", json!({"pin": 1})).await);
-    let mut watch = Watch::default();
+    let mut watch = AuditWatch::default();
     assert_eq!(watch.look(&venue.venue).await.unwrap().unaccounted, 0, "it may be moving");
     venue.venue.clock.advance(Duration::from_secs(21));
     assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 2);

@@ -10,7 +10,7 @@ use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, JobId, SessionKey};
 use trellis::domain::job::{Job, JobStatus};
-use trellis::domain::retention::Rules;
+use trellis::domain::retention::RetentionRules;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::{Forget, keys};
@@ -122,7 +122,7 @@ async fn course(venue: &TestVenue) {
     rest(venue, "a").await;
     let full = documents(venue).await;
     assert!(full.len() > base.len() + 200, "{} documents of {}", full.len(), base.len());
-    let janitor = Janitor::new(Rules::default());
+    let janitor = Janitor::new(RetentionRules::default());
     venue.venue.clock.advance(DAY * 29);
     assert!(tidy(venue, &janitor).await.is_nothing());
     assert_eq!(documents(venue).await, full);
@@ -207,7 +207,7 @@ async fn a_session_in_use_keeps_its_newest_turns() {
     rest(&venue, "a").await;
     let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
     let newest = venue.venue.store.sessions(&venue.owner, None, None, 10).await.unwrap()[0].version;
-    let tidied = tidy(&venue, &Janitor::new(Rules::default())).await;
+    let tidied = tidy(&venue, &Janitor::new(RetentionRules::default())).await;
     assert_eq!((tidied.sessions, tidied.jobs), (0, 120));
     for prefix in [keys::turns(&key), keys::ledgers(&key), keys::timeline(&key.agent)] {
         let left = venue.venue.store.scan(&venue.owner, &prefix, None, false, 1_000).await.unwrap();
@@ -241,7 +241,7 @@ async fn many_old_unfinished_jobs_do_not_stand_in_the_way() {
     let job = send(&venue, "a", "s", "t", true).await.unwrap();
     ended(&venue, &job).await;
     venue.venue.clock.advance(DAY * 31);
-    let tidied = tidy(&venue, &Janitor::new(Rules::default())).await;
+    let tidied = tidy(&venue, &Janitor::new(RetentionRules::default())).await;
     assert_eq!(tidied.jobs, 1);
     assert!(jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().is_none());
     assert_eq!(audit::all(&venue.venue).await.unwrap().pending, 450);
@@ -261,7 +261,7 @@ async fn a_cancelled_task_whose_entry_lies_in_a_mailbox_still_stays() {
     };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
     venue.venue.clock.advance(DAY * 40);
-    let janitor = Janitor::new(Rules::default());
+    let janitor = Janitor::new(RetentionRules::default());
     assert!(tidy(&venue, &janitor).await.is_nothing());
     venue.worker().await;
     rest(&venue, "a").await;
@@ -272,7 +272,7 @@ async fn a_cancelled_task_whose_entry_lies_in_a_mailbox_still_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_kept_for_ever_is_not_looked_at() {
     let (mut venue, _dir) = venue().await;
-    venue.retention = Rules::default();
+    venue.retention = RetentionRules::default();
     venue.agent("a", json!({})).await;
     let job = send(&venue, "a", "s", "t", true).await.unwrap();
     let forget = Forget { documents: vec!["w/none".into()], ..Forget::default() };
@@ -281,7 +281,7 @@ async fn what_is_kept_for_ever_is_not_looked_at() {
     ended(&venue, &job).await;
     rest(&venue, "a").await;
     venue.venue.clock.advance(DAY * 3_650);
-    let tidied = tidy(&venue, &Janitor::new(Rules::NEVER)).await;
+    let tidied = tidy(&venue, &Janitor::new(RetentionRules::NEVER)).await;
     assert!(Tidied { counts: 0, ..tidied }.is_nothing(), "books of days go by themselves: {tidied:?}");
     // The worker's own janitor follows its rules.
     for _ in 0..6_000 {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use trellis::bus::nats::NatsBus;
-use trellis::bus::{Bus, Live};
+use trellis::bus::{Bus, LiveSubject};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
@@ -93,7 +93,7 @@ impl Site {
     async fn say(&self, owner: &str, job: &JobId) {
         let body = Bytes::from(job.to_string());
         match &self.client {
-            None => self.venue.venue.bus.signal(&Live::Control(owner.parse().unwrap()), body).await.unwrap(),
+            None => self.venue.venue.bus.signal(&LiveSubject::Control(owner.parse().unwrap()), body).await.unwrap(),
             Some((client, prefix)) => {
                 client.publish(format!("{prefix}.ctl.{}", owner.replace('/', ".")), body).await.unwrap();
             }

@@ -10,7 +10,7 @@ use trellis::domain::job::{Job, JobStatus};
 use trellis::process::clock::Clock;
 use trellis::store::{Forget, keys};
 use trellis::venue::jobs;
-use trellis::venue::jobs::list::{Filter, find};
+use trellis::venue::jobs::list::{JobFilter, find};
 
 const RULES: &str = r#"
 [[rule]]
@@ -78,7 +78,7 @@ async fn a_tree_adds_up(venue: TestVenue) {
         jobs.iter().filter(of).map(|job| job.to_json()["spend"].take()).collect::<Vec<_>>()
     };
     let list = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
-    let filter = Filter { agent: Some("boss".parse().unwrap()), ..Filter::default() };
+    let filter = JobFilter { agent: Some("boss".parse().unwrap()), ..JobFilter::default() };
     let found = find(&venue.venue, &venue.owner, &filter, None, 10).await.unwrap().jobs;
     assert_eq!((spend(&list, "boss"), spend(&found, "boss")), (vec![whole_tree()], vec![whole_tree()]));
     let worker = json!({

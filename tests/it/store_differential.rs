@@ -15,9 +15,9 @@ use trellis::domain::priority::{HIGH, LOW};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
-    Admit, Admitted, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, DocWrite, EventKind, Expect,
-    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, Next, Released, Store, StoreError,
-    Written, keys,
+    Admit, Admitted, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, Continuation, DocWrite, EventKind,
+    Expect, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, OutsideWrite, Released, Store,
+    StoreError, keys,
 };
 
 const STEPS: usize = 200;
@@ -207,16 +207,16 @@ impl Run<'_> {
         After::Release { arrivals: holding.arrivals, due, backoff: due.is_some() && self.dice.one_in(2) }
     }
 
-    fn go_on(&mut self, at: usize, next: &Next) {
+    fn go_on(&mut self, at: usize, next: &Continuation) {
         match next {
-            Next::Held { mailbox, arrivals } => {
+            Continuation::Held { mailbox, arrivals } => {
                 self.holdings[at].mailbox.clone_from(mailbox);
                 self.holdings[at].arrivals = *arrivals;
             }
-            Next::Released { .. } if self.dice.one_in(3) => {
+            Continuation::Released { .. } if self.dice.one_in(3) => {
                 self.holdings.remove(at);
             }
-            Next::Released { .. } => {}
+            Continuation::Released { .. } => {}
         }
     }
 
@@ -263,7 +263,7 @@ impl Run<'_> {
         let more = Change::Put("new".into());
         writes.push(DocWrite { key: format!("w/n{}", self.step), expect: Expect::Any, change: more });
         self.last = format!("write within {quota:?} {writes:?}");
-        let told = |answer: Result<Written, StoreError>| format!("{answer:?}");
+        let told = |answer: Result<OutsideWrite, StoreError>| format!("{answer:?}");
         let left = told(self.stores[0].write_within(self.now, &self.owner, &writes, &quota).await);
         let right = told(self.stores[1].write_within(self.now, &self.owner, &writes, &quota).await);
         self.same(&left, &right);

@@ -17,7 +17,7 @@ use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Change, Checkpoint, DocWrite, Expect, Held, Lease, keys};
+use trellis::store::{Change, Checkpoint, DocWrite, Expect, Lease, LeaseCheck, keys};
 use trellis::venue::agents;
 use trellis::venue::jobs::{self, Cancelled};
 
@@ -348,7 +348,7 @@ struct Intents(Arc<Notify>);
 
 #[async_trait]
 impl Watch for Intents {
-    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &Held) {
+    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &LeaseCheck) {
         if !write.calls.is_empty() {
             self.0.notify_one();
         }

@@ -9,7 +9,7 @@ use trellis::domain::lattice::layout::Scope;
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Change, DocWrite, DocumentStore, Expect};
-use trellis::venue::workspace::{Listing, Workspace, WriteOp};
+use trellis::venue::workspace::{TreePage, Workspace, WriteOp};
 
 const NOW: Millis = Millis(1_700_000_000_000);
 
@@ -49,11 +49,11 @@ impl Site {
     }
 }
 
-async fn page(tree: &Workspace, at: &str, offset: usize, limit: usize, values: bool) -> Listing {
+async fn page(tree: &Workspace, at: &str, offset: usize, limit: usize, values: bool) -> TreePage {
     tree.page(&path(at), offset, limit, values).await.unwrap().unwrap()
 }
 
-fn names(listing: &Listing) -> Vec<&str> {
+fn names(listing: &TreePage) -> Vec<&str> {
     listing.items.iter().map(|(name, _)| name.as_str()).collect()
 }
 

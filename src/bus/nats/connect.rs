@@ -2,8 +2,8 @@
 
 use super::super::chain;
 use super::super::credentials::credentials;
-use super::{NatsOptions, OpenError, PING_EVERY, TIMEOUT};
-use crate::process::retry::{Failure, retry};
+use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
+use crate::process::retry::{AttemptFailure, retry};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use std::{
     future::Ready,
@@ -15,8 +15,12 @@ use std::{
 use tokio::sync::watch;
 
 /// Connects, waiting as the policy says.
-pub(super) async fn connect(options: &NatsOptions, name: &str, link: watch::Sender<u64>) -> Result<Client, OpenError> {
-    let failed = |reason: String| OpenError::Connect { bus: name.to_owned(), reason };
+pub(super) async fn connect(
+    options: &NatsOptions,
+    name: &str,
+    link: watch::Sender<u64>,
+) -> Result<Client, BusOpenError> {
+    let failed = |reason: String| BusOpenError::Connect { bus: name.to_owned(), reason };
     let servers: Vec<ServerAddr> = options
         .url
         .split(',')
@@ -37,11 +41,11 @@ pub(super) async fn connect(options: &NatsOptions, name: &str, link: watch::Send
                     ConnectErrorKind::Authentication
                     | ConnectErrorKind::AuthorizationViolation
                     | ConnectErrorKind::ServerParse
-                    | ConnectErrorKind::Tls => Failure::Permanent(reason),
+                    | ConnectErrorKind::Tls => AttemptFailure::Permanent(reason),
                     ConnectErrorKind::Dns
                     | ConnectErrorKind::TimedOut
                     | ConnectErrorKind::Io
-                    | ConnectErrorKind::MaxReconnects => Failure::Transient(reason),
+                    | ConnectErrorKind::MaxReconnects => AttemptFailure::Transient(reason),
                 }
             })
         }

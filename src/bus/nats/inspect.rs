@@ -2,7 +2,7 @@
 
 use super::super::{BusError, chain, subject};
 use super::{NatsBus, is_due, monitor, streams};
-use crate::store::Setting;
+use crate::store::BackendSetting;
 use std::time::Duration;
 
 /// Longest enumeration; an audit of a longer queue waits until it is shorter.
@@ -61,14 +61,14 @@ impl NatsBus {
     }
 
     /// The queue of jobs for external workers.
-    async fn jobs_setting(&self) -> Setting {
+    async fn jobs_setting(&self) -> BackendSetting {
         let name = format!("nats jobs for external workers ({})", streams::jobs_name(self.prefix()));
         let stream = match self.last_line().context.get_stream(streams::jobs_name(self.prefix())).await {
             Ok(stream) => stream,
             Err(error) => {
                 let problem =
                     "jobs for external workers fail with `QUEUE_UNAVAILABLE`; a worker makes the stream when it starts";
-                return Setting { name, value: chain(&error), problem: Some(problem.to_owned()) };
+                return BackendSetting { name, value: chain(&error), problem: Some(problem.to_owned()) };
             }
         };
         let info = stream.cached_info();
@@ -84,18 +84,18 @@ impl NatsBus {
         } else {
             None
         };
-        Setting { name, value, problem: problem.map(str::to_owned) }
+        BackendSetting { name, value, problem: problem.map(str::to_owned) }
     }
 
     /// [`super::Bus::settings`].
-    pub(super) async fn server_settings(&self) -> Result<Vec<Setting>, BusError> {
+    pub(super) async fn server_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let server = line.client.server_info();
         let inbound = line.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
         let timers = line.context.get_stream(streams::timers_name(self.prefix())).await;
         let timers = timers.map_err(|error| self.unavailable(&error))?;
         let account = line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
-        let setting = |name: &str, value: String, problem: Option<&str>| Setting {
+        let setting = |name: &str, value: String, problem: Option<&str>| BackendSetting {
             name: format!("nats {name}"),
             value,
             problem: problem.map(str::to_owned),

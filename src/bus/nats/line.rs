@@ -2,9 +2,9 @@
 //! message that it can't even refuse (async-nats 0.51 panics at a lone CR in a header's value): then its task is gone.
 
 use super::connect::connect;
-use super::{NatsBus, NatsOptions, OpenError, TIMEOUT, streams};
+use super::{BusOpenError, NatsBus, NatsOptions, TIMEOUT, streams};
 use crate::bus::BusError;
-use crate::process::retry::{Failure, Policy, retry};
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::PullConsumer;
@@ -25,11 +25,11 @@ pub(super) struct Line {
 
 impl Line {
     /// Connects, waiting as the policy says, and makes the streams and the consumer.
-    pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, OpenError> {
+    pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, BusOpenError> {
         let (link_sender, link) = watch::channel(0);
         let client = connect(options, name, link_sender).await?;
         if !client.is_server_compatible(2, 12, 0) {
-            return Err(OpenError::Version { bus: name.to_owned(), version: client.server_info().version });
+            return Err(BusOpenError::Version { bus: name.to_owned(), version: client.server_info().version });
         }
         let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
         let (inbound, consumer) = {
@@ -42,12 +42,12 @@ impl Line {
                     made = streams::ensure(context, name, options) => made,
                     _ = lost.changed() => {
                         let reason = "the connection was lost while the streams were made".to_owned();
-                        return Err(Failure::Transient(OpenError::Connect { bus: name.to_owned(), reason }));
+                        return Err(AttemptFailure::Transient(BusOpenError::Connect { bus: name.to_owned(), reason }));
                     }
                 };
                 made.map_err(|error| match client.connection_state() {
-                    State::Connected => Failure::Permanent(error),
-                    State::Pending | State::Disconnected => Failure::Transient(error),
+                    State::Connected => AttemptFailure::Permanent(error),
+                    State::Pending | State::Disconnected => AttemptFailure::Transient(error),
                 })
             };
             retry(options.connect, &format!("NATS at `{name}`"), ask).await?
@@ -90,8 +90,10 @@ impl NatsBus {
             return Ok(line);
         }
         tracing::error!("NATS at `{}`: the driver ended, at a message that it can't take; connecting anew", self.name);
-        let once =
-            NatsOptions { connect: Policy { total: Some(TIMEOUT), ..self.options.connect }, ..self.options.clone() };
+        let once = NatsOptions {
+            connect: RetryPolicy { total: Some(TIMEOUT), ..self.options.connect },
+            ..self.options.clone()
+        };
         let fresh = Arc::new(Line::open(&once, &self.name).await.map_err(|error| self.unavailable(&error))?);
         *self.line.write() = Arc::clone(&fresh);
         self.suspect();

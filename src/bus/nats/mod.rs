@@ -14,14 +14,14 @@ mod streams;
 mod witness;
 
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, Signal, Unreadable, Witness, chain, headers,
+    Address, Alarms, Bus, BusError, Delivery, LiveSubject, Message, Piece, Signal, Unreadable, Witness, chain, headers,
     subject,
 };
 use crate::config::{Config, mask_url};
 use crate::domain::ids::JobId;
-use crate::process::retry::Policy;
+use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
-use crate::store::Setting;
+use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{
     HeaderMap,
@@ -82,14 +82,14 @@ pub struct NatsOptions {
     /// Longest wait of [`Bus::receive`] for the first message.
     pub poll: Duration,
     /// How long to wait for a server at the start.
-    pub connect: Policy,
+    pub connect: RetryPolicy,
     /// Where unreadable messages are counted.
     pub metrics: Arc<Metrics>,
 }
 
 impl NatsOptions {
     /// What `config` says about the NATS servers at `url`.
-    pub fn new(config: &Config, url: &str, connect: Policy, metrics: Arc<Metrics>) -> Self {
+    pub fn new(config: &Config, url: &str, connect: RetryPolicy, metrics: Arc<Metrics>) -> Self {
         Self {
             url: url.to_owned(),
             prefix: config.bus.prefix.clone(),
@@ -107,7 +107,7 @@ impl NatsOptions {
 
 /// Why the bus can't be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum BusOpenError {
     /// No server within the time of the policy, or it refuses the credentials.
     #[error("can't connect to NATS at `{bus}`: {reason}")]
     Connect {
@@ -173,7 +173,7 @@ pub struct NatsBus {
 
 impl NatsBus {
     /// Connects, waiting as the policy says, and makes the streams and the consumer.
-    pub async fn open(options: &NatsOptions) -> Result<Self, OpenError> {
+    pub async fn open(options: &NatsOptions) -> Result<Self, BusOpenError> {
         let name = mask_url(&options.url);
         let line = Line::open(options, &name).await?;
         Ok(Self {
@@ -335,12 +335,12 @@ impl Bus for NatsBus {
         }
     }
 
-    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
+    async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
         let subject = subject::live_subject(self.prefix(), to);
         self.line().await?.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
     }
 
-    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
+    async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
         let messages = self.subscribed(subject::live_subject(self.prefix(), from)).await?;
         Ok(messages.map(|message| message.payload).boxed())
     }
@@ -366,7 +366,7 @@ impl Bus for NatsBus {
             Some(after) if after <= last => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
             Some(_) | None => DeliverPolicy::New,
         };
-        let filter_subject = subject::live_subject(self.prefix(), &Live::Job(job.clone()));
+        let filter_subject = subject::live_subject(self.prefix(), &LiveSubject::Job(job.clone()));
         let config = pull::OrderedConfig { filter_subject, deliver_policy, ..pull::OrderedConfig::default() };
         let consumer = stream.create_consumer(config).await.map_err(|e| unavailable(&e))?;
         let messages = consumer.messages().await.map_err(|e| unavailable(&e))?;
@@ -382,7 +382,7 @@ impl Bus for NatsBus {
         self.unacknowledged().await
     }
 
-    async fn settings(&self) -> Result<Vec<Setting>, BusError> {
+    async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         self.server_settings().await
     }
 

@@ -1,7 +1,7 @@
 //! What a server says of itself on its monitoring port alone: how often it syncs its files.
 
 use crate::domain::decode;
-use crate::store::Setting;
+use crate::store::BackendSetting;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ struct JszConfig {
 }
 
 /// How often the server syncs what it stores, for a stream with so many replicas.
-pub(super) async fn sync(monitor: Option<&str>, replicas: usize) -> Setting {
+pub(super) async fn sync(monitor: Option<&str>, replicas: usize) -> BackendSetting {
     let Some(monitor) = monitor else {
         return untold(replicas, "the server's monitoring port says it: start it with `-m 8222` and set `bus.monitor`");
     };
@@ -44,19 +44,19 @@ pub(super) async fn sync(monitor: Option<&str>, replicas: usize) -> Setting {
     }
 }
 
-fn untold(replicas: usize, why: &str) -> Setting {
+fn untold(replicas: usize, why: &str) -> BackendSetting {
     let problem = (replicas == 1).then(|| format!("{ALONE}; {why}"));
-    Setting { name: SYNC_INTERVAL.to_owned(), value: UNTOLD.to_owned(), problem }
+    BackendSetting { name: SYNC_INTERVAL.to_owned(), value: UNTOLD.to_owned(), problem }
 }
 
-fn judge(found: &JszConfig, replicas: usize) -> Setting {
+fn judge(found: &JszConfig, replicas: usize) -> BackendSetting {
     let value = if found.sync_always {
         "always".to_owned()
     } else {
         humantime::format_duration(Duration::from_nanos(found.sync_interval)).to_string()
     };
     let problem = (replicas == 1 && !found.sync_always).then(|| ALONE.to_owned());
-    Setting { name: SYNC_INTERVAL.to_owned(), value, problem }
+    BackendSetting { name: SYNC_INTERVAL.to_owned(), value, problem }
 }
 
 async fn ask(monitor: &str) -> Result<JszConfig, String> {

@@ -1,7 +1,7 @@
 //! The streams and the consumer, made or checked at the start (`protocol.md`, "Streams").
 
 use super::super::subject;
-use super::{NatsOptions, OpenError, chain};
+use super::{BusOpenError, NatsOptions, chain};
 use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
 use async_nats::jetstream::{
     Context,
@@ -67,7 +67,7 @@ pub(super) async fn ensure(
     context: &Context,
     bus: &str,
     options: &NatsOptions,
-) -> Result<(Stream, PullConsumer), OpenError> {
+) -> Result<(Stream, PullConsumer), BusOpenError> {
     let inbound = ensure_stream(context, bus, inbound(options)).await?;
     ensure_stream(context, bus, outbound(options)).await?;
     ensure_stream(context, bus, live(options)).await?;
@@ -83,14 +83,14 @@ pub(super) async fn ensure_timers(
     context: &Context,
     bus: &str,
     options: &NatsOptions,
-) -> Result<PullConsumer, OpenError> {
+) -> Result<PullConsumer, BusOpenError> {
     let stream = ensure_stream(context, bus, timers(options)).await?;
     ensure_consumer(&stream, bus, timer_consumer(options)).await
 }
 
-async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Result<PullConsumer, OpenError> {
+async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Result<PullConsumer, BusOpenError> {
     let name = wanted.durable_name.clone().unwrap_or_default();
-    stream.create_consumer(wanted).await.map_err(|error| OpenError::Setup {
+    stream.create_consumer(wanted).await.map_err(|error| BusOpenError::Setup {
         bus: bus.to_owned(),
         stream: stream.cached_info().config.name.clone(),
         reason: format!("consumer `{name}`: {}", chain(&error)),
@@ -225,9 +225,9 @@ fn timer_consumer(options: &NatsOptions) -> pull::Config {
     }
 }
 
-async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<Stream, OpenError> {
+async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<Stream, BusOpenError> {
     let name = wanted.name.clone();
-    let setup = |reason: String| OpenError::Setup { bus: bus.to_owned(), stream: name.clone(), reason };
+    let setup = |reason: String| BusOpenError::Setup { bus: bus.to_owned(), stream: name.clone(), reason };
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => {
@@ -238,7 +238,7 @@ async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<S
     };
     let actual = existing.cached_info().config.clone();
     if let Some(reason) = difference(&actual, &wanted) {
-        return Err(OpenError::Incompatible { bus: bus.to_owned(), stream: name, reason });
+        return Err(BusOpenError::Incompatible { bus: bus.to_owned(), stream: name, reason });
     }
     // What an operator added (placement, compression, …) stays.
     let updated = Config {

@@ -67,7 +67,7 @@ fn kind(path: &Path) -> Option<Kind> {
 }
 
 /// The checked configuration of an agent file.
-pub fn config_of(path: &Path) -> Result<Value, String> {
+pub(crate) fn config_of(path: &Path) -> Result<Value, String> {
     read(path).map(|(_, config)| config)
 }
 

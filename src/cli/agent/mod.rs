@@ -13,13 +13,13 @@ use crate::domain::agent::schema;
 use crate::domain::ids::AgentId;
 use apply::Mode;
 use clap::Subcommand;
-pub use files::config_of;
+pub(crate) use files::config_of;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Agents: durable records with a configuration.
 #[derive(Debug, Subcommand)]
-pub enum Agent {
+pub(crate) enum Agent {
     /// Create agents from files, or give existing ones another configuration
     ///
     /// A file is TOML or JSON; the agent's id is its key `id`, else the file's name without its

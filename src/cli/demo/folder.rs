@@ -101,7 +101,7 @@ pub(super) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::rules::Rules;
+    use crate::model::rules::ScriptRules;
 
     #[test]
     fn the_material_is_legal_and_every_answer_takes_the_time_that_was_asked_for() {
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(agents().unwrap().len(), 2);
         let folder = Folder::make(Duration::from_millis(901)).unwrap();
         let rules = std::fs::read_to_string(folder.rules()).unwrap();
-        Rules::parse(&rules).unwrap();
+        ScriptRules::parse(&rules).unwrap();
         assert!(rules.matches("delay_ms = 901").count() >= 10 && !rules.contains(DELAY));
         let path = folder.path().to_owned();
         drop(folder);

@@ -56,7 +56,7 @@ const READ: Duration = Duration::from_secs(2);
 /// Exits with 1 when anything was lost, done twice or is unaccounted for.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis demo --keep")]
-pub struct Demo {
+pub(crate) struct Demo {
     /// Keep the folder, and say how to go on with it
     #[arg(long)]
     keep: bool,

@@ -17,14 +17,14 @@ use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-pub use table::{ledger_text, prompt as prompt_text};
+pub(crate) use table::{ledger_text, prompt as prompt_text};
 
 /// Turns that are looked at to find the session of a turn without one.
 const LOOKED_AT: &str = "1000";
 
 /// Turns: one context, one model call, its tool calls, one commit.
 #[derive(Debug, Subcommand)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// List an agent's turns, newest first
     ///
     /// One call looks at no more than 1,000 turns, and says where to go on. `--state` asks for turns
@@ -95,7 +95,7 @@ pub enum Turn {
 
 /// A turn as it is named on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
+pub(crate) struct Name {
     agent: AgentId,
     session: Option<String>,
     turn: u64,

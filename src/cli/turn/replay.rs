@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// What an experiment changes.
 #[derive(Debug, Clone, Args)]
-pub struct Change {
+pub(crate) struct Change {
     /// Leave out what was read at or below this path, results of tools included
     #[arg(long, value_name = "PATH")]
     without: Vec<String>,

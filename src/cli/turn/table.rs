@@ -69,7 +69,7 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
 }
 
 /// A ledger: the budget, every part, tools, placeholders, hashes.
-pub fn ledger_text(out: Out, ledger: &Value) -> String {
+pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     let (used, bytes) = (ledger["used"].as_u64().unwrap_or(0), ledger["budget"]["bytes"].as_u64().unwrap_or(1).max(1));
     let filled =
         usize::try_from(used.saturating_mul(BAR as u64) / bytes).unwrap_or(BAR).clamp(usize::from(used > 0), BAR);
@@ -145,7 +145,7 @@ fn row(row: &Value) -> Vec<String> {
 }
 
 /// A model request, each message under a line with its role.
-pub fn prompt(request: &Value) -> String {
+pub(crate) fn prompt(request: &Value) -> String {
     let mut parts = vec![format!("=== system ===\n{}", field(request, "system"))];
     for message in list(&request["messages"]) {
         let role = match field(message, "role").as_str() {

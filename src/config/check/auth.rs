@@ -3,7 +3,7 @@
 use super::super::layers::Layers;
 use super::super::{AuthConfig, AuthMode, Config, DidKeys};
 use super::{duration, parse, path};
-use crate::domain::token::{DidKey, Subject};
+use crate::domain::token::{DidKey, TokenSubject};
 use std::time::Duration;
 
 /// A clock that is wrong by more is no matter of leeway.
@@ -24,7 +24,7 @@ pub(super) fn read(l: &mut Layers) -> AuthConfig {
             if text.trim() == "*" { Some(DidKeys::All) } else { list(text, DidKey::parse).map(DidKeys::Only) }
         }),
         operators: parse(l, "auth.operators", "`tenant/user` or `did:key:z6Mk…` with commas between", |text| {
-            list(text, |name| Subject::parse(name).ok())
+            list(text, |name| TokenSubject::parse(name).ok())
         }),
         leeway: duration(l, "auth.leeway", Duration::ZERO..=LONGEST_LEEWAY),
     }
@@ -40,7 +40,7 @@ fn list<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
 
 pub(super) fn combinations(config: &Config, clash: &mut impl FnMut([&str; 2], bool, String)) {
     let auth = &config.auth;
-    let keys = |one: &Subject| matches!(one, Subject::Key(_));
+    let keys = |one: &TokenSubject| matches!(one, TokenSubject::Key(_));
     let nobody = auth.jwks.is_none() && auth.did_keys == DidKeys::default() && !auth.operators.iter().any(keys);
     clash(
         ["auth.jwks", "auth.mode"],

@@ -2,7 +2,7 @@
 
 use super::super::layers::{Entry, KINDS, Layers};
 use super::super::url::callable;
-use super::super::{Origin, ResourceKind, ResourcesConfig, mask_value};
+use super::super::{ResourceKind, ResourcesConfig, SettingOrigin, mask_value};
 use crate::domain::authority::envelope::Mode;
 use crate::domain::limits::REMOTE_KINDS;
 use crate::domain::resource::remote::{check_kind, verbs};
@@ -19,7 +19,7 @@ pub(super) fn read(l: &mut Layers) -> ResourcesConfig {
     for (name, leaves) in &named {
         let mut wrong = |leaf: &str, problem: String| {
             let entry = leaves.get(leaf).or_else(|| leaves.values().next());
-            let origin = entry.map_or(Origin::Default, |entry| entry.origin.clone());
+            let origin = entry.map_or(SettingOrigin::Default, |entry| entry.origin.clone());
             errors.push((format!("{}{name}{leaf}", KINDS.prefix, leaf = dotted(leaf)), origin, problem));
         };
         if let Err(problem) = check_kind(name) {

@@ -1,7 +1,7 @@
 //! `spend.*`: caps, prices and the time zone of a day.
 
 use super::{Layers, parse};
-use crate::domain::cap::{Ceiling, Reached, SpendSettings, Zone, prices};
+use crate::domain::cap::{CapReached, Ceiling, SpendSettings, Zone, prices};
 
 const CEILING: &str = "`tokens=N`, `cost=DOLLARS` or both with `:` between, such as `tokens=200000:cost=2.5`";
 
@@ -29,8 +29,8 @@ pub(super) fn read(l: &mut Layers) -> SpendSettings {
             prices,
         ),
         reached: parse(l, "spend.reached", "`fail` or `wait`", |text| match text {
-            "fail" => Some(Reached::Fail),
-            "wait" => Some(Reached::Wait),
+            "fail" => Some(CapReached::Fail),
+            "wait" => Some(CapReached::Wait),
             _ => None,
         }),
     }

@@ -13,7 +13,7 @@ use crate::tools::{Directory, is_pin, misnamed};
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
 
 /// What a venue knows.
-pub struct Known<'k, D: Directory + ?Sized> {
+pub struct KnownNames<'k, D: Directory + ?Sized> {
     /// Names of model providers.
     pub providers: &'k [String],
     /// Its operations.
@@ -23,7 +23,7 @@ pub struct Known<'k, D: Directory + ?Sized> {
 impl AgentConfig {
     /// A line for each name that the venue doesn't know, or under which a tool can't be offered: where it stands, and
     /// the nearest known one.
-    pub fn unknown<D: Directory + ?Sized>(&self, known: &Known<'_, D>) -> Vec<String> {
+    pub fn unknown<D: Directory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
         let provider = &self.model.provider;
         if !known.providers.contains(provider) {
@@ -60,7 +60,7 @@ fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<
 }
 
 /// A path that means no operation.
-fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &Known<'_, D>) -> Option<String> {
+fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &KnownNames<'_, D>) -> Option<String> {
     // What a pin names is known when it is used.
     if known.operations.find(path).is_some() || is_pin(path) {
         return None;
@@ -105,7 +105,8 @@ mod tests {
             config["model"] = json!({"provider": "scripted", "name": "echo"});
         }
         let operations = [described("v/ops/lattice/read", &["v/ops/covia/read"]), described("v/ops/agent/create", &[])];
-        let known = Known { providers: &["openai".to_owned(), "scripted".to_owned()], operations: &operations[..] };
+        let known =
+            KnownNames { providers: &["openai".to_owned(), "scripted".to_owned()], operations: &operations[..] };
         AgentConfig::parse(&config).unwrap().unknown(&known)
     }
 

@@ -30,13 +30,13 @@ pub struct AnswerBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The answer, of a person.
-    pub answer: Given,
+    pub answer: GivenAnswer,
 }
 
 /// What a person can answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Given {
+pub enum GivenAnswer {
     /// The call is made.
     Approve {
         /// With these arguments instead.
@@ -56,12 +56,12 @@ pub enum Given {
     Answers(Map<String, Value>),
 }
 
-impl From<Given> for Verdict {
-    fn from(given: Given) -> Self {
+impl From<GivenAnswer> for Verdict {
+    fn from(given: GivenAnswer) -> Self {
         match given {
-            Given::Approve { arguments, scopes } => Self::Approved { arguments, scopes },
-            Given::Reject { reason } => Self::Rejected { reason },
-            Given::Answers(answers) => Self::Answered { answers },
+            GivenAnswer::Approve { arguments, scopes } => Self::Approved { arguments, scopes },
+            GivenAnswer::Reject { reason } => Self::Rejected { reason },
+            GivenAnswer::Answers(answers) => Self::Answered { answers },
         }
     }
 }

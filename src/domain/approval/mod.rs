@@ -14,7 +14,7 @@ use crate::turn::PlannedCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use answer::{Answer, AnswerBody, AnswerError, Given, Ruling, Verdict, check_questions};
+pub use answer::{Answer, AnswerBody, AnswerError, GivenAnswer, Ruling, Verdict, check_questions};
 
 /// Whether a tool's calls wait for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Approval {
     pub tool: String,
     /// What is asked.
     #[serde(flatten)]
-    pub subject: Subject,
+    pub subject: ApprovalSubject,
     /// SHA-256 of what is asked.
     pub digest: String,
     /// When it was asked.
@@ -72,7 +72,7 @@ pub struct Approval {
 /// What a person is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Subject {
+pub enum ApprovalSubject {
     /// Whether a call may be made.
     Call {
         /// The operation, whatever name it was called by; of a delegate `g/<agent>` or its tool.
@@ -84,7 +84,7 @@ pub enum Subject {
         fixed: Vec<String>,
         /// Sections of the caller's context that go with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        scopes: Vec<Scoped>,
+        scopes: Vec<CallSection>,
     },
     /// Questions of the agent's own.
     Questions {
@@ -97,7 +97,7 @@ pub enum Subject {
 
 /// A section that goes with a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scoped {
+pub struct CallSection {
     /// Its key, e.g. `context/plan`.
     pub key: String,
     /// SHA-256 of its content.
@@ -136,7 +136,7 @@ pub enum QuestionKind {
 
 /// What tells one call of a session's life from every other.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct CallPlace<'a> {
     /// Whose.
     pub owner: &'a Owner,
     /// The session.
@@ -147,10 +147,10 @@ pub struct Place<'a> {
     pub call: u32,
 }
 
-impl Subject {
+impl ApprovalSubject {
     /// SHA-256 of what is asked, at its place.
-    pub fn digest(&self, place: Place<'_>) -> String {
-        let Place { owner, session, turn, call } = place;
+    pub fn digest(&self, place: CallPlace<'_>) -> String {
+        let CallPlace { owner, session, turn, call } = place;
         let mut said = json!(["approval", owner.token(), session.token(), turn, call, self]);
         said.sort_all_objects();
         sha256_hex(said.to_string().as_bytes())
@@ -159,7 +159,14 @@ impl Subject {
 
 impl Approval {
     /// What is asked at a place, until `expires`.
-    pub fn new(key: &[u8], place: Place<'_>, tool: &str, subject: Subject, asked: Millis, expires: Millis) -> Self {
+    pub fn new(
+        key: &[u8],
+        place: CallPlace<'_>,
+        tool: &str,
+        subject: ApprovalSubject,
+        asked: Millis,
+        expires: Millis,
+    ) -> Self {
         let digest = subject.digest(place);
         let name = EventId::of_venue(key, IdOf::Approval(&digest));
         Self {
@@ -186,14 +193,16 @@ impl Approval {
         }
         let kind = |is, use_instead| Err(AnswerError::Kind { id: self.id.clone(), is, use_instead });
         match (&self.subject, verdict) {
-            (Subject::Call { .. }, Verdict::Answered { .. }) => kind("is a call", "approve or reject it"),
-            (Subject::Questions { .. }, Verdict::Approved { .. }) => kind("has questions", "answer or reject it"),
-            (Subject::Call { arguments, fixed, .. }, Verdict::Approved { arguments: Some(edited), .. })
+            (ApprovalSubject::Call { .. }, Verdict::Answered { .. }) => kind("is a call", "approve or reject it"),
+            (ApprovalSubject::Questions { .. }, Verdict::Approved { .. }) => {
+                kind("has questions", "answer or reject it")
+            }
+            (ApprovalSubject::Call { arguments, fixed, .. }, Verdict::Approved { arguments: Some(edited), .. })
                 if let Some(name) = answer::changed(arguments, edited, fixed) =>
             {
                 Err(AnswerError::Fixed { name })
             }
-            (Subject::Call { scopes, .. }, Verdict::Approved { scopes: Some(kept), .. }) => {
+            (ApprovalSubject::Call { scopes, .. }, Verdict::Approved { scopes: Some(kept), .. }) => {
                 let unknown = kept.iter().find(|key| !scopes.iter().any(|scope| scope.key == **key));
                 unknown.map_or(Ok(()), |key| {
                     let known: Vec<_> = scopes.iter().map(|scope| format!("`{}`", scope.key)).collect();
@@ -205,9 +214,11 @@ impl Approval {
                     Err(AnswerError::Scope { key: key.clone(), known })
                 })
             }
-            (Subject::Questions { asks, .. }, Verdict::Answered { answers }) => answer::check_answers(asks, answers),
+            (ApprovalSubject::Questions { asks, .. }, Verdict::Answered { answers }) => {
+                answer::check_answers(asks, answers)
+            }
             (
-                Subject::Call { .. } | Subject::Questions { .. },
+                ApprovalSubject::Call { .. } | ApprovalSubject::Questions { .. },
                 Verdict::Approved { .. } | Verdict::Rejected { .. } | Verdict::Expired | Verdict::Withdrawn,
             ) => Ok(()),
         }

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_deadline_only_comes_nearer() {
         let at = |ms| Purse {
-            deadline: Some(crate::budget::Deadline { at: Millis(ms), origin: crate::budget::Origin::Request }),
+            deadline: Some(crate::budget::Deadline { at: Millis(ms), origin: crate::budget::LimitOrigin::Request }),
             ..Purse::default()
         };
         let envelope = Envelope::default().paid_from(&at(5));

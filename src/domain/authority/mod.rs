@@ -16,7 +16,7 @@ use crate::ids::{AgentId, SessionId, SessionKey};
 use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, is_of_resources, overlaps};
-pub use resource::Resource;
+pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub struct Authority {
     resources: Option<Vec<Capability>>,
     /// Revoked, with everything below.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    except: Vec<Resource>,
+    except: Vec<ResourcePath>,
     /// Whose `n/`, `c/` and `t/` are meant, and always held.
     #[serde(skip_serializing_if = "is_nowhere")]
     home: Scope,
@@ -50,7 +50,7 @@ pub struct Denied {
     /// The ability it needed.
     pub ability: String,
     /// On what.
-    pub resource: Resource,
+    pub resource: ResourcePath,
     /// What is held.
     pub held: Vec<Capability>,
     /// It would be permitted, had it not been revoked.
@@ -89,8 +89,8 @@ fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
 }
 
 /// [`physical`] of a resource.
-fn settled(resource: &Resource, home: &Scope) -> Resource {
-    Resource::renamed(physical(resource.as_str(), home).into_owned())
+fn settled(resource: &ResourcePath, home: &Scope) -> ResourcePath {
+    ResourcePath::renamed(physical(resource.as_str(), home).into_owned())
 }
 
 fn scratch(session: &SessionKey) -> String {
@@ -167,7 +167,7 @@ impl Authority {
 
     /// The same without what lies at or under a resource.
     #[must_use]
-    pub fn without(mut self, gone: impl Into<Resource>) -> Self {
+    pub fn without(mut self, gone: impl Into<ResourcePath>) -> Self {
         let gone = settled(&gone.into(), &self.home);
         if !self.except.iter().any(|other| covers(other.as_str(), gone.as_str())) {
             self.except.retain(|other| !covers(gone.as_str(), other.as_str()));
@@ -205,12 +205,12 @@ impl Authority {
     }
 
     /// What was revoked.
-    pub fn revoked(&self) -> &[Resource] {
+    pub fn revoked(&self) -> &[ResourcePath] {
         &self.except
     }
 
     /// Whether something at, above or below a resource was revoked.
-    pub fn is_revoked(&self, resource: impl Into<Resource>) -> bool {
+    pub fn is_revoked(&self, resource: impl Into<ResourcePath>) -> bool {
         self.is_gone(settled(&resource.into(), &self.home).as_str())
     }
 
@@ -221,7 +221,7 @@ impl Authority {
     /// The one question: may the holder use `ability` on a resource?
     ///
     /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/`.
-    pub fn permits(&self, ability: &str, resource: impl Into<Resource>) -> Result<(), Denied> {
+    pub fn permits(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), Denied> {
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
         if self.always(ability, &name) {
@@ -258,7 +258,7 @@ impl Authority {
     }
 
     /// Whether anything at all under a resource may be reached.
-    pub fn reaches(&self, resource: impl Into<Resource>) -> bool {
+    pub fn reaches(&self, resource: impl Into<ResourcePath>) -> bool {
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
         let Some(caps) = &self.paths else { return true };
@@ -267,7 +267,7 @@ impl Authority {
     }
 
     /// The capability by which [`Authority::permits`] says yes; `None` when nothing limits.
-    pub fn grounds(&self, ability: &str, resource: impl Into<Resource>) -> Option<String> {
+    pub fn grounds(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<String> {
         let caps = self.paths.as_ref()?;
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
@@ -277,7 +277,7 @@ impl Authority {
 
     /// The use of `ability` on a resource as it is recorded: by the physical name. `None` when it is
     /// held without any capability, or not at all.
-    pub fn used(&self, ability: &str, resource: impl Into<Resource>) -> Option<Capability> {
+    pub fn used(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<Capability> {
         let resource = settled(&resource.into(), &self.home);
         (!self.always(ability, resource.as_str()) && self.permits(ability, &resource).is_ok())
             .then(|| Capability { with: resource.as_str().to_owned(), can: ability.to_owned() })
@@ -285,7 +285,7 @@ impl Authority {
 
     /// Whether a resource lies at, above or below what a capability is on, where both mean the same
     /// agent, session and job.
-    pub fn touches(&self, cap: &Capability, resource: impl Into<Resource>) -> bool {
+    pub fn touches(&self, cap: &Capability, resource: impl Into<ResourcePath>) -> bool {
         let name = settled(&resource.into(), &self.home);
         overlaps(&physical(&cap.with, &self.home), name.as_str())
     }
@@ -449,7 +449,7 @@ mod tests {
             text.contains("crud/read on w/a/b, which was revoked. Your capabilities are: all that was not"),
             "{text}"
         );
-        assert_eq!(held.without("w/a").revoked(), [Resource::from("w/a")]);
+        assert_eq!(held.without("w/a").revoked(), [ResourcePath::from("w/a")]);
     }
 
     #[test]

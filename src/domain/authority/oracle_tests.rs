@@ -5,7 +5,7 @@ use super::capability::Capability;
 use super::envelope::Envelope;
 use super::policy::{Actor, Policy, Revocation};
 use super::trail::Trail;
-use super::{Authority, Resource, Scope, grant};
+use super::{Authority, ResourcePath, Scope, grant};
 use crate::ids::SessionKey;
 use crate::lattice::Path;
 use crate::time::Millis;
@@ -41,7 +41,7 @@ type Name = Vec<String>;
 
 /// All names that are asked for, with the resources that they are: three levels under each first
 /// segment, and in the lattice keys that read like two segments.
-static NAMES: LazyLock<Vec<(Name, Resource)>> = LazyLock::new(|| {
+static NAMES: LazyLock<Vec<(Name, ResourcePath)>> = LazyLock::new(|| {
     let mut names: Vec<Name> = Vec::new();
     for first in [&["w"][..], &["r"], &["g", "x", "n"]] {
         let mut add = |below: &[&str]| names.push(first.iter().chain(below).map(|key| (*key).to_owned()).collect());
@@ -62,12 +62,12 @@ static NAMES: LazyLock<Vec<(Name, Resource)>> = LazyLock::new(|| {
 });
 
 /// The name as it is asked on: of the lattice by its path, given as an array of keys.
-fn on(name: &Name) -> Resource {
+fn on(name: &Name) -> ResourcePath {
     if is_resource(name) {
-        return Resource::namespace(&name[1..].join("/"));
+        return ResourcePath::namespace(&name[1..].join("/"));
     }
     let keys = name.iter().map(|key| serde_json::Value::String(key.clone())).collect();
-    Resource::from(&Path::from_json(&serde_json::Value::Array(keys)).unwrap())
+    ResourcePath::from(&Path::from_json(&serde_json::Value::Array(keys)).unwrap())
 }
 
 /// Places in [`NAMES`], and abilities.

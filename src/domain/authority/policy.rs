@@ -3,7 +3,7 @@
 use super::capability::Capability;
 use super::envelope::Envelope;
 use super::trail::Trail;
-use super::{Authority, Resource, Scope};
+use super::{Authority, ResourcePath, Scope};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct Revocation {
     pub id: String,
     /// This path and everything below; absent = everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Resource>,
+    pub path: Option<ResourcePath>,
     /// Only from this holder: a caller, or `agent:<id>` and what it handed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,

@@ -14,9 +14,9 @@ use std::fmt;
 /// as people read it `\/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Resource(String);
+pub struct ResourcePath(String);
 
-impl Resource {
+impl ResourcePath {
     /// What lies at `keys` in a namespace, each of them one segment. Other spellings of a job's or an
     /// asset's id are the same resource.
     pub fn within<'k>(namespace: Namespace, keys: impl IntoIterator<Item = &'k str>) -> Self {
@@ -93,13 +93,13 @@ impl Resource {
     }
 }
 
-impl From<&Path> for Resource {
+impl From<&Path> for ResourcePath {
     fn from(path: &Path) -> Self {
         Self::within(path.namespace(), path.segments().iter().map(String::as_str))
     }
 }
 
-impl From<&Self> for Resource {
+impl From<&Self> for ResourcePath {
     fn from(resource: &Self) -> Self {
         resource.clone()
     }
@@ -107,13 +107,13 @@ impl From<&Self> for Resource {
 
 /// Tests spell resources as capabilities do.
 #[cfg(test)]
-impl From<&str> for Resource {
+impl From<&str> for ResourcePath {
     fn from(text: &str) -> Self {
         Self(text.trim_end_matches('/').to_owned())
     }
 }
 
-impl fmt::Display for Resource {
+impl fmt::Display for ResourcePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&readable(&self.0))
     }
@@ -127,7 +127,7 @@ mod tests {
     fn every_resource_has_one_name() {
         let path = |keys: &[&str]| {
             let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-            Resource::from(&Path::from_segments(keys).unwrap())
+            ResourcePath::from(&Path::from_segments(keys).unwrap())
         };
         let (job, asset) = ("0123456789abcdef".repeat(2), "0123456789abcdef".repeat(4));
         for (resource, compared, shown) in [
@@ -143,10 +143,14 @@ mod tests {
                 format!("a/{asset}/content"),
                 format!("a/{asset}/content"),
             ),
-            (Resource::job(&JobId::new(&job).unwrap()), format!("j/{job}"), format!("j/{job}")),
-            (Resource::namespace("app/u1"), "r/app/u1".into(), "r/app/u1".into()),
-            (Resource::namespace(""), "r".into(), "r".into()),
-            (Resource::web("https", "h:8443", "/a%2Fb"), "https://h:8443/a%2Fb".into(), "https://h:8443/a%2Fb".into()),
+            (ResourcePath::job(&JobId::new(&job).unwrap()), format!("j/{job}"), format!("j/{job}")),
+            (ResourcePath::namespace("app/u1"), "r/app/u1".into(), "r/app/u1".into()),
+            (ResourcePath::namespace(""), "r".into(), "r".into()),
+            (
+                ResourcePath::web("https", "h:8443", "/a%2Fb"),
+                "https://h:8443/a%2Fb".into(),
+                "https://h:8443/a%2Fb".into(),
+            ),
         ] {
             assert_eq!((resource.as_str(), resource.to_string()), (compared.as_str(), shown));
         }

@@ -11,9 +11,11 @@ mod day;
 mod settings;
 
 pub use day::{Day, Zone};
-pub use settings::{Ceiling, Reached, SpendSettings, prices};
+pub use settings::{CapReached, Ceiling, SpendSettings, prices};
 
-use super::budget::{Budget, Call, Granted, Hold, Origin, REPLY_LEAST, REPLY_MOST, Short, Used, reclaim, room, taken};
+use super::budget::{
+    Allotment, Budget, BudgetUse, BudgetedCall, Hold, LimitOrigin, REPLY_LEAST, REPLY_MOST, Short, reclaim, room, taken,
+};
 use super::limits::BUDGET_HOLD;
 use super::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -52,7 +54,7 @@ pub struct Cap {
 #[serde(default)]
 pub struct Book {
     /// Used up.
-    pub spent: Used,
+    pub spent: BudgetUse,
     /// Held by running calls, by the session that makes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Hold>,
@@ -77,8 +79,8 @@ pub struct Capped {
 
 impl Cap {
     /// Why a call isn't made.
-    fn reached(&self, call: Call<'_>, least: u64, why: &str) -> Short {
-        let fits = room(&self.limits, Used::default(), call, least).is_ok_and(|most| most >= least);
+    fn reached(&self, call: BudgetedCall<'_>, least: u64, why: &str) -> Short {
+        let fits = room(&self.limits, BudgetUse::default(), call, least).is_ok_and(|most| most >= least);
         let resets = match &self.day {
             Some(day) if fits => format!("; it resets at {} ({})", day.ends.rfc3339(), day.zone),
             Some(_) => "; no day has room for a call like this".to_owned(),
@@ -106,7 +108,7 @@ impl Book {
     }
 
     /// What is spent and held.
-    pub fn taken(&self) -> Used {
+    pub fn taken(&self) -> BudgetUse {
         taken(&self.held, self.spent)
     }
 }
@@ -114,7 +116,7 @@ impl Book {
 impl Capped {
     /// Tokens that the reply of a call may have: all that it wants, or what is left when nobody can give
     /// anything back.
-    fn room(&self, call: Call<'_>, wanted: u64) -> Result<u64, Short> {
+    fn room(&self, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, Short> {
         let (limits, book) = (&self.cap.limits, &self.book);
         let least = wanted.min(REPLY_LEAST);
         let alone = room(limits, book.spent, call, wanted).map_err(|why| self.cap.reached(call, least, &why))?;
@@ -123,7 +125,7 @@ impl Capped {
         }
         match room(limits, book.taken(), call, wanted) {
             Ok(most) if most >= wanted => Ok(wanted),
-            Ok(_) if self.cap.whole && alone < wanted && book.spent != Used::default() => {
+            Ok(_) if self.cap.whole && alone < wanted && book.spent != BudgetUse::default() => {
                 Err(self.cap.reached(call, least, TOO_LITTLE))
             }
             Ok(most) if most >= least && book.held.is_empty() => Ok(most),
@@ -133,7 +135,7 @@ impl Capped {
 }
 
 /// Holds what a call needs under all of its caps, or under none.
-pub fn hold(all: &mut [Capped], call: Call<'_>) -> Result<Granted, Short> {
+pub fn hold(all: &mut [Capped], call: BudgetedCall<'_>) -> Result<Allotment, Short> {
     let asked = call.reply.map_or(REPLY_MOST, u64::from).max(1);
     let (mut reply, mut held) = (asked, false);
     for capped in all.iter_mut() {
@@ -148,17 +150,17 @@ pub fn hold(all: &mut [Capped], call: Call<'_>) -> Result<Granted, Short> {
         return Err(Short::Held);
     }
     let nano = call.price.map_or(0, |price| price.of(call.prompt, reply));
-    let used = Used { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
+    let used = BudgetUse { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
     for capped in all {
         let until = call.now.plus(BUDGET_HOLD);
         capped.book.held.insert(call.session.to_owned(), Hold { used, until });
     }
-    Ok(Granted { reply, cut_by: (reply < asked).then_some(Origin::Cap) })
+    Ok(Allotment { reply, cut_by: (reply < asked).then_some(LimitOrigin::Cap) })
 }
 
 /// What a call has really used is spent, and the rest of what it held is free. A call that was not
 /// made has used nothing; one whose hold is gone has been spent in full.
-pub fn settle(all: &mut [Capped], session: &str, used: Option<Used>) {
+pub fn settle(all: &mut [Capped], session: &str, used: Option<BudgetUse>) {
     for Capped { book, .. } in all {
         if book.held.remove(session).is_some()
             && let Some(used) = used

@@ -22,7 +22,7 @@ pub struct Ceiling {
 
 /// What becomes of a call for which a cap of the day has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reached {
+pub enum CapReached {
     /// Its task fails.
     #[default]
     Fail,
@@ -46,7 +46,7 @@ pub struct SpendSettings {
     /// Prices, `provider/name`.
     pub prices: Vec<(String, Price)>,
     /// What becomes of calls beyond the caps of a day.
-    pub reached: Reached,
+    pub reached: CapReached,
 }
 
 impl Ceiling {
@@ -159,7 +159,7 @@ fn named<T>(text: &str, is_name: impl Fn(&str) -> bool, read: impl Fn(&str) -> O
 impl SpendSettings {
     /// Calls beyond the caps of a day wait for the next one.
     pub fn waits(&self) -> bool {
-        self.reached == Reached::Wait
+        self.reached == CapReached::Wait
     }
 
     /// What a model costs: as the venue says, or else as its agent's configuration does.

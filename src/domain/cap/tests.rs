@@ -14,15 +14,15 @@ fn capped(limits: &str) -> Capped {
     Capped { cap: Cap { of: Of::Owner, name: "the cap".into(), limits, day, whole: false }, book: Book::default() }
 }
 
-fn call(session: &str, prompt: u64, reply: u32) -> Call<'_> {
-    Call { session, prompt, reply: Some(reply), price: Some(PRICE), now: Millis(1) }
+fn call(session: &str, prompt: u64, reply: u32) -> BudgetedCall<'_> {
+    BudgetedCall { session, prompt, reply: Some(reply), price: Some(PRICE), now: Millis(1) }
 }
 
-fn used(tokens: u64) -> Used {
-    Used { tokens, nano: 0, turns: 1 }
+fn used(tokens: u64) -> BudgetUse {
+    BudgetUse { tokens, nano: 0, turns: 1 }
 }
 
-fn reply(got: Result<Granted, Short>) -> Result<u64, Short> {
+fn reply(got: Result<Allotment, Short>) -> Result<u64, Short> {
     got.map(|granted| granted.reply)
 }
 
@@ -36,7 +36,7 @@ fn calls_at_the_same_time_can_t_pass_a_cap_together() {
     assert_eq!(reply(hold(&mut caps, call("b", 200, 300))), Ok(300));
     settle(&mut caps, "b", Some(used(350)));
     // 230 are left, and nobody holds any: the reply is cut.
-    let cut = Granted { reply: 30, cut_by: Some(Origin::Cap) };
+    let cut = Allotment { reply: 30, cut_by: Some(LimitOrigin::Cap) };
     assert_eq!(hold(&mut caps, call("c", 200, 300)), Ok(cut));
     settle(&mut caps, "c", None);
     assert_eq!((caps[0].book.spent.tokens, caps[0].book.held.len()), (770, 0), "what was not made costs nothing");
@@ -94,7 +94,7 @@ fn what_the_dead_have_held_is_spent_once() {
     hold(&mut caps, call("dead", 100, 100)).unwrap();
     assert_eq!((caps[0].book.spent.tokens, caps[0].book.taken().tokens), (200, 400));
     // Nobody comes: others take it for spent, some time later.
-    let later = Call { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 10, 10) };
+    let later = BudgetedCall { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 10, 10) };
     hold(&mut caps, later).unwrap();
     assert_eq!(caps[0].book.spent.tokens, 400);
     // The first comes back after all: it was spent in full, and is not spent again.
@@ -111,7 +111,7 @@ fn the_book_of_a_session_that_begins_anew_is_new() {
     let later = Book { spent: used(5), ..new };
     assert_eq!(later.clone().begun(7), later, "it goes on");
     assert_eq!(later.clone().begun(3), later, "nor does one who knows less empty it");
-    assert_eq!(later.begun(9).spent, Used::default());
+    assert_eq!(later.begun(9).spent, BudgetUse::default());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_hold_outlives_the_longest_call() {
     let mut caps = [capped("tokens=1000")];
     hold(&mut caps, call("a", 500, 400)).unwrap();
     let end = Millis(1).plus(MODEL_CALL_MAX);
-    assert_eq!(hold(&mut caps, Call { now: end, ..call("b", 10, 400) }), Err(Short::Held));
+    assert_eq!(hold(&mut caps, BudgetedCall { now: end, ..call("b", 10, 400) }), Err(Short::Held));
     settle(&mut caps, "a", Some(used(120)));
     assert_eq!(caps[0].book.spent.tokens, 120, "what it has used, and not what it had held");
 }
@@ -131,7 +131,7 @@ fn money_is_held_by_the_price_and_needs_one() {
     assert_eq!(reply(hold(&mut caps, call("a", 1_000, 1_000))), Ok(466));
     assert!(caps[0].book.taken().nano <= 10_000_000);
     settle(&mut caps, "a", None);
-    let free = Call { price: None, ..call("a", 1, 1) };
+    let free = BudgetedCall { price: None, ..call("a", 1, 1) };
     let Err(Short::Capped { reason, .. }) = hold(&mut caps, free) else { panic!("no price") };
     assert!(reason.contains("no `price`"), "{reason}");
 }
@@ -151,7 +151,7 @@ fn what_is_spent_never_passes_a_cap_whatever_the_order() {
             let session = ["a", "b", "c"][usize::try_from(next(3)).unwrap()];
             if let Some((prompt, reply)) = running.remove(session) {
                 let output = next(reply + 1);
-                let used = Used { tokens: prompt + output, nano: PRICE.of(prompt, output), turns: 1 };
+                let used = BudgetUse { tokens: prompt + output, nano: PRICE.of(prompt, output), turns: 1 };
                 settle(&mut caps, session, (next(4) > 0).then_some(used));
             } else {
                 let prompt = next(500);

@@ -17,8 +17,8 @@ use crate::chat::ModelRequest;
 use crate::event::{Event, Payload};
 use crate::ids::sha256_hex;
 use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
-use crate::tools::Target;
-use crate::values::placeholder::Unresolved;
+use crate::tools::ToolTarget;
+use crate::values::placeholder::UnresolvedPlaceholders;
 use std::sync::Arc;
 
 /// Bytes between two parts of a message.
@@ -60,7 +60,7 @@ pub enum ContextError {
     },
     /// Placeholders without a value, with `strictPlaceholders`.
     #[error(transparent)]
-    Unresolved(#[from] Unresolved),
+    Unresolved(#[from] UnresolvedPlaceholders),
     /// A required entry isn't there.
     #[error("required context `{label}` is unavailable: {reason}")]
     RequiredMissing {
@@ -173,7 +173,7 @@ impl<'i> Assembly<'i> {
     fn run(mut self) -> Result<Assembled, Box<Refused>> {
         let missed = &self.filled.report.missed;
         if self.inputs.frame.strict && !missed.is_empty() {
-            let error = ContextError::Unresolved(Unresolved { keys: missed.clone() });
+            let error = ContextError::Unresolved(UnresolvedPlaceholders { keys: missed.clone() });
             return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
         }
         self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
@@ -363,7 +363,7 @@ impl<'i> Assembly<'i> {
     }
 
     fn finish(self) -> Assembled {
-        let compacts = self.inputs.tools.targets.contains(&Target::Compact);
+        let compacts = self.inputs.tools.targets.contains(&ToolTarget::Compact);
         let map = map::Map {
             items: &self.filled.items,
             rows: &self.rows(),

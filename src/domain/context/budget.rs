@@ -42,14 +42,14 @@ impl ContextBudget {
 /// The budget of one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Budget {
+pub struct PromptBudget {
     /// Bytes that the prompt may have.
     pub bytes: usize,
     /// Thousandths of a character per token, by which tokens are estimated.
     pub ratio: u32,
 }
 
-impl Budget {
+impl PromptBudget {
     /// The strictest of what the agent asks for and what the model's window leaves beside its
     /// longest reply, both in tokens. Bytes count as characters: of other scripts a little less fits.
     pub fn of(asked: ContextBudget, window: Option<u32>, reply: Option<u32>, ratio: u32) -> Self {
@@ -67,7 +67,7 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
+impl Default for PromptBudget {
     fn default() -> Self {
         Self { bytes: CONTEXT_BYTES, ratio: RATIO_DEFAULT }
     }
@@ -102,13 +102,13 @@ mod tests {
             (asked(None, None), Some(1_000_000), None, 180_000),
             (asked(None, None), Some(100), Some(200), 1),
         ] {
-            assert_eq!(Budget::of(budget, window, reply, RATIO_DEFAULT).bytes, bytes, "{budget:?} {window:?}");
+            assert_eq!(PromptBudget::of(budget, window, reply, RATIO_DEFAULT).bytes, bytes, "{budget:?} {window:?}");
         }
     }
 
     #[test]
     fn tokens_are_a_quarter_of_the_bytes_until_the_model_says_otherwise() {
-        assert_eq!(Budget::default().tokens(180_000), 45_000);
+        assert_eq!(PromptBudget::default().tokens(180_000), 45_000);
         assert_eq!(corrected(4_000, 3_000, 1_000), 3_750);
         let settled = (0..50).fold(4_000, |ratio, _| corrected(ratio, 3_000, 1_000));
         assert!((3_000..3_005).contains(&settled), "{settled}");

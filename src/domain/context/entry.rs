@@ -3,7 +3,7 @@
 use super::item::{Kept, Section, Tags};
 use super::load::Load;
 use crate::agent::AgentState;
-use crate::authority::Resource;
+use crate::authority::ResourcePath;
 use crate::decode;
 use crate::ids::{AssetId, JobId};
 use crate::lattice::Path;
@@ -200,12 +200,12 @@ impl ContextEntry {
 
 impl Source {
     /// What reading it needs leave for; an operation says for itself what it needs.
-    pub fn resource(&self) -> Option<Resource> {
+    pub fn resource(&self) -> Option<ResourcePath> {
         match self {
             Self::Operation { .. } | Self::Text(_) => None,
-            Self::Job { job, .. } => Some(Resource::job(job)),
+            Self::Job { job, .. } => Some(ResourcePath::job(job)),
             Self::Path(path) => Some(path.into()),
-            Self::Asset(asset) => Some(Resource::asset(asset)),
+            Self::Asset(asset) => Some(ResourcePath::asset(asset)),
         }
     }
 

@@ -5,8 +5,8 @@ use super::foreign::{filled as filled_in, name};
 use super::inputs::Inputs;
 use super::item::{Content, Item, Section};
 use crate::values::Resolver;
-use crate::values::known::Known;
-use crate::values::placeholder::{Expanded, Given, Used, expand, has_any};
+use crate::values::known::KnownValues;
+use crate::values::placeholder::{Expanded, GivenValue, UsedKey, expand, has_any};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(crate) struct Filled<'i> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Keys that had a value, each once.
-    pub used: Vec<Used>,
+    pub used: Vec<UsedKey>,
     /// Keys that had none, each once.
     pub missed: Vec<String>,
     /// Keys whose values were too long, with what was inserted.
@@ -58,9 +58,9 @@ pub(crate) fn fill(inputs: &Inputs) -> Filled<'_> {
 }
 
 /// What the placeholders of a prompt insert.
-pub fn known(system: &str, items: &[Item], resolver: &Resolver) -> Known {
+pub fn known(system: &str, items: &[Item], resolver: &Resolver) -> KnownValues {
     let texts = items.iter().flat_map(|item| [label(item), literal(item)]).flatten();
-    Known::of(texts.chain([system]), resolver)
+    KnownValues::of(texts.chain([system]), resolver)
 }
 
 /// The label of an item in which placeholders are filled in. What a model writes, the label of a
@@ -84,7 +84,7 @@ fn literal(item: &Item) -> Option<&str> {
 
 fn filled<'i, 'v>(
     item: &'i Item,
-    lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>,
+    lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>,
     report: &mut Report,
 ) -> Cow<'i, Item> {
     report.miss(item.unresolved.iter().cloned());
@@ -105,7 +105,7 @@ fn filled<'i, 'v>(
 
 fn text<'t, 'v>(
     template: &'t str,
-    lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>,
+    lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>,
     report: &mut Report,
 ) -> Cow<'t, str> {
     if !has_any(template) {
@@ -127,7 +127,8 @@ pub fn input(value: Value, resolver: &Resolver) -> (Value, Report) {
 fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
     match value {
         Value::String(template) => {
-            let lookup = |key: &str| resolver.lookup(key).map(|(value, tier)| Cow::Owned(Given::new(&value, tier)));
+            let lookup =
+                |key: &str| resolver.lookup(key).map(|(value, tier)| Cow::Owned(GivenValue::new(&value, tier)));
             Value::String(report.take(expand(&template, &lookup)))
         }
         Value::Array(items) => items.into_iter().map(|item| within(item, resolver, report)).collect(),

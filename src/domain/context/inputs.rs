@@ -1,9 +1,9 @@
 //! Everything that a prompt is made of: what the shell fetched, and what a record of it keeps.
 
-use super::budget::Budget;
+use super::budget::PromptBudget;
 use super::item::Item;
 use super::sight::Viewer;
-use crate::agent::Completion;
+use crate::agent::CompletedBy;
 use crate::authority::Authority;
 use crate::chat::ModelSettings;
 use crate::event::Event;
@@ -11,7 +11,7 @@ use crate::goal::view::View;
 use crate::ids::{AgentId, EventId, JobId};
 use crate::session::{Heard, PendingJob, TurnRecord};
 use crate::tools::ToolTable;
-use crate::values::known::Known;
+use crate::values::known::KnownValues;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct Inputs {
     /// The system prompt as it is configured.
     pub system: String,
     /// What its placeholders insert, and those of the items.
-    pub values: Known,
+    pub values: KnownValues,
     /// Entries, loads and resources, in the order of the prompt.
     pub items: Vec<Item>,
     /// Tools of this turn.
@@ -52,7 +52,7 @@ pub struct Frame {
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
     /// What completes a task.
-    pub completion: Completion,
+    pub completion: CompletedBy,
     /// A placeholder without a value fails the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
@@ -80,7 +80,7 @@ pub struct Moment {
     /// `YYYY-MM-DD`.
     pub date: String,
     /// Bytes allowed.
-    pub budget: Budget,
+    pub budget: PromptBudget,
 }
 
 /// What a turn serves.

@@ -2,7 +2,7 @@
 
 use super::origin::Origin;
 use super::text;
-use crate::authority::{Authority, Resource};
+use crate::authority::{Authority, ResourcePath};
 use crate::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
 use crate::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ pub struct Tags {
     pub kept: Option<Kept>,
     /// Ability and resource of everything that reading it needed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<(String, Resource)>,
+    pub needs: Vec<(String, ResourcePath)>,
     /// Of a conversation: what its turns were allowed to do at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under: Option<Authority>,

@@ -1,8 +1,8 @@
 //! The ledger: what every part of a prompt was, where it came from, and why it was cut.
 
-use super::budget::Budget;
+use super::budget::PromptBudget;
 use super::origin::Origin;
-use crate::values::placeholder::Used;
+use crate::values::placeholder::UsedKey;
 use serde::{Deserialize, Serialize};
 
 /// What became of a part.
@@ -88,14 +88,14 @@ impl Row {
 #[serde(rename_all = "camelCase")]
 pub struct Ledger {
     /// Bytes allowed and the ratio of bytes to tokens.
-    pub budget: Budget,
+    pub budget: PromptBudget,
     /// Bytes used.
     pub used: usize,
     /// Parts in the order of the prompt.
     pub rows: Vec<Row>,
     /// Placeholders that were filled in, and from which tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<Used>,
+    pub values: Vec<UsedKey>,
     /// Placeholders without a value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,

@@ -56,7 +56,7 @@ impl Loads {
     }
 
     /// Later calls of a reply count with a change.
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &LoadChange) {
         change.apply(Level::Agent, &mut self.agent);
         change.apply(Level::Session, &mut self.session);
         if let Some(frame) = &mut self.frame {
@@ -68,7 +68,7 @@ impl Loads {
 /// What a harness tool changes for the turns to come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum LoadChange {
     /// A path is shown from now on.
     Load(Level, Load),
     /// A path isn't shown any more, at that level.
@@ -88,7 +88,7 @@ impl Load {
     }
 }
 
-impl Change {
+impl LoadChange {
     /// The change that a call of `context_load` asks for, and the path that it must be allowed to read.
     /// `goal`: without a level it is for the goal that is worked on.
     pub fn load(arguments: &Value, goal: bool) -> Result<(Path, Self), String> {
@@ -170,15 +170,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn load(path: &str, budget: u64, level: &str) -> Change {
-        Change::load(&json!({"path": path, "budget": budget, "level": level}), false).unwrap().1
+    fn load(path: &str, budget: u64, level: &str) -> LoadChange {
+        LoadChange::load(&json!({"path": path, "budget": budget, "level": level}), false).unwrap().1
     }
 
     #[test]
     fn a_load_has_256_to_10000_bytes_and_500_when_nothing_is_said() {
         for (asked, budget) in [(json!(null), 500), (json!(0), 256), (json!(5_000), 5_000), (json!(99_999), 10_000)] {
-            let (_, change) = Change::load(&json!({"path": "w/a", "budget": asked}), false).unwrap();
-            let Change::Load(Level::Session, load) = change else { panic!("a load of the session") };
+            let (_, change) = LoadChange::load(&json!({"path": "w/a", "budget": asked}), false).unwrap();
+            let LoadChange::Load(Level::Session, load) = change else { panic!("a load of the session") };
             assert_eq!(load.budget, budget, "{asked}");
         }
     }
@@ -191,11 +191,11 @@ mod tests {
             change.apply(Level::Session, &mut session);
         }
         assert_eq!((agent.len(), session.len(), session[0].budget), (1, 1, 500));
-        let unload = |loads: &Loads| Change::unload(&json!({"path": "w/a"}), loads);
+        let unload = |loads: &Loads| LoadChange::unload(&json!({"path": "w/a"}), loads);
         let mut loads = Loads { agent, frame: Some(session.clone()), session };
         for level in [Level::Frame, Level::Session, Level::Agent] {
             let change = unload(&loads).unwrap();
-            assert_eq!(change, Change::Unload(level, "w/a".into()));
+            assert_eq!(change, LoadChange::Unload(level, "w/a".into()));
             loads.apply(&change);
         }
         assert_eq!(unload(&loads).unwrap_err(), "`w/a` is not loaded; loaded: nothing is");
@@ -214,9 +214,9 @@ mod tests {
             (json!({"path": "w/a", "level": "frame"}), "`level`: no subgoal is open"),
             (json!({"path": "w/a", "label": 7}), "`label`: expected a string, got 7"),
         ] {
-            assert_eq!(Change::load(&arguments, false).unwrap_err(), expected);
+            assert_eq!(LoadChange::load(&arguments, false).unwrap_err(), expected);
         }
-        assert!(Change::load(&json!({"path": "w/../s"}), false).unwrap_err().starts_with("`path`: "));
+        assert!(LoadChange::load(&json!({"path": "w/../s"}), false).unwrap_err().starts_with("`path`: "));
         let path = |n: usize| Path::parse(&format!("w/{n}")).unwrap();
         let full: Vec<_> = (0..LOADS).map(|n| Load::new(&path(n), None, None).unwrap()).collect();
         assert!(check_room(&full, &path(0)).is_ok());

@@ -9,7 +9,7 @@
 
 use super::item::{Content, Item};
 use super::text;
-use crate::authority::{Authority, Capability, Resource};
+use crate::authority::{Authority, Capability, ResourcePath};
 use crate::chat::ChatMessage;
 use crate::session::{CallRecord, TurnRecord};
 
@@ -101,7 +101,7 @@ pub fn sights(turns: &[TurnRecord], viewer: Viewer<'_>, open: impl Fn(&TurnRecor
 
 /// The turn had in its prompt, or could have had, what was learned by this capability.
 fn knew(turn: &TurnRecord, learned: &Capability) -> bool {
-    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, Resource::of(learned)).is_ok()
+    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, ResourcePath::of(learned)).is_ok()
 }
 
 /// What turns of a goal knew, the call that opened the goal has returned.

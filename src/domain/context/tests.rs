@@ -1,13 +1,13 @@
 //! The context engine, one table per rule of `spec/context.md`.
 
 use super::assemble::{Assembled, ContextError, assemble};
-use super::budget::Budget;
+use super::budget::PromptBudget;
 use super::fill;
 use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section, Tags};
 use super::ledger::{Row, Status};
 use super::origin::Origin;
-use crate::agent::Completion;
+use crate::agent::CompletedBy;
 use crate::authority::{Authority, Capability};
 use crate::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::event::{Event, Payload};
@@ -17,7 +17,7 @@ use crate::session::{CallRecord, Heard, PendingJob, TurnRecord};
 use crate::time::Millis;
 use crate::tools::ToolTable;
 use crate::tools::guard::Guards;
-use crate::values::known::Known;
+use crate::values::known::KnownValues;
 use crate::values::{Mapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             model: ModelSettings::new("scripted", "x"),
             authority: Authority::default(),
             bound: Authority::default(),
-            completion: Completion::Implicit,
+            completion: CompletedBy::Implicit,
             strict: false,
             aliases: false,
             bare: false,
@@ -109,10 +109,10 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
         moment: Moment {
             turn: "t/u/clerk/main/1".into(),
             date: "2026-01-02".into(),
-            budget: Budget { bytes: budget, ..Budget::default() },
+            budget: PromptBudget { bytes: budget, ..PromptBudget::default() },
         },
         system: "You are a clerk.".into(),
-        values: Known::default(),
+        values: KnownValues::default(),
         items,
         tools: Arc::new(ToolTable {
             specs: Vec::new().into(),

@@ -1,12 +1,12 @@
 //! The exact texts of the sections, so that agents written for the sources keep working.
 
-use super::budget::{Budget, RATIO_DEFAULT};
+use super::budget::{PromptBudget, RATIO_DEFAULT};
 use super::foreign::{self, Foreign, name};
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
-use crate::agent::{AgentConfig, Completion};
+use crate::agent::{AgentConfig, CompletedBy};
 use crate::authority::capability::readable;
-use crate::authority::{Capability, Resource};
+use crate::authority::{Capability, ResourcePath};
 use crate::event::{Event, Payload};
 use crate::external;
 use crate::ids::JobId;
@@ -78,10 +78,10 @@ pub fn system(frame: &Frame, configured: &str) -> String {
 
 /// One line per namespace that the agent can reach.
 fn lattice_reference(frame: &Frame) -> String {
-    let notes = || Resource::within(Namespace::Agents, [frame.agent.as_str(), "n"]);
+    let notes = || ResourcePath::within(Namespace::Agents, [frame.agent.as_str(), "n"]);
     let reached = |namespace: &&Namespace| match **namespace {
         Namespace::Notes => frame.authority.reaches(notes()),
-        other => frame.authority.reaches(Resource::all(other)),
+        other => frame.authority.reaches(ResourcePath::all(other)),
     };
     let mut lines = vec![if frame.aliases { "## Covia Lattice" } else { "## Lattice" }.to_owned()];
     let reached = Namespace::ALL.iter().filter(reached);
@@ -263,7 +263,7 @@ pub fn task(job: &JobId, caller: Option<&str>, input: &Value, how: &str) -> Stri
 }
 
 /// How what is worked on ends, with the tools that are offered. `inner`: a goal of the task.
-pub fn how(completion: Completion, tools: &[&str], inner: bool, (remind, last): (bool, bool)) -> String {
+pub fn how(completion: CompletedBy, tools: &[&str], inner: bool, (remind, last): (bool, bool)) -> String {
     let has = |name: &str| tools.contains(&name);
     let own = if inner { has("complete") } else { has("complete") && !has("complete_task") };
     let (complete, fail) = if own { ("complete", "fail") } else { ("complete_task", "fail_task") };
@@ -276,15 +276,15 @@ pub fn how(completion: Completion, tools: &[&str], inner: bool, (remind, last): 
         (true, _) => {
             "You work on the current goal above, in its service: answer with text to return its result.".to_owned()
         }
-        (false, Completion::Implicit) => {
+        (false, CompletedBy::Implicit) => {
             format!("Answer with text to complete it, or call {complete}; call {fail} if it can't be done.")
         }
-        (false, Completion::Explicit) => format!("Call {complete} to complete it; call {fail} if it can't be done."),
+        (false, CompletedBy::Explicit) => format!("Call {complete} to complete it; call {fail} if it can't be done."),
     };
     if remind && !inner {
         how.push_str(match completion {
-            Completion::Implicit => "\nThis task is still open: your reply was empty.",
-            Completion::Explicit => "\nThis task is still open: text alone does not complete it.",
+            CompletedBy::Implicit => "\nThis task is still open: your reply was empty.",
+            CompletedBy::Explicit => "\nThis task is still open: text alone does not complete it.",
         });
     }
     if last {
@@ -297,7 +297,7 @@ pub fn how(completion: Completion, tools: &[&str], inner: bool, (remind, last): 
 /// the model must see all of them in its next turn, beside the events of this one.
 pub fn tool_result_bytes(config: &AgentConfig, calls: usize) -> usize {
     let model = &config.model;
-    let context = Budget::of(config.context_budget, model.context_window, model.max_tokens, RATIO_DEFAULT).bytes;
+    let context = PromptBudget::of(config.context_budget, model.context_window, model.max_tokens, RATIO_DEFAULT).bytes;
     (context / 3 / calls.max(1)).clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
 }
 

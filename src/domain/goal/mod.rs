@@ -13,7 +13,7 @@ pub mod view;
 mod tests;
 
 use crate::authority::Authority;
-use crate::context::load::{Change, Level, Load};
+use crate::context::load::{Level, Load, LoadChange};
 use crate::event::Mandate;
 use crate::ids::JobId;
 use crate::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
@@ -29,7 +29,7 @@ pub struct Goals {
     /// Open frames but for frame 0, those that run first last. A frame that waits for its turn beside
     /// another has the same parent as that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub frames: Vec<Frame>,
+    pub frames: Vec<GoalFrame>,
     /// Frames ever opened: the number of the newest.
     #[serde(skip_serializing_if = "is_zero")]
     pub opened: u32,
@@ -37,8 +37,8 @@ pub struct Goals {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<Segment>,
     /// Live turns of frame 0.
-    #[serde(skip_serializing_if = "Live::is_empty")]
-    pub live: Live,
+    #[serde(skip_serializing_if = "LiveTurns::is_empty")]
+    pub live: LiveTurns,
     /// The task in whose service the frames were opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
@@ -50,7 +50,7 @@ pub struct Goals {
 /// A goal that is being worked on, or waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Frame {
+pub struct GoalFrame {
     /// Its number in the session, from 1.
     pub id: u32,
     /// The frame that opened it.
@@ -68,13 +68,13 @@ pub struct Frame {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
     /// Its live turns.
-    #[serde(default, skip_serializing_if = "Live::is_empty")]
-    pub live: Live,
+    #[serde(default, skip_serializing_if = "LiveTurns::is_empty")]
+    pub live: LiveTurns,
 }
 
 /// Turns that are shown in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Live {
+pub struct LiveTurns {
     /// How many.
     pub turns: u32,
     /// Their messages: what was heard, said and returned.
@@ -108,7 +108,7 @@ const fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-impl Live {
+impl LiveTurns {
     /// Nothing.
     pub const fn is_empty(&self) -> bool {
         self.turns == 0
@@ -168,7 +168,7 @@ impl Goals {
     }
 
     /// The frame whose turns run; `None` = frame 0.
-    pub fn top(&self) -> Option<&Frame> {
+    pub fn top(&self) -> Option<&GoalFrame> {
         self.frames.last()
     }
 
@@ -178,7 +178,7 @@ impl Goals {
     }
 
     /// From the outermost open frame to the active one; frames that wait beside them excepted.
-    pub fn path(&self) -> Vec<&Frame> {
+    pub fn path(&self) -> Vec<&GoalFrame> {
         let mut path = Vec::new();
         let mut wanted = self.active();
         for frame in self.frames.iter().rev() {
@@ -219,7 +219,7 @@ impl Goals {
         }
         let parent = self.active();
         let first = self.opened + 1;
-        let frames = (first..).zip(goals).map(|(id, (call, goal))| Frame {
+        let frames = (first..).zip(goals).map(|(id, (call, goal))| GoalFrame {
             id,
             parent,
             description: goal.description,
@@ -227,7 +227,7 @@ impl Goals {
             call,
             output: goal.output,
             loads: Vec::new(),
-            live: Live::default(),
+            live: LiveTurns::default(),
         });
         let mut frames: Vec<_> = frames.collect();
         self.opened += u32::try_from(frames.len()).unwrap_or(u32::MAX);
@@ -236,7 +236,7 @@ impl Goals {
     }
 
     /// Closes the active frame: its loads and its segments go with it.
-    pub fn close(&mut self) -> Option<Frame> {
+    pub fn close(&mut self) -> Option<GoalFrame> {
         let closed = self.frames.pop()?;
         self.segments.retain(|segment| segment.frame != closed.id);
         Some(closed)
@@ -250,7 +250,7 @@ impl Goals {
     }
 
     /// Live turns of the active frame.
-    pub fn live(&self) -> Live {
+    pub fn live(&self) -> LiveTurns {
         self.top().map_or(self.live, |frame| frame.live)
     }
 
@@ -259,7 +259,7 @@ impl Goals {
         self.live_mut().count(record);
     }
 
-    fn live_mut(&mut self) -> &mut Live {
+    fn live_mut(&mut self) -> &mut LiveTurns {
         self.frames.last_mut().map_or(&mut self.live, |frame| &mut frame.live)
     }
 
@@ -271,7 +271,7 @@ impl Goals {
 
     /// Everything of the session's conversation up to the turn `to` becomes a segment, from outside: no
     /// goal is open. `live` is what no summary stands for, which is counted nowhere where nobody compacts.
-    pub fn archive(&mut self, to: u64, live: Live, summary: &str, under: (Authority, Authority)) {
+    pub fn archive(&mut self, to: u64, live: LiveTurns, summary: &str, under: (Authority, Authority)) {
         self.live = live;
         self.compact(to, summary, under);
     }
@@ -280,7 +280,7 @@ impl Goals {
     /// for a request of this `bound`.
     pub fn compact(&mut self, to: u64, summary: &str, (authority, bound): (Authority, Authority)) {
         let frame = self.active();
-        let Live { turns, items } = std::mem::take(self.live_mut());
+        let LiveTurns { turns, items } = std::mem::take(self.live_mut());
         self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned(), authority, bound });
         let own: Vec<_> = (0..self.segments.len()).filter(|at| self.segments[*at].frame == frame).collect();
         if let (true, [first, second, ..]) = (own.len() > SEGMENTS, own.as_slice()) {
@@ -312,7 +312,7 @@ impl Goals {
     }
 
     /// Applies a change of loads to the active frame.
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &LoadChange) {
         if let Some(frame) = self.frames.last_mut() {
             change.apply(Level::Frame, &mut frame.loads);
         }

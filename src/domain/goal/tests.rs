@@ -21,7 +21,7 @@ fn spoken(turn: u64, frame: u32, text: &str) -> TurnRecord {
     TurnRecord { turn, said, frame, ..TurnRecord::default() }
 }
 
-fn ids(frames: &[&Frame]) -> Vec<u32> {
+fn ids(frames: &[&GoalFrame]) -> Vec<u32> {
     frames.iter().map(|frame| frame.id).collect()
 }
 
@@ -61,9 +61,9 @@ fn loads_are_inherited_and_shadowed_and_go_with_their_frame() {
     };
     let mut goals = Goals::default();
     opened(&mut goals, 1, &["outer"]);
-    goals.apply(&Change::Load(Level::Frame, load("w/a", 400)));
+    goals.apply(&LoadChange::Load(Level::Frame, load("w/a", 400)));
     opened(&mut goals, 2, &["inner"]);
-    goals.apply(&Change::Load(Level::Frame, load("w/c", 500)));
+    goals.apply(&LoadChange::Load(Level::Frame, load("w/c", 500)));
     let all = [("w/b".to_owned(), 300), ("w/a".to_owned(), 400), ("w/c".to_owned(), 500)];
     assert_eq!(shown(&goals), all);
     goals.close();
@@ -79,7 +79,7 @@ fn compacted_turns_are_counted_and_stand_as_their_summary() {
     turns[..3].iter().for_each(|turn| goals.count(turn));
     goals.compact(3, "three things", Default::default());
     goals.count(&turns[3]);
-    assert_eq!(goals.live(), Live { turns: 1, items: 1 });
+    assert_eq!(goals.live(), LiveTurns { turns: 1, items: 1 });
     let view =
         View::of(&goals, &turns, None, Viewer { authority: &Authority::default(), bound: &Authority::default() });
     assert_eq!(view.segments, ["[Compacted: 3 turns] three things"]);

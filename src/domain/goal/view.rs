@@ -1,7 +1,7 @@
 //! What a prompt shows of the goal tree: the frames above in a few bytes each, the summaries of what
 //! was compacted, and which turns are shown in full.
 
-use super::{Frame, Goals};
+use super::{GoalFrame, Goals};
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
 use crate::context::sight::{Sight, Viewer, sights};
@@ -118,7 +118,7 @@ impl View {
 }
 
 /// A frame above in short: its goal, how long it has worked, and what it said last.
-fn digest(frame: Option<&Frame>, id: u32, turns: &[&TurnRecord], task: Option<&Value>) -> Value {
+fn digest(frame: Option<&GoalFrame>, id: u32, turns: &[&TurnRecord], task: Option<&Value>) -> Value {
     let goal = match (frame, task) {
         (Some(frame), _) => json!(frame.description),
         (None, Some(task)) => task.clone(),

@@ -1,6 +1,6 @@
 //! Files: text assets under the granted namespaces, with names that begin with a namespace.
 
-use super::{Ability, Held, hash};
+use super::{Ability, HeldNamespaces, hash};
 use crate::authority::capability::covers;
 use crate::authority::grant::check_namespace;
 use crate::ids::encode_token;
@@ -62,7 +62,7 @@ pub fn below(namespace: &str, contents: bool) -> String {
 
 /// The full name of a file: one that begins with a granted namespace is meant as it is, any other
 /// lies under the only one that was granted.
-pub fn name(held: &Held, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
+pub fn name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
     let path = path.strip_prefix("r/").unwrap_or(path).trim_end_matches('/');
     check_namespace(path).map_err(|rule| format!("`path`: {rule}"))?;
     let below_one = |granted: &String| granted.is_empty() || (covers(granted, path) && granted != path);
@@ -126,9 +126,9 @@ mod tests {
     use super::*;
     use crate::authority::{Authority, Capability};
 
-    fn held(grants: &[(&str, &str)]) -> Held {
+    fn held(grants: &[(&str, &str)]) -> HeldNamespaces {
         let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
-        Held::of(&Authority::new(Some(caps.collect())))
+        HeldNamespaces::of(&Authority::new(Some(caps.collect())))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod settings;
 
-use super::{Ability, Held, indented};
+use super::{Ability, HeldNamespaces, indented};
 use crate::authority::capability::readable;
 use crate::authority::grant::check_namespace;
 use crate::context::foreign::name;
@@ -10,7 +10,7 @@ use crate::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-pub use settings::{Preload, Settings, WritePolicy};
+pub use settings::{MemorySettings, Preload, WritePolicy};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ const GENERAL: &str = "general";
 /// One thing that is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct MemoryEntry {
     /// Its name within its scope: the same for the same content.
     pub id: String,
     /// The namespace that it belongs to, without `r/`.
@@ -37,11 +37,11 @@ pub struct Entry {
     pub topics: Vec<String>,
     /// What sort of thing it is.
     #[serde(rename = "type")]
-    pub kind: Kind,
+    pub kind: MemoryKind,
     /// Who wrote it.
-    pub source: Source,
+    pub source: MemoryAuthor,
     /// Whether it still holds.
-    pub status: Status,
+    pub status: MemoryStatus,
     /// The entry that holds instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
@@ -57,7 +57,7 @@ pub struct Entry {
 /// What sort of thing an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum MemoryKind {
     /// Something that is so.
     #[default]
     Fact,
@@ -75,7 +75,7 @@ pub enum Kind {
     Procedural,
 }
 
-impl Kind {
+impl MemoryKind {
     /// All of them, by the names that they have in tools.
     pub const NAMES: [&'static str; 7] =
         ["fact", "preference", "event", "summary", "episodic", "semantic", "procedural"];
@@ -84,7 +84,7 @@ impl Kind {
 /// Whether an entry still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum MemoryStatus {
     /// It holds.
     Active,
     /// Another one holds in its stead.
@@ -93,7 +93,7 @@ pub enum Status {
 
 /// Who wrote an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Source {
+pub struct MemoryAuthor {
     /// The agent.
     pub agent: String,
     /// Its session.
@@ -139,7 +139,7 @@ pub fn content(given: &str) -> Result<String, String> {
 
 /// The scopes that can be read: those that were granted and all above them, the topmost first.
 /// Neither what lies below nor what lies beside them.
-pub fn visible(held: &Held) -> Vec<String> {
+pub fn visible(held: &HeldNamespaces) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
     for granted in held.on(Ability::Read) {
         let ends = granted.match_indices('/').map(|(at, _)| at).chain([granted.len()]);
@@ -152,7 +152,7 @@ pub fn visible(held: &Held) -> Vec<String> {
 
 /// The scope that a write means: what it names, granted or, where the agent's policy says so, below what
 /// was granted; else the only one.
-pub fn target(held: &Held, tool: &str, named: Option<&str>, policy: WritePolicy) -> Result<String, String> {
+pub fn target(held: &HeldNamespaces, tool: &str, named: Option<&str>, policy: WritePolicy) -> Result<String, String> {
     let scope = match named {
         None => held.the_one(tool, Ability::Write, "scope")?,
         Some(named) => named.strip_prefix("r/").unwrap_or(named),
@@ -170,23 +170,23 @@ pub fn target(held: &Held, tool: &str, named: Option<&str>, policy: WritePolicy)
 
 /// What a read or a search wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct MemoryQuery {
     /// About any of these; empty = about anything.
     pub topics: Vec<String>,
     /// All of these words occur in its content or topics; lower case.
     pub words: Vec<String>,
     /// Of this sort.
-    pub kind: Option<Kind>,
+    pub kind: Option<MemoryKind>,
     /// With this mark.
     pub tag: Option<String>,
     /// A topic begins so; lower case.
     pub prefix: Option<String>,
 }
 
-impl Wanted {
-    fn takes(&self, entry: &Entry) -> bool {
+impl MemoryQuery {
+    fn takes(&self, entry: &MemoryEntry) -> bool {
         let text = || format!("{}\n{}", entry.content.to_lowercase(), entry.topics.join("\n"));
-        entry.status == Status::Active
+        entry.status == MemoryStatus::Active
             && (self.topics.is_empty() || self.topics.iter().any(|topic| entry.topics.contains(topic)))
             && self.kind.is_none_or(|kind| kind == entry.kind)
             && self.tag.as_ref().is_none_or(|tag| entry.tags.contains(tag))
@@ -200,11 +200,11 @@ impl Wanted {
 
 /// The entries that are wanted and hold, those changed last first: at most `limit`, and how many there are.
 pub fn select<'e>(
-    entries: impl IntoIterator<Item = &'e Entry>,
-    wanted: &Wanted,
+    entries: impl IntoIterator<Item = &'e MemoryEntry>,
+    wanted: &MemoryQuery,
     limit: usize,
-) -> (Vec<&'e Entry>, usize) {
-    let mut found: Vec<&Entry> = entries.into_iter().filter(|entry| wanted.takes(entry)).collect();
+) -> (Vec<&'e MemoryEntry>, usize) {
+    let mut found: Vec<&MemoryEntry> = entries.into_iter().filter(|entry| wanted.takes(entry)).collect();
     found.sort_by(|a, b| (b.updated, &b.scope, &b.id).cmp(&(a.updated, &a.scope, &a.id)));
     let count = found.len();
     found.truncate(limit);
@@ -212,7 +212,7 @@ pub fn select<'e>(
 }
 
 /// Entries as a tool returns them.
-pub fn shown((entries, count): (Vec<&Entry>, usize)) -> Value {
+pub fn shown((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
     let more = count - entries.len();
     let mut shown = json!({"entries": entries.into_iter().map(one).collect::<Vec<_>>()});
     if more > 0 {
@@ -222,7 +222,7 @@ pub fn shown((entries, count): (Vec<&Entry>, usize)) -> Value {
 }
 
 /// An entry as a tool returns it.
-pub fn one(entry: &Entry) -> Value {
+pub fn one(entry: &MemoryEntry) -> Value {
     let mut shown = json!({
         "id": entry.id, "scope": entry.scope, "content": entry.content, "topics": entry.topics,
         "type": entry.kind, "created": entry.created.rfc3339(), "by": entry.source.agent,
@@ -249,34 +249,35 @@ pub fn entry_key(given: &str) -> Result<String, String> {
 }
 
 /// The rule of putting: what was there under the same key is gone, its age stays.
-pub fn overwritten(new: Entry, there: Option<&Entry>) -> Entry {
-    Entry { created: there.map_or(new.created, |there| there.created), ..new }
+pub fn overwritten(new: MemoryEntry, there: Option<&MemoryEntry>) -> MemoryEntry {
+    MemoryEntry { created: there.map_or(new.created, |there| there.created), ..new }
 }
 
 /// Of the entries of one key in several scopes the one of the deepest: what is nearer counts more.
-pub fn nearest<'e>(entries: impl IntoIterator<Item = &'e Entry>, key: &str) -> Option<&'e Entry> {
-    let named = entries.into_iter().filter(|entry| entry.key.as_deref() == Some(key) && entry.status == Status::Active);
+pub fn nearest<'e>(entries: impl IntoIterator<Item = &'e MemoryEntry>, key: &str) -> Option<&'e MemoryEntry> {
+    let named =
+        entries.into_iter().filter(|entry| entry.key.as_deref() == Some(key) && entry.status == MemoryStatus::Active);
     named.max_by_key(|entry| (entry.scope.split('/').count(), entry.updated))
 }
 
 /// What becomes of a write where an entry of the same content may be already.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
+pub enum MemoryWrite {
     /// It is there and holds.
     Deduped,
     /// It is put: new, or holding again.
-    Put(Box<Entry>),
+    Put(Box<MemoryEntry>),
 }
 
 /// The rule of writing: the same content in the same scope is the same entry.
-pub fn write(new: Entry, there: Option<Entry>) -> Written {
+pub fn write(new: MemoryEntry, there: Option<MemoryEntry>) -> MemoryWrite {
     match there {
-        None => Written::Put(Box::new(new)),
+        None => MemoryWrite::Put(Box::new(new)),
         Some(there) => match there.status {
-            Status::Active => Written::Deduped,
+            MemoryStatus::Active => MemoryWrite::Deduped,
             // It keeps its id and its age: what was said before is said again.
-            Status::Superseded => Written::Put(Box::new(Entry {
-                status: Status::Active,
+            MemoryStatus::Superseded => MemoryWrite::Put(Box::new(MemoryEntry {
+                status: MemoryStatus::Active,
                 superseded_by: None,
                 updated: new.updated,
                 topics: new.topics,
@@ -288,13 +289,13 @@ pub fn write(new: Entry, there: Option<Entry>) -> Written {
 }
 
 /// The rule of correcting: the old entry stays as it was, and holds no more.
-pub fn superseded(old: Entry, by: &str, now: Millis) -> Entry {
-    Entry { status: Status::Superseded, superseded_by: Some(by.to_owned()), updated: now, ..old }
+pub fn superseded(old: MemoryEntry, by: &str, now: Millis) -> MemoryEntry {
+    MemoryEntry { status: MemoryStatus::Superseded, superseded_by: Some(by.to_owned()), updated: now, ..old }
 }
 
 /// What stands in the context: the topics, and the entries that are to be known at once. `None` when
 /// neither is wanted.
-pub fn context(entries: &[Entry], settings: &Settings, read: &str) -> Option<String> {
+pub fn context(entries: &[MemoryEntry], settings: &MemorySettings, read: &str) -> Option<String> {
     let mut parts = Vec::new();
     if settings.auto_scan {
         parts.push(scan(entries));
@@ -303,9 +304,9 @@ pub fn context(entries: &[Entry], settings: &Settings, read: &str) -> Option<Str
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-fn scan(entries: &[Entry]) -> String {
+fn scan(entries: &[MemoryEntry]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.status == Status::Active) {
+    for entry in entries.iter().filter(|entry| entry.status == MemoryStatus::Active) {
         for topic in &entry.topics {
             *counts.entry(topic).or_default() += 1;
         }
@@ -320,13 +321,13 @@ fn scan(entries: &[Entry]) -> String {
     text
 }
 
-fn preload(entries: &[Entry], preload: &Preload, read: &str) -> Option<String> {
+fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<String> {
     if preload.is_none() {
         return None;
     }
     let topics = if preload.all { Vec::new() } else { preload.topics.clone() };
-    let wanted = Wanted { topics, ..Wanted::default() };
-    let of_kind = |entry: &&Entry| preload.kinds.is_empty() || preload.kinds.contains(&entry.kind);
+    let wanted = MemoryQuery { topics, ..MemoryQuery::default() };
+    let of_kind = |entry: &&MemoryEntry| preload.kinds.is_empty() || preload.kinds.contains(&entry.kind);
     let (found, count) = select(entries.iter().filter(of_kind), &wanted, preload.limit);
     let mut lines: Vec<String> = Vec::new();
     let mut left = preload.chars;

@@ -146,14 +146,14 @@ pub struct Use {
 
 /// The namespaces that a request was granted, without `r/`, as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct HeldNamespaces {
     read: Vec<String>,
     write: Vec<String>,
     /// Revoked, with everything below.
     except: Vec<String>,
 }
 
-impl Held {
+impl HeldNamespaces {
     /// What an authority holds of resources.
     pub fn of(authority: &Authority) -> Self {
         let except =
@@ -194,7 +194,7 @@ impl Held {
             && !self.except.iter().any(|gone| covers(gone, namespace))
     }
 
-    /// [`Held::allows`], with the text of the denial.
+    /// [`HeldNamespaces::allows`], with the text of the denial.
     pub fn check(&self, tool: &str, ability: Ability, namespace: &str) -> Result<(), String> {
         if self.allows(ability, namespace) { Ok(()) } else { Err(self.denied(tool, ability, namespace)) }
     }
@@ -213,7 +213,7 @@ impl Held {
         });
         Denied {
             ability: ability.as_str().into(),
-            resource: crate::authority::Resource::namespace(namespace),
+            resource: crate::authority::ResourcePath::namespace(namespace),
             held: held.collect(),
             revoked,
         }
@@ -244,7 +244,7 @@ impl Held {
 
 /// What may be done with a declared resource in a turn: the least of what is declared, of the bound
 /// that was handed down, and of what the grants permit on any namespace.
-pub fn mode(declared: Declared<'_>, default: Option<Mode>, envelope: &Envelope, held: &Held) -> Mode {
+pub fn mode(declared: Declared<'_>, default: Option<Mode>, envelope: &Envelope, held: &HeldNamespaces) -> Mode {
     let mode = envelope.mode(declared.kind, declared.resource.mode.or(default).unwrap_or(Mode::Read));
     if held.is_read_only() { Mode::Read } else { mode }
 }
@@ -284,10 +284,10 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn held(grants: &[(&str, &str)], revoked: &[&str]) -> Held {
+    fn held(grants: &[(&str, &str)], revoked: &[&str]) -> HeldNamespaces {
         let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
         let authority = Authority::new(Some(caps.collect()));
-        Held::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
+        HeldNamespaces::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
     }
 
     #[test]

@@ -8,11 +8,11 @@
 //! in `arguments` alone, what the author of a configuration says in `settings`. What it answers is not
 //! believed: an item of a namespace that wasn't asked for is left out.
 
-use super::{Ability, Held, covers, is_legal};
+use super::{Ability, HeldNamespaces, covers, is_legal};
 use crate::authority::grant::check_namespace;
 use crate::ids::Owner;
 use crate::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
-use crate::resource::memory::Source;
+use crate::resource::memory::MemoryAuthor;
 use serde_json::{Map, Value, json};
 
 /// Which form messages have.
@@ -146,7 +146,7 @@ pub fn verbs(text: &str) -> Result<Vec<Verb>, String> {
 
 /// The namespaces that a call means: the one it names, or those that were granted; of a write the
 /// only one.
-pub fn meant(held: &Held, tool: &str, verb: Verb, named: Option<&str>) -> Result<Vec<String>, String> {
+pub fn meant(held: &HeldNamespaces, tool: &str, verb: Verb, named: Option<&str>) -> Result<Vec<String>, String> {
     let ability = verb.ability();
     if let Some(named) = named {
         let named = named.strip_prefix("r/").unwrap_or(named);
@@ -162,7 +162,7 @@ pub fn meant(held: &Held, tool: &str, verb: Verb, named: Option<&str>) -> Result
 
 /// What a provider is asked, and for whom.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RemoteRequest<'a> {
     /// What.
     pub verb: Verb,
     /// The kind, as the venue's configuration names it.
@@ -172,7 +172,7 @@ pub struct Asked<'a> {
     /// Whose data.
     pub owner: &'a Owner,
     /// Which agent calls.
-    pub source: Option<&'a Source>,
+    pub source: Option<&'a MemoryAuthor>,
     /// The namespaces that are meant.
     pub namespaces: &'a [String],
     /// Those below them that are not, any more.
@@ -184,8 +184,8 @@ pub struct Asked<'a> {
 }
 
 /// The message to a provider.
-pub fn message(asked: &Asked<'_>) -> Value {
-    let Asked { verb, kind, resource, owner, source, namespaces, except, settings, arguments } = *asked;
+pub fn message(asked: &RemoteRequest<'_>) -> Value {
+    let RemoteRequest { verb, kind, resource, owner, source, namespaces, except, settings, arguments } = *asked;
     let mut arguments = arguments.clone();
     if let Some(map) = arguments.as_object_mut() {
         // It stands among the namespaces, where it was checked.
@@ -207,7 +207,7 @@ pub fn message(asked: &Asked<'_>) -> Value {
 }
 
 /// What a provider has found: its items of the namespaces that were meant and may be read.
-pub fn found(answer: Value, held: &Held, namespaces: &[String]) -> Result<Value, String> {
+pub fn found(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Value, String> {
     let Value::Object(mut answer) = answer else { return Err("expected a map with `items`".into()) };
     let Some(Value::Array(items)) = answer.shift_remove("items") else {
         return Err("expected `items`, a list of maps".into());
@@ -231,7 +231,7 @@ pub fn found(answer: Value, held: &Held, namespaces: &[String]) -> Result<Value,
 }
 
 /// An item that lies where something was asked for, with its namespace.
-fn granted(item: Value, held: &Held, namespaces: &[String]) -> Option<Value> {
+fn granted(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Option<Value> {
     let Value::Object(mut item) = item else { return None };
     let namespace = match (item.shift_remove("namespace"), namespaces) {
         (Some(Value::String(named)), _) => named,
@@ -251,7 +251,7 @@ fn granted(item: Value, held: &Held, namespaces: &[String]) -> Option<Value> {
 }
 
 /// What a provider puts into the context: `text`, or items as [`found`] gives them; `None` for nothing.
-pub fn shown(answer: Value, held: &Held, namespaces: &[String]) -> Result<Option<Value>, String> {
+pub fn shown(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Option<Value>, String> {
     match (answer.get("text"), answer.get("items")) {
         (Some(Value::String(text)), None) if text.trim().is_empty() => Ok(None),
         (Some(Value::String(_)), None) => Ok(answer.get("text").cloned()),

@@ -1,8 +1,8 @@
 //! The sections of a prompt that its calls may hand on, taken from what the model was shown.
 
 use super::choose::bare;
-use super::{Handed, INSTANCE, INSTANCES, Scoped, Scopes, check_instance, empty, is_secret};
-use crate::authority::{Authority, Resource};
+use super::{Handed, INSTANCE, INSTANCES, ScopedSection, Scopes, check_instance, empty, is_secret};
+use crate::authority::{Authority, ResourcePath};
 use crate::context::assemble::Assembled;
 use crate::context::fill::fill;
 use crate::context::inputs::{Inputs, Served};
@@ -29,7 +29,7 @@ pub(super) struct Part {
     pub(super) names: Vec<String>,
     pub(super) instance: Option<String>,
     pub(super) source: Option<String>,
-    pub(super) needs: Vec<(String, Resource)>,
+    pub(super) needs: Vec<(String, ResourcePath)>,
     pub(super) received: bool,
     pub(super) under: Option<Authority>,
     /// What was read for it, besides its source.
@@ -224,8 +224,9 @@ pub fn received(handed: &Handed, authority: &Authority) -> Vec<Item> {
     handed.scoped.iter().map(|scoped| item(scoped, authority)).collect()
 }
 
-fn item(scoped: &Scoped, authority: &Authority) -> Item {
-    let Scoped { key, source, needs, received: _, under, reads, content, bytes: _, of: _, missing, empty: _ } = scoped;
+fn item(scoped: &ScopedSection, authority: &Authority) -> Item {
+    let ScopedSection { key, source, needs, received: _, under, reads, content, bytes: _, of: _, missing, empty: _ } =
+        scoped;
     let content = match (scoped.held(authority), missing, content) {
         (Err(reason), _, _) => Content::Absent(Absence::Denied, reason),
         (Ok(()), Some(reason), _) => Content::Absent(Absence::Missing, reason.clone()),

@@ -1,7 +1,7 @@
 //! What a call says of scopes and instances, and what it gets for that.
 
 use super::capture::{Part, Sections};
-use super::{GROUPS, INSTANCE, Reach, SCOPES, Scoped, Scopes, cut, empty, quoted};
+use super::{GROUPS, INSTANCE, Reach, SCOPES, ScopedSection, Scopes, cut, empty, quoted};
 use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
 use crate::tools::guard::{RUN, catalog_path};
 use crate::turn::{Outcome, Unmade};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// What a call says beside its arguments.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Said {
+pub struct ScopeChoice {
     taken: Map<String, Value>,
 }
 
@@ -21,13 +21,13 @@ pub struct Chosen {
     /// The instance that it is about.
     pub instance: Option<String>,
     /// What goes with it.
-    pub scoped: Vec<Scoped>,
+    pub scoped: Vec<ScopedSection>,
 }
 
 /// Takes what is not an argument, every key that begins with `_`, out of a call of `operation` (when
 /// it is one), and out of what that runs by its path.
-pub fn take(operation: Option<&str>, arguments: &mut Value) -> Said {
-    let said = Said { taken: underscored(arguments) };
+pub fn take(operation: Option<&str>, arguments: &mut Value) -> ScopeChoice {
+    let said = ScopeChoice { taken: underscored(arguments) };
     let (mut path, mut inner) = (operation.unwrap_or_default().to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
         if path != RUN && path != "v/ops/grid/run" {
@@ -47,7 +47,7 @@ fn underscored(arguments: &mut Value) -> Map<String, Value> {
     names.into_iter().filter_map(|name| map.shift_remove_entry(&name)).collect()
 }
 
-impl Said {
+impl ScopeChoice {
     fn instance(&self) -> Option<&Value> {
         self.taken.get(INSTANCE).filter(|instance| !instance.is_null())
     }
@@ -66,7 +66,7 @@ impl Said {
 
 impl Sections {
     /// What a call of `tool` gets for what it says, or why it is refused.
-    pub fn choose(&self, tool: &str, reach: &Reach, said: &Said) -> Result<Chosen, Unmade> {
+    pub fn choose(&self, tool: &str, reach: &Reach, said: &ScopeChoice) -> Result<Chosen, Unmade> {
         let instance = self.instance(tool, said).map_err(Unmade::arguments)?;
         let allowed = reach.scopes.as_ref().map(Scopes::names).unwrap_or_default();
         let said = said.scopes(tool).map_err(Unmade::arguments)?;
@@ -88,11 +88,12 @@ impl Sections {
         let visible = self.visible(&names, instance.as_deref());
         let mut scoped = cut::within(&visible, HAND_OFF_BYTES);
         let empty = names.iter().filter(|name| !visible.iter().any(|part| part.names.contains(name)));
-        scoped.extend(empty.map(|name| Scoped::nothing(name, empty::why(&self.parts, name, instance.as_deref()))));
+        scoped
+            .extend(empty.map(|name| ScopedSection::nothing(name, empty::why(&self.parts, name, instance.as_deref()))));
         Ok(Chosen { asked, instance, scoped })
     }
 
-    fn instance(&self, tool: &str, said: &Said) -> Result<Option<String>, String> {
+    fn instance(&self, tool: &str, said: &ScopeChoice) -> Result<Option<String>, String> {
         let Some(given) = said.instance() else { return Ok(None) };
         if self.instances.is_empty() {
             return Err(format!("`{INSTANCE}` of `{tool}`: this turn has no instances, leave it out"));

@@ -1,6 +1,6 @@
 //! A hand-off is capped: what doesn't fit is left out by the renderer, which says so.
 
-use super::Scoped;
+use super::ScopedSection;
 use super::capture::Part;
 use crate::context::item::Content;
 use crate::render::size_about;
@@ -11,7 +11,7 @@ const SLACK: usize = 40;
 
 /// These parts in at most `limit` bytes together: small ones in full, large ones as far as there is
 /// room for all.
-pub(super) fn within(parts: &[&Part], limit: usize) -> Vec<Scoped> {
+pub(super) fn within(parts: &[&Part], limit: usize) -> Vec<ScopedSection> {
     let sizes: Vec<usize> = parts.iter().map(|part| size(&part.content)).collect();
     let shares = shares(&sizes, limit);
     parts.iter().zip(sizes).zip(shares).map(|((part, of), share)| scoped(part, of, share)).collect()
@@ -40,7 +40,7 @@ fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
     shares
 }
 
-fn scoped(part: &Part, of: usize, share: usize) -> Scoped {
+fn scoped(part: &Part, of: usize, share: usize) -> ScopedSection {
     let none = |missing| (Value::Null, 0, 0, missing);
     // Sizes are estimates: a value that has its estimate must not be cut for a byte.
     let budget = if share < of { share.saturating_sub(SLACK) } else { share + SLACK };
@@ -57,7 +57,7 @@ fn scoped(part: &Part, of: usize, share: usize) -> Scoped {
             (content, bytes, if whole { bytes } else { of.max(bytes + 1) }, None)
         }
     };
-    Scoped {
+    ScopedSection {
         key: part.key.clone(),
         source: part.source.clone(),
         needs: part.needs.clone(),

@@ -2,10 +2,10 @@
 //! nothing no more than he may know.
 
 use super::capture::Part;
-use super::{GROUPS, INSTANCE, Scoped};
+use super::{GROUPS, INSTANCE, ScopedSection};
 use serde_json::Value;
 
-impl Scoped {
+impl ScopedSection {
     /// A section of which there is nothing, with the reason.
     pub(super) fn nothing(key: &str, reason: String) -> Self {
         Self {
@@ -65,7 +65,7 @@ pub(super) fn received(name: &str) -> Option<&'static str> {
 }
 
 /// What a model is told whose call got none of the sections that were to go with it.
-pub fn told(scoped: &[Scoped]) -> Option<String> {
+pub fn told(scoped: &[ScopedSection]) -> Option<String> {
     let reasons = scoped.iter().map(|section| Some(format!("`{}`: {}", section.key, section.missing.as_ref()?)));
     let reasons: Vec<_> = reasons.collect::<Option<_>>()?;
     (!reasons.is_empty()).then(|| format!("[nothing of your context went with this call: {}]", reasons.join("; ")))
@@ -77,8 +77,9 @@ mod tests {
 
     #[test]
     fn only_a_hand_over_of_nothing_is_told_with_all_of_its_reasons() {
-        let (none, gone) = (Scoped::nothing("input", "no task".into()), Scoped::nothing("loads/w/x", "gone".into()));
-        let some = Scoped { content: "x".into(), bytes: 1, of: 1, missing: None, ..none.clone() };
+        let (none, gone) =
+            (ScopedSection::nothing("input", "no task".into()), ScopedSection::nothing("loads/w/x", "gone".into()));
+        let some = ScopedSection { content: "x".into(), bytes: 1, of: 1, missing: None, ..none.clone() };
         let both = "[nothing of your context went with this call: `input`: no task; `loads/w/x`: gone]";
         assert_eq!(told(&[none.clone(), gone]), Some(both.to_owned()));
         assert_eq!((told(&[]), told(&[none, some])), (None, None));

@@ -26,20 +26,20 @@ mod empty;
 mod tests;
 
 use crate::approval::Consent;
-use crate::authority::{Authority, Resource};
+use crate::authority::{Authority, ResourcePath};
 use crate::context::origin::Seen;
 use crate::decode;
 use crate::external::PUBLISH;
 use crate::ids::{AgentId, sha256_hex};
 use crate::limits::JOB_DEPTH;
-use crate::tools::Target;
+use crate::tools::ToolTarget;
 use crate::tools::guard::{RUN, catalog_path};
 use crate::turn::{PlannedCall, Resolved};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use capture::{Sections, instances, received};
-pub use choose::{Chosen, Said, take};
+pub use choose::{Chosen, ScopeChoice, take};
 pub use empty::told;
 
 /// Argument by which a model asks for sections.
@@ -238,7 +238,7 @@ fn add(schema: &mut Value, name: &str, property: Value) {
 /// A section on its way to what a call runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Scoped {
+pub struct ScopedSection {
     /// Its key, e.g. `context/plan`.
     pub key: String,
     /// Path, asset, job or operation that it came from.
@@ -246,7 +246,7 @@ pub struct Scoped {
     pub source: Option<String>,
     /// Ability and resource of everything that reading it needs: asked for again when it is handed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<(String, Resource)>,
+    pub needs: Vec<(String, ResourcePath)>,
     /// The caller had it from its own caller: no less than revoking it takes it away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub received: bool,
@@ -289,7 +289,7 @@ pub struct HandedOn {
     pub missing: Option<String>,
 }
 
-impl Scoped {
+impl ScopedSection {
     /// Whether who holds `authority` may still hand it on; else the text of the denial. Of what was
     /// received only what was revoked since is gone: its giver was asked for the rest.
     pub fn held(&self, authority: &Authority) -> Result<(), String> {
@@ -346,7 +346,7 @@ impl Scoped {
 
 /// What an operation gets beside its arguments: what each section says, by key. Sections of one key
 /// are a list of them, in their order; messages always are.
-pub fn map(scoped: &[Scoped]) -> Map<String, Value> {
+pub fn map(scoped: &[ScopedSection]) -> Map<String, Value> {
     let mut map = Map::new();
     for section in scoped.iter().filter(|section| section.missing.is_none()) {
         let same = scoped.iter().filter(|other| other.key == section.key && other.missing.is_none());
@@ -364,7 +364,7 @@ pub fn map(scoped: &[Scoped]) -> Map<String, Value> {
 pub struct Handed {
     /// Sections of its caller's context, in the order of that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub scoped: Vec<Scoped>,
+    pub scoped: Vec<ScopedSection>,
     /// It runs without an agent of its own: this is its whole system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<String>,
@@ -404,7 +404,7 @@ pub enum Causes {
 /// What a call causes elsewhere, if anything.
 pub fn causes(call: &PlannedCall) -> Option<Causes> {
     let Ok(Resolved { target, arguments }) = &call.what else { return None };
-    if matches!(target, Target::Delegate(_)) {
+    if matches!(target, ToolTarget::Delegate(_)) {
         return Some(Causes::Child);
     }
     caused_by(target.operation()?, arguments)

@@ -175,10 +175,10 @@ fn who_gets_an_empty_section_learns_nothing_of_instances_or_labels() {
         Sections { parts: of_one.collect(), instances: instances() },
         Sections { parts: Vec::new(), instances: instances() },
     );
-    let handed = |sections: &Sections, said: Value| -> Vec<Scoped> {
+    let handed = |sections: &Sections, said: Value| -> Vec<ScopedSection> {
         let chosen = sections.choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
         assert_eq!(chosen.scoped.len(), 10, "its caller is told of each");
-        chosen.scoped.iter().filter_map(Scoped::handed).collect()
+        chosen.scoped.iter().filter_map(ScopedSection::handed).collect()
     };
     let nothing = handed(&without, json!({}));
     assert_eq!(nothing.iter().map(|section| section.key.as_str()).collect::<Vec<_>>(), NAMES);
@@ -243,7 +243,7 @@ fn a_hand_off_has_a_limit_and_says_what_was_left_out() {
         instances: Vec::new(),
     };
     let reach = Reach { scopes: scopes(json!({"const": ["input", "inbox", "context/long"]})).ok(), ..Reach::default() };
-    let scoped = sections.choose("ask", &reach, &Said::default()).unwrap().scoped;
+    let scoped = sections.choose("ask", &reach, &ScopeChoice::default()).unwrap().scoped;
     let bytes: Vec<usize> = scoped.iter().map(|s| s.bytes).collect();
     assert!(bytes.iter().sum::<usize>() <= HAND_OFF_BYTES && bytes[0] > 32_000 && bytes[2] > 32_000, "{bytes:?}");
     assert_eq!((scoped[1].content.as_str(), scoped[1].note().of), (Some("short"), None));
@@ -253,7 +253,7 @@ fn a_hand_off_has_a_limit_and_says_what_was_left_out() {
 
 #[test]
 fn sections_of_one_key_are_a_list() {
-    let scoped = |key: &str, text: &str| Scoped {
+    let scoped = |key: &str, text: &str| ScopedSection {
         key: key.into(),
         source: None,
         needs: Vec::new(),
@@ -266,7 +266,7 @@ fn sections_of_one_key_are_a_list() {
         missing: None,
         empty: false,
     };
-    let gone = Scoped { missing: Some("nothing is there".into()), ..scoped("pending", "") };
+    let gone = ScopedSection { missing: Some("nothing is there".into()), ..scoped("pending", "") };
     let all = [scoped("state", "a"), scoped("input", "b"), scoped("state", "c"), gone];
     assert_eq!(Value::Object(map(&all)), json!({"state": ["a", "c"], "input": "b"}));
 }
@@ -275,7 +275,7 @@ fn sections_of_one_key_are_a_list() {
 fn a_section_is_handed_on_by_who_may_still_read_it() {
     let cap = |with: &str| crate::authority::Capability { with: with.into(), can: "crud/read".into() };
     let held = Authority::new(Some(vec![cap("w/a")]));
-    let own = Scoped {
+    let own = ScopedSection {
         key: "context/a".into(),
         source: Some("w/a/x".into()),
         needs: vec![("crud/read".into(), "w/a/x".into())],
@@ -306,8 +306,12 @@ fn a_section_is_handed_on_by_who_may_still_read_it() {
             (found, expected) => panic!("expected {expected:?}, got {found:?}"),
         }
     }
-    let under =
-        |under: &Authority, received| Scoped { under: Some(under.clone()), received, needs: Vec::new(), ..own.clone() };
+    let under = |under: &Authority, received| ScopedSection {
+        under: Some(under.clone()),
+        received,
+        needs: Vec::new(),
+        ..own.clone()
+    };
     assert!(under(&held, false).held(&held).is_ok());
     assert!(under(&Authority::unlimited(), false).held(&held).is_err(), "it shows turns that could do more");
     assert!(under(&Authority::unlimited(), true).held(&held).is_ok(), "its giver was asked");

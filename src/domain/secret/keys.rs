@@ -83,7 +83,7 @@ pub struct Sealed {
 
 /// Why a sealed value can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum UnsealError {
     /// The key isn't here.
     #[error("it is sealed with key `{key}`, and {}", have(.known))]
     UnknownKey {
@@ -216,10 +216,10 @@ impl KeyRing {
     }
 
     /// The inverse of [`KeyRing::seal`].
-    pub fn open(&self, sealed: &Sealed, about: impl Fn(&KeyId) -> Vec<u8>) -> Result<Plain, OpenError> {
+    pub fn open(&self, sealed: &Sealed, about: impl Fn(&KeyId) -> Vec<u8>) -> Result<Plain, UnsealError> {
         let key = self.0.iter().find(|key| key.id == sealed.key);
-        let key = key.ok_or_else(|| OpenError::UnknownKey { key: sealed.key.clone(), known: self.ids() })?;
-        let refused = || OpenError::Refused { key: key.id.clone() };
+        let key = key.ok_or_else(|| UnsealError::UnknownKey { key: sealed.key.clone(), known: self.ids() })?;
+        let refused = || UnsealError::Refused { key: key.id.clone() };
         let aad = about(&key.id);
         let payload = Payload { msg: &sealed.bytes, aad: &aad };
         let opened = key.cipher().decrypt(&Nonce::from(sealed.nonce), payload).map_err(|_| refused())?;

@@ -12,7 +12,7 @@ pub mod record;
 pub mod reference;
 
 pub use binding::{Binding, Destination};
-pub use keys::{Key, KeyError, KeyId, KeyRing, OpenError};
+pub use keys::{Key, KeyError, KeyId, KeyRing, UnsealError};
 pub use mask::Mask;
 pub use record::{SecretRecord, Stamp};
 pub use reference::Reference;

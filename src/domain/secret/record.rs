@@ -1,6 +1,6 @@
 //! A secret at rest: sealed, and bound to its place, so that no record can stand for another.
 
-use super::keys::{KeyId, KeyRing, NONCE_BYTES, OpenError, Sealed};
+use super::keys::{KeyId, KeyRing, NONCE_BYTES, Sealed, UnsealError};
 use super::{Binding, Plain, SecretName};
 use crate::ids::Owner;
 use crate::time::Millis;
@@ -67,8 +67,8 @@ impl SecretRecord {
     }
 
     /// The value, of a record that was read at this owner's name.
-    pub fn open(&self, keys: &KeyRing, owner: &Owner, name: &SecretName) -> Result<Plain, OpenError> {
-        let refused = || OpenError::Refused { key: self.key.clone() };
+    pub fn open(&self, keys: &KeyRing, owner: &Owner, name: &SecretName) -> Result<Plain, UnsealError> {
+        let refused = || UnsealError::Refused { key: self.key.clone() };
         let nonce = BASE64_STANDARD.decode(&self.nonce).ok().and_then(|bytes| bytes.try_into().ok());
         let bytes = BASE64_STANDARD.decode(&self.sealed).ok();
         let (Some(nonce), Some(bytes)) = (nonce, bytes) else { return Err(refused()) };
@@ -123,7 +123,7 @@ mod tests {
         let refused = |record: &SecretRecord, who: &str, what: &str| {
             assert_eq!(
                 record.open(&one(), &owner(who), &name(what)),
-                Err(OpenError::Refused { key: sealed().key }),
+                Err(UnsealError::Refused { key: sealed().key }),
                 "{record:?}"
             );
         };

@@ -86,7 +86,7 @@ impl From<TimerId> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-pub enum Kind {
+pub enum TimerKind {
     /// A task: each time a job.
     #[default]
     Task,
@@ -154,7 +154,7 @@ pub struct Sent {
 
 /// The call of a turn that has set a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct TimerOrigin {
     /// Number of the turn.
     pub turn: u64,
     /// Place of the call in its reply.
@@ -163,7 +163,7 @@ pub struct Place {
 
 /// A timer as somebody wants it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct TimerRequest {
     /// Which.
     pub id: TimerId,
     /// What people call it.
@@ -173,11 +173,11 @@ pub struct Wanted {
     /// What was asked under a producer's own id, and by whom, as a hash: anything else under it is a conflict.
     pub asked: Option<String>,
     /// The call that sets it, of a session's one wake: an earlier call doesn't replace a later one's.
-    pub place: Option<Place>,
+    pub place: Option<TimerOrigin>,
     /// Whose session or task.
     pub agent: AgentId,
     /// What it sends.
-    pub kind: Kind,
+    pub kind: TimerKind,
     /// What that says, under whose authority.
     pub submission: Submission,
     /// When.
@@ -197,20 +197,20 @@ pub struct Timer {
     /// What people call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// See [`Wanted::origin`].
+    /// See [`TimerRequest::origin`].
     pub origin: EventId,
-    /// See [`Wanted::asked`].
+    /// See [`TimerRequest::asked`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
-    /// See [`Wanted::place`].
+    /// See [`TimerRequest::place`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<TimerOrigin>,
     /// To whom.
     pub agent: AgentId,
     /// When that agent was created: another one of its name isn't meant.
     pub agent_created: Millis,
     /// What it sends.
-    pub kind: Kind,
+    pub kind: TimerKind,
     /// What that says, under whose authority.
     pub submission: Submission,
     /// When.
@@ -271,8 +271,9 @@ pub enum Delivered {
 
 impl Timer {
     /// What `wanted` makes of a timer's document; the generation is one above `before`.
-    pub fn new(wanted: Wanted, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
-        let Wanted { id, name, origin, asked, place, agent, kind, submission, schedule, catch_up, overlap } = wanted;
+    pub fn new(wanted: TimerRequest, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
+        let TimerRequest { id, name, origin, asked, place, agent, kind, submission, schedule, catch_up, overlap } =
+            wanted;
         let times = schedule.times()?;
         let next = match &schedule {
             Schedule::At(at) => Some(*at),
@@ -316,12 +317,12 @@ impl Timer {
     }
 
     /// It was set under the same id, to something else or by somebody else.
-    pub fn is_anothers(&self, wanted: &Wanted) -> bool {
+    pub fn is_anothers(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin && self.asked.is_some() && self.asked != wanted.asked
     }
 
     /// Nothing would change if it was set to this.
-    pub fn is_as(&self, wanted: &Wanted) -> bool {
+    pub fn is_as(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin
             // An older call of the session comes too late.
             || (self.place.is_some() && self.place >= wanted.place)

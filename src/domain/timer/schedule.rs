@@ -29,7 +29,7 @@ pub enum Schedule {
 }
 
 /// A schedule that is ready to be asked.
-pub enum Times {
+pub enum ReadySchedule {
     /// See [`Schedule::At`].
     At(Millis),
     /// See [`Schedule::Every`].
@@ -40,11 +40,13 @@ pub enum Times {
 
 impl Schedule {
     /// Ready to be asked; the error names the field.
-    pub fn times(&self) -> Result<Times, String> {
+    pub fn times(&self) -> Result<ReadySchedule, String> {
         Ok(match self {
-            Self::At(at) => Times::At(*at),
-            Self::Every { every, start } => Times::Every((*every).max(1), *start),
-            Self::Cron { expression, timezone } => Times::Cron(Box::new(Cron::parse(expression, timezone.as_deref())?)),
+            Self::At(at) => ReadySchedule::At(*at),
+            Self::Every { every, start } => ReadySchedule::Every((*every).max(1), *start),
+            Self::Cron { expression, timezone } => {
+                ReadySchedule::Cron(Box::new(Cron::parse(expression, timezone.as_deref())?))
+            }
         })
     }
 
@@ -62,7 +64,7 @@ impl Schedule {
     }
 }
 
-impl Times {
+impl ReadySchedule {
     /// See [`Schedule::next_after`].
     pub fn next_after(&self, after: Millis) -> Option<Millis> {
         match self {

@@ -120,15 +120,15 @@ fn every_counts_from_its_start() {
     assert_eq!(Schedule::At(Millis(5)).next_after(Millis(5)), None);
 }
 
-fn wanted(schedule: Schedule, catch_up: CatchUp) -> Wanted {
-    Wanted {
+fn wanted(schedule: Schedule, catch_up: CatchUp) -> TimerRequest {
+    TimerRequest {
         id: TimerId::of("x"),
         name: None,
         origin: EventId::new("o").unwrap(),
         asked: None,
         place: None,
         agent: "a".parse().unwrap(),
-        kind: Kind::Task,
+        kind: TimerKind::Task,
         submission: Submission::default(),
         schedule,
         catch_up,
@@ -229,7 +229,7 @@ fn a_timer_moves_on_by_what_became_of_its_times() {
 #[test]
 fn setting_the_same_again_changes_nothing() {
     let timer = ticking(CatchUp::One);
-    let same = |change: fn(&mut Wanted)| {
+    let same = |change: fn(&mut TimerRequest)| {
         let mut again = wanted(Schedule::Every { every: 10_000, start: Millis(7) }, CatchUp::One);
         again.origin = EventId::new("another").unwrap();
         change(&mut again);
@@ -241,24 +241,24 @@ fn setting_the_same_again_changes_nothing() {
         wanted.origin = EventId::new("o").unwrap();
     }));
     assert!(!same(|wanted| wanted.schedule = Schedule::At(Millis(5))));
-    assert!(!same(|wanted| wanted.kind = Kind::Message));
+    assert!(!same(|wanted| wanted.kind = TimerKind::Message));
     assert!(!same(|wanted| wanted.submission.input = json!(1)));
     assert!(!same(|wanted| wanted.overlap = Overlap::Skip));
     // Under a producer's id: what was asked, by whom.
     let asked = |mark: &str| Some(mark.to_owned());
     let set = Timer { asked: asked("a"), ..timer.clone() };
     for (mark, anothers) in [(asked("a"), false), (asked("b"), true), (None, true)] {
-        let again = Wanted { asked: mark, ..wanted(Schedule::At(Millis(9)), CatchUp::One) };
+        let again = TimerRequest { asked: mark, ..wanted(Schedule::At(Millis(9)), CatchUp::One) };
         assert_eq!(set.is_anothers(&again), anothers, "{again:?}");
         assert!(!timer.is_anothers(&again), "of an older version nobody knows");
-        assert!(!set.is_anothers(&Wanted { origin: EventId::new("another").unwrap(), ..again }));
+        assert!(!set.is_anothers(&TimerRequest { origin: EventId::new("another").unwrap(), ..again }));
     }
     // Of a session's one wake the call that comes later in the conversation counts.
-    let wake = Timer { place: Some(Place { turn: 3, call: 1 }), ..timer };
+    let wake = Timer { place: Some(TimerOrigin { turn: 3, call: 1 }), ..timer };
     for (turn, call, stays) in [(3, 0, true), (2, 5, true), (3, 2, false), (4, 0, false)] {
         let mut again = wanted(Schedule::At(Millis(9)), CatchUp::One);
         again.origin = EventId::new("another").unwrap();
-        again.place = Some(Place { turn, call });
+        again.place = Some(TimerOrigin { turn, call });
         assert_eq!(wake.is_as(&again), stays, "{turn}/{call}");
     }
 }

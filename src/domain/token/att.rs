@@ -1,6 +1,6 @@
 //! `att`: what a token grants, each element with the owner that it is about.
 
-use super::{DidKey, Refused};
+use super::{DidKey, TokenRefused};
 use crate::authority::Capability;
 use crate::authority::capability::is_of_resources;
 use crate::ids::{Owner, OwnerPart};
@@ -12,20 +12,20 @@ const RESOURCES: &str = "r";
 
 /// One element, its target resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Granted {
+pub struct GrantedElement {
     /// Whose, when it isn't the token's own owner.
     pub foreign: Option<Owner>,
     /// On the owner's own tree; `with` is "" for all of it.
     pub on: Capability,
 }
 
-impl Granted {
+impl GrantedElement {
     /// Reads one element of a token about `own`: `with` is a plain path of that owner,
     /// `did:key:…[/path]` or `/tenant/user[/path]`.
-    pub fn parse(own: &Owner, given: &Capability) -> Result<Self, Refused> {
+    pub fn parse(own: &Owner, given: &Capability) -> Result<Self, TokenRefused> {
         let illegal = |rule: String| {
             let rule = format!("`{}` on `{}`: {rule}", quoted(&given.can), quoted(&given.with));
-            Refused::Claim { claim: "att", rule }
+            TokenRefused::Claim { claim: "att", rule }
         };
         let (owner, path) = target(&given.with).map_err(illegal)?;
         let with = resource(path).map_err(illegal)?;

@@ -1,7 +1,7 @@
 //! From verified links to who asks and for what: every link may only narrow the one above it.
 
-use super::att::Granted;
-use super::{Claims, DidKey, Refused, SpeaksFor, Subject};
+use super::att::GrantedElement;
+use super::{Claims, DidKey, SpeaksFor, TokenRefused, TokenSubject};
 use crate::authority::Capability;
 use crate::ids::Owner;
 use crate::time::Millis;
@@ -34,7 +34,7 @@ pub struct Bearer {
     /// Whose data: the root's.
     pub owner: Owner,
     /// Whom the root is about.
-    pub subject: Subject,
+    pub subject: TokenSubject,
     /// What is granted: `None` = everything that the owner holds, empty = nothing. What another
     /// owner granted has `/tenant/user/` before its path.
     pub capabilities: Option<Vec<Capability>>,
@@ -63,13 +63,13 @@ pub struct Judge<'a> {
 
 /// Judges a chain, the presented token first and the root last. The owner is the root's, the
 /// capabilities are the presented token's.
-pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, Refused> {
-    let (Some(presented), Some(root)) = (links.first(), links.last()) else { return Err(Refused::Missing) };
+pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, TokenRefused> {
+    let (Some(presented), Some(root)) = (links.first(), links.last()) else { return Err(TokenRefused::Missing) };
     for link in links {
         in_time(&link.claims, by)?;
     }
     if !presented.claims.audience.iter().any(|name| by.audiences.contains(&name.as_str())) {
-        return Err(Refused::Audience);
+        return Err(TokenRefused::Audience);
     }
     let subject = root_subject(root)?;
     let owner = subject.owner();
@@ -81,7 +81,7 @@ pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, Refused> {
     }
     Ok(Bearer {
         claims: identity(root, &owner),
-        capabilities: held.map(|held| held.iter().map(Granted::capability).collect()),
+        capabilities: held.map(|held| held.iter().map(GrantedElement::capability).collect()),
         grants: links.iter().filter_map(|link| link.claims.grant.clone()).collect(),
         delegated: links.len() > 1,
         holder: (links.len() > 1).then(|| presented.claims.issuer.clone()),
@@ -92,11 +92,11 @@ pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, Refused> {
     })
 }
 
-fn in_time(claims: &Claims, by: Judge<'_>) -> Result<(), Refused> {
+fn in_time(claims: &Claims, by: Judge<'_>) -> Result<(), TokenRefused> {
     if by.now >= claims.expires.plus(by.leeway) {
-        Err(Refused::Expired)
+        Err(TokenRefused::Expired)
     } else if by.now.plus(by.leeway) < claims.not_before {
-        Err(Refused::NotYet)
+        Err(TokenRefused::NotYet)
     } else {
         Ok(())
     }
@@ -104,27 +104,27 @@ fn in_time(claims: &Claims, by: Judge<'_>) -> Result<(), Refused> {
 
 /// The subject of a root, when its signer may speak for it: a key for itself alone, an issuer for
 /// its owners.
-fn root_subject(root: &Link) -> Result<Subject, Refused> {
+fn root_subject(root: &Link) -> Result<TokenSubject, TokenRefused> {
     let subject = match (&root.claims.subject, &root.signer) {
         (Some(subject), _) => subject.clone(),
         // A UCAN has none: it is about the key that signs it.
-        (None, Signer::Key(key)) => Subject::Key(key.clone()),
+        (None, Signer::Key(key)) => TokenSubject::Key(key.clone()),
         (None, Signer::Issuer(_)) => {
-            return Err(Refused::Claim { claim: "sub", rule: "it is missing".to_owned() });
+            return Err(TokenRefused::Claim { claim: "sub", rule: "it is missing".to_owned() });
         }
     };
     let speaks = match (&root.signer, &subject) {
-        (Signer::Key(signer), Subject::Key(key)) => signer == key,
-        (Signer::Issuer(issuer), Subject::Owner(owner)) => issuer.covers(owner),
-        (Signer::Key(_), Subject::Owner(_)) | (Signer::Issuer(_), Subject::Key(_)) => false,
+        (Signer::Key(signer), TokenSubject::Key(key)) => signer == key,
+        (Signer::Issuer(issuer), TokenSubject::Owner(owner)) => issuer.covers(owner),
+        (Signer::Key(_), TokenSubject::Owner(_)) | (Signer::Issuer(_), TokenSubject::Key(_)) => false,
     };
-    if speaks { Ok(subject) } else { Err(Refused::Subject) }
+    if speaks { Ok(subject) } else { Err(TokenRefused::Subject) }
 }
 
 /// What a root grants: of its own tree what it likes, of others' only what its signer speaks for.
-fn root_grants(root: &Link, owner: &Owner) -> Result<Option<Vec<Granted>>, Refused> {
+fn root_grants(root: &Link, owner: &Owner) -> Result<Option<Vec<GrantedElement>>, TokenRefused> {
     let Some(att) = &root.claims.att else { return Ok(None) };
-    let rooted = |granted: &Granted| match (&granted.foreign, &root.signer) {
+    let rooted = |granted: &GrantedElement| match (&granted.foreign, &root.signer) {
         (None, _) => true,
         (Some(other), Signer::Issuer(issuer)) => issuer.covers(other),
         (Some(_), Signer::Key(_)) => false,
@@ -132,36 +132,44 @@ fn root_grants(root: &Link, owner: &Owner) -> Result<Option<Vec<Granted>>, Refus
     granted(att, owner, rooted).map(Some)
 }
 
-fn granted(att: &[Capability], owner: &Owner, is_held: impl Fn(&Granted) -> bool) -> Result<Vec<Granted>, Refused> {
+fn granted(
+    att: &[Capability],
+    owner: &Owner,
+    is_held: impl Fn(&GrantedElement) -> bool,
+) -> Result<Vec<GrantedElement>, TokenRefused> {
     let one = |given: &Capability| {
-        let granted = Granted::parse(owner, given)?;
+        let granted = GrantedElement::parse(owner, given)?;
         if is_held(&granted) {
             Ok(granted)
         } else {
-            Err(Refused::NotHeld(format!("`{}`", crate::visible::quoted(&given.to_string()))))
+            Err(TokenRefused::NotHeld(format!("`{}`", crate::visible::quoted(&given.to_string()))))
         }
     };
     att.iter().map(one).collect()
 }
 
 /// Whether `link` was made by whom `above` is for, and within its time.
-fn joined(link: &Claims, above: &Claims, root: &Subject) -> Result<(), Refused> {
+fn joined(link: &Claims, above: &Claims, root: &TokenSubject) -> Result<(), TokenRefused> {
     if !above.audience.contains(&link.issuer) {
-        return Err(Refused::Chain("the `aud` of a link is not the `iss` of the next one"));
+        return Err(TokenRefused::Chain("the `aud` of a link is not the `iss` of the next one"));
     }
     if link.expires > above.expires {
-        return Err(Refused::Chain("a link lasts longer than the one above it"));
+        return Err(TokenRefused::Chain("a link lasts longer than the one above it"));
     }
     let Some(subject) = &link.subject else { return Ok(()) };
     if subject == root || subject.to_string() == link.issuer {
         Ok(())
     } else {
-        Err(Refused::Chain("the `sub` of a link is neither the root's nor its own issuer"))
+        Err(TokenRefused::Chain("the `sub` of a link is neither the root's nor its own issuer"))
     }
 }
 
 /// What is left behind a link. An `att` that is absent hands everything on.
-fn narrowed(link: &Claims, owner: &Owner, held: Option<Vec<Granted>>) -> Result<Option<Vec<Granted>>, Refused> {
+fn narrowed(
+    link: &Claims,
+    owner: &Owner,
+    held: Option<Vec<GrantedElement>>,
+) -> Result<Option<Vec<GrantedElement>>, TokenRefused> {
     let Some(att) = &link.att else { return Ok(held) };
     let mut left = granted(att, owner, |granted| granted.is_within(held.as_deref()))?;
     // A list says nothing of a dimension that it doesn't mention: there the one above goes on.

@@ -1,6 +1,6 @@
 //! The claims of one token, as they stand in it.
 
-use super::{DidKey, Refused};
+use super::{DidKey, TokenRefused};
 use crate::authority::Capability;
 use crate::decode;
 use crate::ids::Owner;
@@ -15,14 +15,14 @@ const TEXT_BYTES: usize = 256;
 
 /// Who a token is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum TokenSubject {
     /// A key, which is an owner of its own.
     Key(DidKey),
     /// `tenant/user`.
     Owner(Owner),
 }
 
-impl Subject {
+impl TokenSubject {
     /// Reads `did:key:…` or `tenant/user`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("did:") {
@@ -42,7 +42,7 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for TokenSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key(key) => key.fmt(f),
@@ -57,7 +57,7 @@ pub struct Claims {
     /// Who says it: a `did:key`, or the name of an issuer.
     pub issuer: String,
     /// Whom it is about; may be absent in a link of a chain.
-    pub subject: Option<Subject>,
+    pub subject: Option<TokenSubject>,
     /// Whom it is for.
     pub audience: Vec<String>,
     /// From then on it is void.
@@ -110,22 +110,22 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 impl Claims {
     /// Reads the middle part of a token, decoded. A claim given twice, a caveat on a capability and
     /// an `att` that isn't a list are refused: to leave one out would widen.
-    pub fn parse(json: &[u8]) -> Result<Self, Refused> {
-        let raw: Raw = decode::from_json(json).map_err(|e| Refused::Malformed(quoted(&e.to_string())))?;
-        let missing = |claim| Refused::Claim { claim, rule: "it is missing".to_owned() };
+    pub fn parse(json: &[u8]) -> Result<Self, TokenRefused> {
+        let raw: Raw = decode::from_json(json).map_err(|e| TokenRefused::Malformed(quoted(&e.to_string())))?;
+        let missing = |claim| TokenRefused::Claim { claim, rule: "it is missing".to_owned() };
         let att = raw.att.map(decode::typed).transpose().map_err(|error| {
             let rule = format!("expected a list of {{\"with\": …, \"can\": …}}: {}", quoted(&error.to_string()));
-            Refused::Claim { claim: "att", rule }
+            TokenRefused::Claim { claim: "att", rule }
         })?;
         let mut proofs = raw.prf.into_iter();
         let proof = proofs.next();
         if proofs.next().is_some() {
-            return Err(Refused::Claim { claim: "prf", rule: "expected one token, got several".to_owned() });
+            return Err(TokenRefused::Claim { claim: "prf", rule: "expected one token, got several".to_owned() });
         }
-        let subject = raw.sub.map(|text| Subject::parse(&text)).transpose();
+        let subject = raw.sub.map(|text| TokenSubject::parse(&text)).transpose();
         Ok(Self {
             issuer: text("iss", raw.iss)?.ok_or_else(|| missing("iss"))?,
-            subject: subject.map_err(|rule| Refused::Claim { claim: "sub", rule })?,
+            subject: subject.map_err(|rule| TokenRefused::Claim { claim: "sub", rule })?,
             audience: match raw.aud {
                 Audience::None => Vec::new(),
                 Audience::One(one) => vec![one],
@@ -143,13 +143,13 @@ impl Claims {
 }
 
 /// Seconds since the epoch, with a fraction or without.
-fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, Refused> {
+fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, TokenRefused> {
     /// The year 9999.
     const LAST: f64 = 253_402_300_800.0;
     let Some(seconds) = seconds else { return Ok(None) };
     if !(0.0..LAST).contains(&seconds) {
         let rule = "expected seconds since 1970, before the year 10000".to_owned();
-        return Err(Refused::Claim { claim, rule });
+        return Err(TokenRefused::Claim { claim, rule });
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
     let millis = (seconds * 1000.0) as u64;
@@ -157,7 +157,7 @@ fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, 
 }
 
 /// Text that ends up in records and prompts.
-fn text(claim: &'static str, given: Option<String>) -> Result<Option<String>, Refused> {
+fn text(claim: &'static str, given: Option<String>) -> Result<Option<String>, TokenRefused> {
     let Some(text) = given else { return Ok(None) };
     let rule = if text.is_empty() {
         "expected at least one character".to_owned()
@@ -168,5 +168,5 @@ fn text(claim: &'static str, given: Option<String>) -> Result<Option<String>, Re
     } else {
         return Ok(Some(text));
     };
-    Err(Refused::Claim { claim, rule })
+    Err(TokenRefused::Claim { claim, rule })
 }

@@ -13,14 +13,14 @@ pub mod speaks;
 pub mod chain;
 
 pub use chain::{Bearer, Judge, Link, Signer, judge};
-pub use claims::{Claims, Subject};
+pub use claims::{Claims, TokenSubject};
 pub use did::DidKey;
 pub use speaks::SpeaksFor;
 
 /// Why a token counts for nothing. The text goes to whoever sent it: it says what to do about his
 /// own token, and nothing of the keys and owners of the venue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenRefused {
     /// None was sent.
     #[error("no token, expected the header `Authorization: Bearer <token>`")]
     Missing,

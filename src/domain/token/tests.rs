@@ -13,7 +13,7 @@ fn key(n: u8) -> DidKey {
     DidKey::new([n; 32])
 }
 
-fn claims(json: &Value) -> Result<Claims, Refused> {
+fn claims(json: &Value) -> Result<Claims, TokenRefused> {
     Claims::parse(json.to_string().as_bytes())
 }
 
@@ -37,7 +37,7 @@ fn merge(all: &mut Value, more: Value) {
     all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
 }
 
-fn judged(links: &[Link]) -> Result<Bearer, Refused> {
+fn judged(links: &[Link]) -> Result<Bearer, TokenRefused> {
     let leeway = Duration::from_secs(10);
     judge(links, Judge { now: Millis(NOW * 1000), leeway, audiences: &["trellis", VENUE] })
 }
@@ -55,7 +55,7 @@ fn att(entries: &[(&str, &str)]) -> Value {
 }
 
 /// The chain root → key 2 → venue, with these `att`.
-fn two_links(root_att: &Value, last_att: &Value) -> Result<Bearer, Refused> {
+fn two_links(root_att: &Value, last_att: &Value) -> Result<Bearer, TokenRefused> {
     let root = link(1, json!({"aud": key(2).to_string(), "att": root_att}));
     judged(&[link(2, json!({"att": last_att})), root])
 }
@@ -83,27 +83,27 @@ fn a_key_speaks_for_itself_and_an_issuer_for_its_owners() {
         issued(SpeaksFor::everybody(), json!({"sub": key(1).to_string()})),
         issued(SpeaksFor::everybody(), json!({"sub": format!("did/{}", key(1).multibase())})),
     ] {
-        assert_eq!(judged(&[link]).unwrap_err(), Refused::Subject);
+        assert_eq!(judged(&[link]).unwrap_err(), TokenRefused::Subject);
     }
     assert_eq!(judged(&[link(1, json!({"sub": null}))]).unwrap().owner, key(1).owner(), "as UCANs have it");
     let nobody = judged(&[issued(acme(), json!({"sub": null}))]).unwrap_err();
-    assert!(matches!(nobody, Refused::Claim { claim: "sub", .. }), "{nobody}");
+    assert!(matches!(nobody, TokenRefused::Claim { claim: "sub", .. }), "{nobody}");
 }
 
 #[test]
 fn time_and_audience_are_judged_with_leeway() {
     for (more, refused) in [
         (json!({"exp": NOW - 9}), None),
-        (json!({"exp": NOW - 10}), Some(Refused::Expired)),
+        (json!({"exp": NOW - 10}), Some(TokenRefused::Expired)),
         (json!({"exp": 1_799_999_990.5}), None),
         (json!({"nbf": NOW + 10}), None),
-        (json!({"nbf": NOW + 11}), Some(Refused::NotYet)),
+        (json!({"nbf": NOW + 11}), Some(TokenRefused::NotYet)),
         (json!({"aud": "trellis"}), None),
         (json!({"aud": ["a", "trellis"]}), None),
-        (json!({"aud": null}), Some(Refused::Audience)),
-        (json!({"aud": []}), Some(Refused::Audience)),
-        (json!({"aud": "trellis2"}), Some(Refused::Audience)),
-        (json!({"aud": key(1).to_string()}), Some(Refused::Audience)),
+        (json!({"aud": null}), Some(TokenRefused::Audience)),
+        (json!({"aud": []}), Some(TokenRefused::Audience)),
+        (json!({"aud": "trellis2"}), Some(TokenRefused::Audience)),
+        (json!({"aud": key(1).to_string()}), Some(TokenRefused::Audience)),
     ] {
         assert_eq!(judged(&[link(1, more.clone())]).err(), refused, "{more}");
     }
@@ -134,10 +134,10 @@ fn what_a_token_grants_is_resolved_to_its_owner() {
 fn a_self_issued_token_can_not_claim_another_owners_path() {
     for with in ["/acme/ann/w/x", &format!("{}/w/x", key(2)), &format!("/did/{}", key(2).multibase())] {
         let refused = judged(&[link(1, json!({"att": att(&[("crud/read", "w"), ("crud/read", with)])}))]).unwrap_err();
-        assert!(matches!(&refused, Refused::NotHeld(what) if what.contains(&with[..12])), "{refused}");
+        assert!(matches!(&refused, TokenRefused::NotHeld(what) if what.contains(&with[..12])), "{refused}");
     }
     let refused = judged(&[issued(acme(), json!({"att": att(&[("crud/read", "/acme-evil/bob/w/x")])}))]).unwrap_err();
-    assert!(matches!(refused, Refused::NotHeld(_)), "{refused}");
+    assert!(matches!(refused, TokenRefused::NotHeld(_)), "{refused}");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_list_says_nothing_of_what_it_does_not_mention_and_the_one_above_goes_on() {
     let both = two_links(&resource, &path).unwrap();
     assert_eq!(caps(&both).unwrap(), ["crud/read w/vendor", "* r/app/u1"]);
     let refused = two_links(&resource, &att(&[("*", "r/app/u12")])).unwrap_err();
-    assert!(matches!(refused, Refused::NotHeld(_)), "{refused}");
+    assert!(matches!(refused, TokenRefused::NotHeld(_)), "{refused}");
     assert_eq!(caps(&two_links(&resource, &json!([])).unwrap()), Some(vec![]));
 }
 
@@ -264,7 +264,7 @@ fn a_chain_that_widens_is_refused() {
         (att(&[("*", "")]), att(&[("crud/read", &format!("{}/w", key(2)))])),
     ] {
         let refused = two_links(&root, &last).unwrap_err();
-        assert!(matches!(refused, Refused::NotHeld(_)), "{root} {last}: {refused}");
+        assert!(matches!(refused, TokenRefused::NotHeld(_)), "{root} {last}: {refused}");
     }
 }
 
@@ -290,15 +290,16 @@ fn links_that_do_not_belong_together_are_refused() {
         let error = judged(&[last, root]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    assert_eq!(judged(&[root(json!({}))]).unwrap_err(), Refused::Audience, "a link above is no token of its own");
-    assert_eq!(judged(&[]).unwrap_err(), Refused::Missing);
+    assert_eq!(judged(&[root(json!({}))]).unwrap_err(), TokenRefused::Audience, "a link above is no token of its own");
+    assert_eq!(judged(&[]).unwrap_err(), TokenRefused::Missing);
 }
 
 #[test]
 fn capabilities_of_one_owner_never_cover_anothers() {
-    let everything = super::att::Granted { foreign: None, on: Capability { with: String::new(), can: "*".into() } };
+    let everything =
+        super::att::GrantedElement { foreign: None, on: Capability { with: String::new(), can: "*".into() } };
     let bobs = Capability { with: "/acme/bob/w".into(), can: "crud/read".into() };
-    let bobs = super::att::Granted::parse(&"acme/ann".parse().unwrap(), &bobs).unwrap();
+    let bobs = super::att::GrantedElement::parse(&"acme/ann".parse().unwrap(), &bobs).unwrap();
     assert!(!bobs.is_within(Some(&[everything])));
     assert!(bobs.is_within(Some(std::slice::from_ref(&bobs))));
 }

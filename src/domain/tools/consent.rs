@@ -6,7 +6,7 @@ use super::tool_name;
 use crate::agent::AgentConfig;
 use crate::approval::Consent;
 use crate::authority::capability::ability_covers;
-use crate::authority::{Authority, Capability, Resource};
+use crate::authority::{Authority, Capability, ResourcePath};
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ fn named<'p>(entry: &ToolEntry, meant: &impl Fn(&str) -> Option<&'p str>) -> Opt
 
 /// Whether what a call of who holds `authority` needs is touched by what the policy wants to be asked
 /// about.
-pub fn concerns(policy: &[Capability], authority: &Authority, ability: &str, resource: &Resource) -> bool {
+pub fn concerns(policy: &[Capability], authority: &Authority, ability: &str, resource: &ResourcePath) -> bool {
     let abilities = |can: &str| ability_covers(can, ability) || ability_covers(ability, can);
     policy.iter().any(|cap| authority.touches(cap, resource) && abilities(&cap.can))
 }

@@ -22,7 +22,7 @@ pub fn catalog_path(path: &str) -> String {
 
 /// What holds for one operation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Rule {
+pub enum GuardRule {
     /// It can't be called, and why.
     Refuse(String),
     /// The runtime fills these arguments in.
@@ -35,12 +35,12 @@ pub struct Guards {
     /// Catalog path by alias.
     aliases: BTreeMap<String, String>,
     /// By catalog path; the others are free.
-    rules: BTreeMap<String, Rule>,
+    rules: BTreeMap<String, GuardRule>,
 }
 
 /// What a call of [`RUN`] comes to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Passage {
+pub enum GuardPassage {
     /// Nothing holds for what it runs, or it runs nothing.
     Free,
     /// It is not made, and why.
@@ -51,9 +51,9 @@ pub enum Passage {
 
 impl Guards {
     /// Adds what holds for an operation with these aliases.
-    pub fn add(&mut self, path: &str, aliases: &[String], rule: Rule) {
+    pub fn add(&mut self, path: &str, aliases: &[String], rule: GuardRule) {
         self.aliases.extend(aliases.iter().map(|alias| (alias.clone(), path.to_owned())));
-        if !matches!(&rule, Rule::Inject(injection) if injection.is_empty()) {
+        if !matches!(&rule, GuardRule::Inject(injection) if injection.is_empty()) {
             self.rules.insert(path.to_owned(), rule);
         }
     }
@@ -70,44 +70,44 @@ impl Guards {
 
     /// What a call of [`RUN`] comes to. `said` are the model's arguments, `written` is what stays of them
     /// in the transcript: what it may not say is taken out of that; `own` is filled into the call itself.
-    pub fn through(&self, said: &Value, written: &mut Value, own: &Injection) -> Passage {
+    pub fn through(&self, said: &Value, written: &mut Value, own: &Injection) -> GuardPassage {
         // A call that can't be made at all is refused later, with the reason.
-        let Ok(mut arguments) = own.apply(said.clone()) else { return Passage::Free };
+        let Ok(mut arguments) = own.apply(said.clone()) else { return GuardPassage::Free };
         let mut inside = Vec::new();
         for depth in 0..=JOB_DEPTH {
-            let Some(asked) = arguments["operation"].as_str() else { return Passage::Free };
+            let Some(asked) = arguments["operation"].as_str() else { return GuardPassage::Free };
             if is_pin(asked) {
                 let text =
                     format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
-                return Passage::Refused(Unmade::arguments(text));
+                return GuardPassage::Refused(Unmade::arguments(text));
             }
             let path = self.path(asked);
             if let Some(strange) = strange(&arguments) {
                 let text = format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected");
-                return Passage::Refused(Unmade::arguments(text));
+                return GuardPassage::Refused(Unmade::arguments(text));
             }
             arguments = arguments.get_mut("input").map(Value::take).unwrap_or_default();
             inside.push("input");
             match (self.rules.get(&path), path == RUN) {
                 (None, true) if depth < JOB_DEPTH => {}
-                (None, _) => return Passage::Free,
-                (Some(Rule::Refuse(reason)), _) => {
-                    return Passage::Refused(Unmade::new(Outcome::Denied, format!("`{path}`: {reason}")));
+                (None, _) => return GuardPassage::Free,
+                (Some(GuardRule::Refuse(reason)), _) => {
+                    return GuardPassage::Refused(Unmade::new(Outcome::Denied, format!("`{path}`: {reason}")));
                 }
-                (Some(Rule::Inject(_)), true) => {
+                (Some(GuardRule::Inject(_)), true) => {
                     let text = format!("`{RUN}` can't run itself where its arguments are bound");
-                    return Passage::Refused(Unmade::arguments(text));
+                    return GuardPassage::Refused(Unmade::arguments(text));
                 }
-                (Some(Rule::Inject(injection)), false) => {
+                (Some(GuardRule::Inject(injection)), false) => {
                     if let Some(inner) = within(written, &inside) {
                         injection.strip(inner);
                     }
                     injection.strip(&mut arguments);
-                    return Passage::Bound(path, arguments, Box::new(injection.clone()));
+                    return GuardPassage::Bound(path, arguments, Box::new(injection.clone()));
                 }
             }
         }
-        Passage::Free
+        GuardPassage::Free
     }
 }
 
@@ -124,7 +124,7 @@ fn within<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::inject::Unresolved;
+    use crate::values::inject::UnresolvedArgument;
     use serde_json::json;
 
     fn injection(values: Value) -> Injection {
@@ -134,22 +134,22 @@ mod tests {
 
     fn guards() -> Guards {
         let mut guards = Guards::default();
-        guards.add(RUN, &["v/ops/grid/run".into()], Rule::Inject(Injection::default()));
-        let write = Rule::Inject(injection(json!({"path": "w/good"})));
+        guards.add(RUN, &["v/ops/grid/run".into()], GuardRule::Inject(Injection::default()));
+        let write = GuardRule::Inject(injection(json!({"path": "w/good"})));
         guards.add("v/ops/lattice/write", &["v/ops/covia/write".into()], write);
-        guards.add("v/ops/shop/order", &[], Rule::Refuse("not yours".into()));
+        guards.add("v/ops/shop/order", &[], GuardRule::Refuse("not yours".into()));
         guards
     }
 
     fn check(said: &Value, expected: &Result<Option<Value>, &str>, shown: &Value) {
         let mut heard = said.clone();
         match (guards().through(said, &mut heard, &Injection::default()), expected) {
-            (Passage::Free, Ok(None)) => {}
-            (Passage::Bound(path, arguments, filled), Ok(Some(expected))) => {
+            (GuardPassage::Free, Ok(None)) => {}
+            (GuardPassage::Bound(path, arguments, filled), Ok(Some(expected))) => {
                 assert_eq!((path.as_str(), &arguments), ("v/ops/lattice/write", expected), "{said}");
                 assert_eq!(filled.values["path"], "w/good");
             }
-            (Passage::Refused(unmade), Err(part)) => assert!(unmade.text.contains(*part), "{said}: {unmade:?}"),
+            (GuardPassage::Refused(unmade), Err(part)) => assert!(unmade.text.contains(*part), "{said}: {unmade:?}"),
             (found, expected) => panic!("{said}: expected {expected:?}, got {found:?}"),
         }
         assert_eq!(&heard, shown, "what stays in the transcript");
@@ -199,18 +199,18 @@ mod tests {
         let own = injection(json!({"operation": "v/ops/lattice/write"}));
         let mut said = json!({"input": {"path": "w/evil", "value": 1}});
         let heard = said.clone();
-        let Passage::Bound(path, arguments, _) = guards().through(&heard, &mut said, &own) else {
+        let GuardPassage::Bound(path, arguments, _) = guards().through(&heard, &mut said, &own) else {
             panic!("it is bound")
         };
         assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", json!({"value": 1})));
         assert_eq!(said, json!({"input": {"value": 1}}));
         let mut bound = guards();
-        bound.add(RUN, &[], Rule::Inject(own.clone()));
+        bound.add(RUN, &[], GuardRule::Inject(own.clone()));
         let itself = run(RUN, json!({}));
         let passage = bound.through(&itself, &mut itself.clone(), &Injection::default());
-        assert!(matches!(passage, Passage::Refused(_)));
-        let missing = Unresolved { argument: "operation".into(), key: "k".into() };
+        assert!(matches!(passage, GuardPassage::Refused(_)));
+        let missing = UnresolvedArgument { argument: "operation".into(), key: "k".into() };
         let unresolved = Injection { unresolved: vec![missing], ..Injection::default() };
-        assert_eq!(guards().through(&json!({}), &mut json!({}), &unresolved), Passage::Free);
+        assert_eq!(guards().through(&json!({}), &mut json!({}), &unresolved), GuardPassage::Free);
     }
 }

@@ -1,7 +1,7 @@
 //! Tools of the harness: how a task and a goal end, and what an agent does to its own context.
 
 use super::entry::ToolEntry;
-use super::{Offered, Target};
+use super::{Offered, ToolTarget};
 use crate::agent::{AgentConfig, Looping};
 use crate::chat::ToolSpec;
 use crate::outputs;
@@ -93,7 +93,7 @@ fn complete(ends: Ends<'_>) -> Offered {
         None => json!({"type": "object", "description": "the result: any fields"}),
     };
     let description = "Completes your current goal; the input is its result.";
-    Offered::harness("complete", description, schema, Target::CompleteGoal)
+    Offered::harness("complete", description, schema, ToolTarget::CompleteGoal)
 }
 
 fn fail(config: &AgentConfig, ends: Ends<'_>) -> Offered {
@@ -105,7 +105,7 @@ fn fail(config: &AgentConfig, ends: Ends<'_>) -> Offered {
             "required": ["error"]
         }),
     };
-    Offered::harness("fail", "Fails your current goal, with the reason.", schema, Target::FailGoal)
+    Offered::harness("fail", "Fails your current goal, with the reason.", schema, ToolTarget::FailGoal)
 }
 
 fn subgoal() -> Offered {
@@ -119,7 +119,7 @@ fn subgoal() -> Offered {
     });
     let description = "Opens a goal with a conversation of its own: you work on it next, and its result is the result of \
                        this call. Several in one reply are worked on one after the other.";
-    Offered::harness("subgoal", description, schema, Target::Subgoal)
+    Offered::harness("subgoal", description, schema, ToolTarget::Subgoal)
 }
 
 fn compact() -> Offered {
@@ -129,14 +129,14 @@ fn compact() -> Offered {
         "required": ["summary"], "additionalProperties": false
     });
     let description = "Puts a summary in the place of the turns of your current goal so far; nothing is deleted.";
-    Offered::harness("compact", description, schema, Target::Compact)
+    Offered::harness("compact", description, schema, ToolTarget::Compact)
 }
 
 fn complete_task(output: Option<&Value>) -> Offered {
     let any = json!({"description": "the task's output, any JSON value"});
     let schema = outputs::wrapped(output.unwrap_or(&any));
     let description = "Completes the task you are working on with this result.";
-    Offered::harness("complete_task", description, schema, Target::Complete)
+    Offered::harness("complete_task", description, schema, ToolTarget::Complete)
 }
 
 fn fail_task() -> Offered {
@@ -146,7 +146,7 @@ fn fail_task() -> Offered {
         "required": ["error"], "additionalProperties": false
     });
     let description = "Fails the task you are working on, with the reason for the caller.";
-    Offered::harness("fail_task", description, schema, Target::Fail)
+    Offered::harness("fail_task", description, schema, ToolTarget::Fail)
 }
 
 fn context_load(inner: bool) -> Offered {
@@ -166,7 +166,7 @@ fn context_load(inner: bool) -> Offered {
         "required": ["path"], "additionalProperties": false
     });
     let description = "Shows the value at a path in your context, read afresh in every turn from the next one on.";
-    Offered::harness("context_load", description, schema, Target::Load)
+    Offered::harness("context_load", description, schema, ToolTarget::Load)
 }
 
 fn context_unload() -> Offered {
@@ -175,7 +175,7 @@ fn context_unload() -> Offered {
         "properties": {"path": {"type": "string", "description": "as it was loaded"}},
         "required": ["path"], "additionalProperties": false
     });
-    Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, Target::Unload)
+    Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, ToolTarget::Unload)
 }
 
 fn more_tools() -> Offered {
@@ -189,11 +189,11 @@ fn more_tools() -> Offered {
     });
     let description = "Finds operations that you are not offered yet, ten at most, says what each takes, and adds them \
                        to your tools from the next turn on, for this session.";
-    Offered::harness("more_tools", description, schema, Target::MoreTools)
+    Offered::harness("more_tools", description, schema, ToolTarget::MoreTools)
 }
 
 /// What is wrong with the arguments of a call of a harness tool, by the schema that a turn shows of it.
-pub(crate) fn misfit(config: &AgentConfig, ends: Ends<'_>, target: &Target, arguments: &Value) -> Option<String> {
+pub(crate) fn misfit(config: &AgentConfig, ends: Ends<'_>, target: &ToolTarget, arguments: &Value) -> Option<String> {
     let mut all = offered(config, ends);
     // A recorded reply may call what the configuration names no more.
     all.push(more_tools());
@@ -203,7 +203,7 @@ pub(crate) fn misfit(config: &AgentConfig, ends: Ends<'_>, target: &Target, argu
 }
 
 impl Offered {
-    fn harness(name: &str, description: &str, schema: Value, target: Target) -> Self {
+    fn harness(name: &str, description: &str, schema: Value, target: ToolTarget) -> Self {
         Self {
             spec: ToolSpec { name: name.to_owned(), description: description.to_owned(), schema },
             target,

@@ -1,7 +1,7 @@
 //! Tools of resources, and the names that they must not meet.
 
 use super::entry::ToolEntry;
-use super::{Builder, DEFAULT_TOOLS, Target, harness, tool_name};
+use super::{Builder, DEFAULT_TOOLS, ToolTarget, harness, tool_name};
 use crate::agent::AgentConfig;
 use crate::chat::ToolSpec;
 use crate::scope::Reach;
@@ -10,7 +10,7 @@ use crate::scope::Reach;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceTool {
     /// What it does.
-    pub target: Target,
+    pub target: ToolTarget,
     /// As the model sees it.
     pub spec: ToolSpec,
 }

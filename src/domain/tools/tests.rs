@@ -1,6 +1,6 @@
 //! Which tools are offered, under which names, and how they are bound.
 
-use super::guard::Passage;
+use super::guard::GuardPassage;
 use super::*;
 
 fn described(path: &str, alias: &str, input: Value, entities: &[&str]) -> Described {
@@ -95,9 +95,9 @@ fn through(config: Value, tools: Value, path: &str) -> Result<Value, String> {
     let table = with_tools(config, tools, json!({"user_email": "ada@x", "entity_ids": ["shop-3"]}));
     let said = json!({"operation": path, "input": {"from": "eve@x", "to": "bob@x"}});
     match table.guards.through(&said, &mut said.clone(), &Injection::default()) {
-        Passage::Free => Ok(Value::Null),
-        Passage::Refused(unmade) => Err(unmade.text),
-        Passage::Bound(_, arguments, injection) => {
+        GuardPassage::Free => Ok(Value::Null),
+        GuardPassage::Refused(unmade) => Err(unmade.text),
+        GuardPassage::Bound(_, arguments, injection) => {
             assert_eq!(arguments, json!({"to": "bob@x"}), "what the model says counts for nothing");
             Ok(injection.values.into())
         }
@@ -126,7 +126,7 @@ fn a_binding_holds_through_job_run_too() {
     let auto = json!({"contextMapping": {"user_id": "_auto"}});
     let table = with_tools(auto, run_only(), json!({"user_id": "u"}));
     let said = json!({"operation": "mail:send", "input": {"user_id": "eve"}});
-    assert!(matches!(table.guards.through(&said, &mut said.clone(), &Injection::default()), Passage::Bound(..)));
+    assert!(matches!(table.guards.through(&said, &mut said.clone(), &Injection::default()), GuardPassage::Bound(..)));
     assert!(with_tools(bind("send_email"), json!([]), json!({})).guards.is_empty(), "nothing runs by a path");
 }
 

@@ -8,7 +8,7 @@ use crate::agent::Looping;
 use crate::approval::{Approval, Awaiting, AwaitingCall};
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
-use crate::context::load::{Change, Level};
+use crate::context::load::{Level, LoadChange};
 use crate::context::record::LedgerWrite;
 use crate::context::text;
 use crate::event::{Event, Mandate, Payload};
@@ -35,7 +35,7 @@ pub struct Decision {
     /// How the served task ended, if it did.
     pub ended: Option<(JobId, JobResult)>,
     /// What becomes of the agent's own loads.
-    pub agent: Vec<Change>,
+    pub agent: Vec<LoadChange>,
     /// The turn was cancelled: what it wrote to the tree is dropped.
     pub cancelled: bool,
     /// The record of what the model saw; of a turn without a prompt there is none.
@@ -113,21 +113,21 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
 }
 
 /// What the calls change for the turns to come; of that, what is the agent's.
-fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<Change> {
+fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<LoadChange> {
     // First what had to leave: the model may have asked for it again since.
     let mut agent: Vec<_> = unpin(state, &recorded.unpinned).collect();
     let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
     for change in &changes {
         change.apply(Level::Session, &mut state.loads);
         state.goals.apply(change);
-        if let Change::Offer(paths) = change {
+        if let LoadChange::Offer(paths) = change {
             let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
             state.tools.extend(new);
             // The oldest go: each costs its schema in every turn.
             state.tools.drain(..state.tools.len().saturating_sub(FOUND_TOOLS));
         }
     }
-    agent.extend(changes.into_iter().filter(Change::is_of_agent));
+    agent.extend(changes.into_iter().filter(LoadChange::is_of_agent));
     agent
 }
 
@@ -185,12 +185,12 @@ fn unasked(outcomes: &mut [CallOutcome]) {
 
 /// Loads that left the context for want of room stay out: those of the session now, those of the
 /// agent with its record.
-fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<Item = Change> + 'r {
+fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<Item = LoadChange> + 'r {
     let is_own = |path: &&String| state.goals.loads(&state.loads).iter().any(|load| load.path == **path);
     let (own, agents): (Vec<_>, Vec<_>) = unpinned.iter().partition(is_own);
     state.loads.retain(|load| !own.contains(&&load.path));
     state.goals.unload(unpinned);
-    agents.into_iter().map(|path| Change::Unload(Level::Agent, path.clone()))
+    agents.into_iter().map(|path| LoadChange::Unload(Level::Agent, path.clone()))
 }
 
 /// A turn that could not have a reply: the task fails, and the events of `consume` are given up with

@@ -8,7 +8,7 @@ use crate::goal::Goal;
 use crate::job::{ErrorCode, JobResult};
 use crate::limits::SUMMARY_BYTES;
 use crate::outputs;
-use crate::tools::{Target, harness};
+use crate::tools::{ToolTarget, harness};
 use serde_json::Value;
 
 /// What a reply ends.
@@ -21,11 +21,12 @@ pub(super) enum Ending {
 
 /// What is wrong with the arguments of a call of the harness, by the schema that its turn shows. Of what
 /// ends something typed it is said when that is looked at: models write it in more than one way.
-pub fn misfits(setting: &Setting, target: &Target, arguments: &Value) -> Option<CallOutcome> {
+pub fn misfits(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Option<CallOutcome> {
     let inner = setting.state.goals.top();
-    let is_typed = (*target == Target::Complete && setting.output().is_some())
-        || (*target == Target::CompleteGoal && inner.map_or(setting.output(), |goal| goal.output.as_ref()).is_some())
-        || (*target == Target::FailGoal && inner.is_none() && setting.config.outputs.fail.is_some());
+    let is_typed = (*target == ToolTarget::Complete && setting.output().is_some())
+        || (*target == ToolTarget::CompleteGoal
+            && inner.map_or(setting.output(), |goal| goal.output.as_ref()).is_some())
+        || (*target == ToolTarget::FailGoal && inner.is_none() && setting.config.outputs.fail.is_some());
     if is_typed {
         return None;
     }
@@ -34,41 +35,41 @@ pub fn misfits(setting: &Setting, target: &Target, arguments: &Value) -> Option<
 }
 
 /// What the model gets for such a call.
-pub fn outcome(setting: &Setting, target: &Target, arguments: &Value) -> CallOutcome {
+pub fn outcome(setting: &Setting, target: &ToolTarget, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = misfits(setting, target, arguments) {
         return misfit;
     }
     let open = setting.plan.task.is_some();
     let said = match (target, setting.state.goals.top()) {
-        (Target::Complete, _) => typed(setting.output(), &result(setting, arguments), "the task is completed"),
-        (Target::Fail, _) => Ok("the task is failed".to_owned()),
-        (Target::CompleteGoal, Some(goal)) => {
+        (ToolTarget::Complete, _) => typed(setting.output(), &result(setting, arguments), "the task is completed"),
+        (ToolTarget::Fail, _) => Ok("the task is failed".to_owned()),
+        (ToolTarget::CompleteGoal, Some(goal)) => {
             let output = goal.output.as_ref();
             typed(output, &outputs::value(output, arguments), "the goal is completed")
         }
-        (Target::CompleteGoal, None) if open => {
+        (ToolTarget::CompleteGoal, None) if open => {
             typed(setting.output(), &outputs::value(setting.output(), arguments), "the task is completed")
         }
-        (Target::CompleteGoal, None) => {
+        (ToolTarget::CompleteGoal, None) => {
             Ok(compacted(setting).unwrap_or_else(|_| "there is nothing to complete".into()))
         }
-        (Target::FailGoal, Some(_)) => Ok("the goal is failed".to_owned()),
-        (Target::FailGoal, None) if open => failing(setting, arguments),
-        (Target::FailGoal, None) => Err(Unmade::new(Outcome::Error, "there is nothing to fail: no task is open")),
-        (Target::Subgoal, _) => {
+        (ToolTarget::FailGoal, Some(_)) => Ok("the goal is failed".to_owned()),
+        (ToolTarget::FailGoal, None) if open => failing(setting, arguments),
+        (ToolTarget::FailGoal, None) => Err(Unmade::new(Outcome::Error, "there is nothing to fail: no task is open")),
+        (ToolTarget::Subgoal, _) => {
             goal_of(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
         }
-        (Target::Compact, _) => summary(arguments)
+        (ToolTarget::Compact, _) => summary(arguments)
             .map_err(Unmade::arguments)
             .and_then(|_| compacted(setting).map_err(|why| Unmade::new(Outcome::Error, why))),
         (
-            Target::Operation(_)
-            | Target::Resource { .. }
-            | Target::Load
-            | Target::Unload
-            | Target::MoreTools
-            | Target::Delegate(_)
-            | Target::Latent(_),
+            ToolTarget::Operation(_)
+            | ToolTarget::Resource { .. }
+            | ToolTarget::Load
+            | ToolTarget::Unload
+            | ToolTarget::MoreTools
+            | ToolTarget::Delegate(_)
+            | ToolTarget::Latent(_),
             _,
         ) => Err(Unmade::new(Outcome::Error, "this call ends nothing; it is a bug of the venue")),
     };
@@ -143,7 +144,10 @@ fn compacted(setting: &Setting) -> Result<String, String> {
 }
 
 /// Calls that were not refused, by their place.
-fn made<'r>(recorded: &'r Recorded, outcomes: &'r [CallOutcome]) -> impl Iterator<Item = (u32, &'r Target, &'r Value)> {
+fn made<'r>(
+    recorded: &'r Recorded,
+    outcomes: &'r [CallOutcome],
+) -> impl Iterator<Item = (u32, &'r ToolTarget, &'r Value)> {
     (0..).zip(recorded.calls.iter().zip(outcomes)).filter_map(|(at, (call, outcome))| match &call.what {
         Ok(Resolved { target, arguments }) if outcome.outcome == Outcome::Ok => Some((at, target, arguments)),
         Ok(_) | Err(_) => None,
@@ -160,33 +164,33 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
         return (inner && !waits).then(|| Ending::Goal(said(setting, output, &recorded.reply.text)));
     }
     made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
-        Target::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
-        Target::CompleteGoal if inner => Some(Ending::Goal(returned(setting, &outputs::value(output, arguments)))),
-        Target::CompleteGoal if open => {
+        ToolTarget::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
+        ToolTarget::CompleteGoal if inner => Some(Ending::Goal(returned(setting, &outputs::value(output, arguments)))),
+        ToolTarget::CompleteGoal if open => {
             Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
         }
-        Target::FailGoal if inner => {
+        ToolTarget::FailGoal if inner => {
             let text = format!("error: the goal was not reached: {}", error(arguments));
             Some(Ending::Goal(CallOutcome::plain(Outcome::Error, text)))
         }
-        Target::Fail | Target::FailGoal if open => {
-            let typed = matches!(target, Target::FailGoal) && setting.config.outputs.fail.is_some();
+        ToolTarget::Fail | ToolTarget::FailGoal if open => {
+            let typed = matches!(target, ToolTarget::FailGoal) && setting.config.outputs.fail.is_some();
             let error = if typed { arguments.to_string() } else { error(arguments) };
             Some(Ending::Task(JobResult::failed(ErrorCode::TaskFailed, error)))
         }
-        Target::Complete
-        | Target::Fail
-        | Target::CompleteGoal
-        | Target::FailGoal
-        | Target::Subgoal
-        | Target::Compact
-        | Target::Operation(_)
-        | Target::Resource { .. }
-        | Target::Load
-        | Target::Unload
-        | Target::MoreTools
-        | Target::Delegate(_)
-        | Target::Latent(_) => None,
+        ToolTarget::Complete
+        | ToolTarget::Fail
+        | ToolTarget::CompleteGoal
+        | ToolTarget::FailGoal
+        | ToolTarget::Subgoal
+        | ToolTarget::Compact
+        | ToolTarget::Operation(_)
+        | ToolTarget::Resource { .. }
+        | ToolTarget::Load
+        | ToolTarget::Unload
+        | ToolTarget::MoreTools
+        | ToolTarget::Delegate(_)
+        | ToolTarget::Latent(_) => None,
     })
 }
 
@@ -228,7 +232,7 @@ pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [
     let refused = recorded.calls.iter().zip(outcomes).find(|(call, outcome)| {
         let ends = matches!(
             &call.what,
-            Ok(Resolved { target: Target::Complete | Target::CompleteGoal | Target::FailGoal, .. })
+            Ok(Resolved { target: ToolTarget::Complete | ToolTarget::CompleteGoal | ToolTarget::FailGoal, .. })
         );
         ends && matches!(outcome.outcome, Outcome::Error | Outcome::Arguments)
     });
@@ -237,8 +241,8 @@ pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [
 
 /// Goals that the reply opens, by the place of the call.
 pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32, Goal)> {
-    let goal = |(at, target, arguments): (u32, &Target, &Value)| {
-        Some((at, Goal::of(arguments).ok().filter(|_| *target == Target::Subgoal)?))
+    let goal = |(at, target, arguments): (u32, &ToolTarget, &Value)| {
+        Some((at, Goal::of(arguments).ok().filter(|_| *target == ToolTarget::Subgoal)?))
     };
     made(recorded, outcomes).filter_map(goal).collect()
 }
@@ -251,18 +255,18 @@ pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[Cal
         return None;
     }
     made(recorded, outcomes).find_map(|(_, target, arguments)| {
-        if *target == Target::Compact {
+        if *target == ToolTarget::Compact {
             return summary(arguments).ok().map(str::to_owned);
         }
         // At the root of a chat there is nothing to complete: what was found is kept, and room is made.
-        (loose && *target == Target::CompleteGoal).then(|| text::value(arguments, SUMMARY_BYTES))
+        (loose && *target == ToolTarget::CompleteGoal).then(|| text::value(arguments, SUMMARY_BYTES))
     })
 }
 
 /// A goal that the reply asked for is not opened, for what it is for ends with the reply.
 pub(super) fn unopened(recorded: &Recorded, outcomes: &mut [CallOutcome]) {
     for (call, outcome) in recorded.calls.iter().zip(outcomes) {
-        if matches!(&call.what, Ok(Resolved { target: Target::Subgoal, .. })) && outcome.outcome == Outcome::Ok {
+        if matches!(&call.what, Ok(Resolved { target: ToolTarget::Subgoal, .. })) && outcome.outcome == Outcome::Ok {
             *outcome = CallOutcome::plain(Outcome::Cancelled, "not opened: this reply ends what it is for");
         }
     }

@@ -33,12 +33,12 @@ use crate::context::ledger::Ledger;
 use crate::context::record::{LedgerWrite, Scribe};
 use crate::context::sight;
 use crate::job::ErrorCode;
-use crate::scope::{Scoped, Sections};
+use crate::scope::{ScopedSection, Sections};
 use crate::session::{Heard, TurnRecord};
 use crate::spend::Spent;
 use crate::time::Millis;
 use crate::tools::guard::RUN;
-use crate::tools::{Target, ToolTable};
+use crate::tools::{ToolTable, ToolTarget};
 use crate::values::inject::Injection;
 use decide::Decision;
 pub use outcome::{Asked, CallOutcome, Outcome, Unmade};
@@ -103,8 +103,8 @@ impl Recorded {
                 Arguments::Json(arguments) => {
                     hide(RUN, arguments);
                     match &planned.what {
-                        Ok(Resolved { target: Target::Operation(path), .. }) if path == RUN => {}
-                        Ok(Resolved { target: Target::Operation(path), .. }) => hide(path, arguments),
+                        Ok(Resolved { target: ToolTarget::Operation(path), .. }) if path == RUN => {}
+                        Ok(Resolved { target: ToolTarget::Operation(path), .. }) => hide(path, arguments),
                         // It may be the name of an operation that isn't offered.
                         Ok(_) | Err(_) => hide(&said.name.replacen('_', "/", 1), arguments),
                     }
@@ -118,7 +118,7 @@ impl Recorded {
     pub fn kept(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
         self.hide_said(&hide);
         for call in &mut self.calls {
-            if let Ok(Resolved { target: Target::Operation(path), arguments }) = &mut call.what {
+            if let Ok(Resolved { target: ToolTarget::Operation(path), arguments }) = &mut call.what {
                 hide(path, arguments);
             }
         }
@@ -143,14 +143,14 @@ pub struct PlannedCall {
     pub instance: Option<String>,
     /// What of the context goes with it, as the prompt showed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scoped: Vec<Scoped>,
+    pub scoped: Vec<ScopedSection>,
 }
 
 /// A call that can be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resolved {
     /// What it does.
-    pub target: Target,
+    pub target: ToolTarget,
     /// With what.
     pub arguments: Value,
 }

@@ -3,7 +3,7 @@
 use super::PlannedCall;
 use crate::approval::Approval;
 use crate::authority::Capability;
-use crate::context::load::Change;
+use crate::context::load::LoadChange;
 use crate::context::origin::Seen;
 use crate::ids::{AgentId, JobId};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct CallOutcome {
     pub started: Option<(JobId, AgentId)>,
     /// What it changes for the turns to come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Change>,
+    pub change: Option<LoadChange>,
     /// It was not made: a person is asked first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,

@@ -8,8 +8,8 @@ use crate::nearest::did_you_mean;
 use crate::schema::misfits;
 use crate::scope::{Chosen, Reach, Sections, take};
 use crate::secret::hide;
-use crate::tools::guard::{Passage, RUN};
-use crate::tools::{Target, ToolTable};
+use crate::tools::guard::{GuardPassage, RUN};
+use crate::tools::{ToolTable, ToolTarget};
 use crate::values::inject::Injection;
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
         (Some(target), Arguments::Json(written)) => {
             injection.strip(written);
             let mut arguments = written.clone();
-            let path = if let Target::Operation(path) = &target { Some(path.as_str()) } else { None };
+            let path = if let ToolTarget::Operation(path) = &target { Some(path.as_str()) } else { None };
             let said = take(path, &mut arguments);
             let chosen = sections.choose(&call.name, &reach, &said);
             let planned = chosen.and_then(|chosen| {
@@ -79,31 +79,31 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
         }
     };
     let Chosen { asked: _, instance, mut scoped } = chosen;
-    if matches!(what, Ok(Resolved { target: Target::Latent(_), .. })) {
+    if matches!(what, Ok(Resolved { target: ToolTarget::Latent(_), .. })) {
         scoped.clear();
     }
     PlannedCall { id, tool, what, injection, instance, scoped }
 }
 
 fn resolve(
-    target: Target,
+    target: ToolTarget,
     (arguments, written): (Value, &mut Value),
     tools: &ToolTable,
     injection: &mut Injection,
     chosen: &Chosen,
 ) -> Result<Resolved, Unmade> {
     match target {
-        Target::Operation(path) if path == RUN && !tools.guards.is_empty() => {
+        ToolTarget::Operation(path) if path == RUN && !tools.guards.is_empty() => {
             match tools.guards.through(&arguments, written, injection) {
-                Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments }),
-                Passage::Refused(unmade) => Err(unmade),
-                Passage::Bound(path, arguments, inner) => {
+                GuardPassage::Free => Ok(Resolved { target: ToolTarget::Operation(path), arguments }),
+                GuardPassage::Refused(unmade) => Err(unmade),
+                GuardPassage::Bound(path, arguments, inner) => {
                     *injection = *inner;
-                    Ok(Resolved { target: Target::Operation(path), arguments })
+                    Ok(Resolved { target: ToolTarget::Operation(path), arguments })
                 }
             }
         }
-        Target::Latent(_) => Ok(Resolved { target: Target::Latent(chosen.asked.clone()), arguments }),
+        ToolTarget::Latent(_) => Ok(Resolved { target: ToolTarget::Latent(chosen.asked.clone()), arguments }),
         target => Ok(Resolved { target, arguments }),
     }
 }

@@ -2,10 +2,10 @@
 
 use super::{CallOutcome, PlannedCall, Recorded, Setting};
 use crate::chat::{Arguments, ChatMessage, ToolCall, Usage};
-use crate::scope::{Delegate, Scoped};
+use crate::scope::{Delegate, ScopedSection};
 use crate::session::{CallRecord, TurnRecord};
 use crate::time::Millis;
-use crate::tools::Target;
+use crate::tools::ToolTarget;
 use serde_json::Value;
 
 pub(super) fn record(
@@ -67,8 +67,8 @@ fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
 pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallRecord {
     let target = call.what.as_ref().ok().map(|resolved| &resolved.target);
     let operation = match target {
-        Some(Target::Delegate(Delegate { agent: Some(agent), .. })) => format!("g/{agent}"),
-        target => target.and_then(Target::operation).unwrap_or(&call.tool).to_owned(),
+        Some(ToolTarget::Delegate(Delegate { agent: Some(agent), .. })) => format!("g/{agent}"),
+        target => target.and_then(ToolTarget::operation).unwrap_or(&call.tool).to_owned(),
     };
     CallRecord {
         tool: call.tool.clone(),
@@ -76,7 +76,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         outcome: outcome.outcome.as_str().to_owned(),
         instance: call.instance.clone(),
         // Of a call that was not made nothing went anywhere.
-        scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
+        scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(ScopedSection::note).collect(),
         needs: outcome.needs.clone(),
         went_out: outcome.went_out,
         note: outcome.note.clone(),

@@ -7,7 +7,7 @@ mod tests;
 
 use super::Recorded;
 use super::setting::Last;
-use crate::agent::{AgentConfig, Completion};
+use crate::agent::{AgentConfig, CompletedBy};
 use crate::authority::envelope::Envelope;
 use crate::budget::{Budget, Deadline, Purse};
 use crate::context::inputs::Served;
@@ -415,8 +415,8 @@ impl Plan {
     }
 
     /// What completes its task: text can't be what a typed output must be.
-    pub fn completion(&self, config: &AgentConfig) -> Completion {
-        if self.output(config).is_some() { Completion::Explicit } else { config.completion }
+    pub fn completion(&self, config: &AgentConfig) -> CompletedBy {
+        if self.output(config).is_some() { CompletedBy::Explicit } else { config.completion }
     }
 
     /// What a turn of a session can end.

@@ -1,11 +1,11 @@
 //! What a turn serves and runs with, and which limit makes it the last of its task.
 
 use super::run::{Plan, Run};
-use crate::agent::{AgentConfig, AgentRecord, Completion};
+use crate::agent::{AgentConfig, AgentRecord, CompletedBy};
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
-use crate::budget::{Deadline, Origin, Purse};
+use crate::budget::{Deadline, LimitOrigin, Purse};
 use crate::event::Mandate;
 use crate::ids::{Owner, SessionKey};
 use crate::job::{ErrorCode, JobResult};
@@ -69,8 +69,8 @@ impl Last {
     }
 
     /// How the task ends that hasn't ended itself.
-    pub(super) fn ending(&self, text: &str, is_text: bool, completion: Completion) -> JobResult {
-        if is_text && !text.trim().is_empty() && completion == Completion::Implicit {
+    pub(super) fn ending(&self, text: &str, is_text: bool, completion: CompletedBy) -> JobResult {
+        if is_text && !text.trim().is_empty() && completion == CompletedBy::Implicit {
             return JobResult::complete(text.into());
         }
         JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))
@@ -142,7 +142,7 @@ impl Setting {
     }
 
     /// What completes the open task.
-    pub fn completion(&self) -> Completion {
+    pub fn completion(&self) -> CompletedBy {
         self.plan.completion(&self.config)
     }
 
@@ -167,7 +167,7 @@ fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
         }
         None => Purse {
             inherited: envelope.accounts.clone(),
-            deadline: envelope.deadline.map(|at| Deadline { at, origin: Origin::Request }),
+            deadline: envelope.deadline.map(|at| Deadline { at, origin: LimitOrigin::Request }),
             ..Purse::default()
         },
     }
@@ -192,9 +192,9 @@ impl Plan {
 }
 
 /// What a task fails with at a limit.
-pub const fn code_of(origin: Origin) -> ErrorCode {
+pub const fn code_of(origin: LimitOrigin) -> ErrorCode {
     match origin {
-        Origin::Agent | Origin::Cap => ErrorCode::LimitReached,
-        Origin::Request => ErrorCode::BudgetExceeded,
+        LimitOrigin::Agent | LimitOrigin::Cap => ErrorCode::LimitReached,
+        LimitOrigin::Request => ErrorCode::BudgetExceeded,
     }
 }

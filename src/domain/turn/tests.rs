@@ -7,7 +7,7 @@ use crate::agent::AgentConfig;
 use crate::authority::Authority;
 use crate::budget::Purse;
 use crate::chat::ToolCall;
-use crate::context::budget::Budget;
+use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Frame, Moment};
 use crate::context::item::{Absence, Content, Item, Section};
 use crate::context::record::part::Namer;
@@ -20,7 +20,7 @@ use crate::spend::Spent;
 use crate::tools::{Described, resolve};
 use crate::values::Resolver;
 use crate::values::inject::Injection;
-use crate::values::known::Known;
+use crate::values::known::KnownValues;
 use serde_json::json;
 
 mod bound;
@@ -120,9 +120,9 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
             aliases: false,
             bare: false,
         },
-        moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: Budget::default() },
+        moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: PromptBudget::default() },
         system: setting.config.system_prompt.clone(),
-        values: Known::default(),
+        values: KnownValues::default(),
         items,
         transcript: Vec::new(),
         tools: tools.into(),
@@ -367,7 +367,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
 
 /// A reply recorded for a task with a tool that the configuration of now doesn't offer.
 fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
-    let target = Target::Operation("v/ops/of/then".into());
+    let target = ToolTarget::Operation("v/ops/of/then".into());
     let what = Ok(Resolved { target, arguments: json!({"x": 1}) });
     Recorded {
         used: Vec::new(),

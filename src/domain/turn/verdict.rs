@@ -2,7 +2,7 @@
 
 use super::ends::{self, Ending};
 use super::{CallOutcome, Recorded, Setting};
-use crate::agent::Completion;
+use crate::agent::CompletedBy;
 use crate::job::{ErrorCode, JobResult};
 use crate::limits::OUTPUT_REFUSALS;
 use crate::session::SessionState;
@@ -85,16 +85,16 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
         (false, _, _) => Verdict::Idle,
         (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
         (true, true, _) => Verdict::Park,
-        (true, false, Completion::Implicit) if !text.trim().is_empty() => {
+        (true, false, CompletedBy::Implicit) if !text.trim().is_empty() => {
             Verdict::Ended(JobResult::complete(text.clone().into()))
         }
         // Nothing is no answer: whoever asked would take it for work that is done.
-        (true, false, Completion::Implicit) if !reminded && !at_limit => Verdict::Remind,
-        (true, false, Completion::Implicit) => {
+        (true, false, CompletedBy::Implicit) if !reminded && !at_limit => Verdict::Remind,
+        (true, false, CompletedBy::Implicit) => {
             let text = "the model's reply is empty: no text and no call, also when it was asked again";
             Verdict::Ended(JobResult::failed(ErrorCode::ModelError, text))
         }
-        (true, false, Completion::Explicit) if let Some(output) = setting.output() => {
+        (true, false, CompletedBy::Explicit) if let Some(output) = setting.output() => {
             if let Some(value) = ends::typed_text(output, text) {
                 return Verdict::Ended(JobResult::complete(value));
             }
@@ -105,8 +105,8 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
                 (false, _) => Verdict::Ended(invalid(&format!("text alone is no output; the text was: {text}"))),
             }
         }
-        (true, false, Completion::Explicit) if !reminded && !at_limit => Verdict::Remind,
-        (true, false, Completion::Explicit) => {
+        (true, false, CompletedBy::Explicit) if !reminded && !at_limit => Verdict::Remind,
+        (true, false, CompletedBy::Explicit) => {
             let text = "the agent ended without calling `complete_task` or `fail_task`";
             Verdict::Ended(JobResult::failed(ErrorCode::NoCompletion, text))
         }

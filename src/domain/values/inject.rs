@@ -4,7 +4,7 @@ use crate::lattice::value::type_name;
 use crate::nearest::did_you_mean;
 use crate::tools::guard::catalog_path;
 use crate::values::auto;
-use crate::values::mapping::{MappingError, Source, check_key};
+use crate::values::mapping::{MappingError, RowSource, check_key};
 use crate::values::{Resolver, Tier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -33,7 +33,7 @@ pub struct Injection {
     pub values: Map<String, Value>,
     /// Arguments whose key has no value and no fallback: the tool can't be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unresolved: Vec<Unresolved>,
+    pub unresolved: Vec<UnresolvedArgument>,
     /// Values of arguments that are left to the model, for when it sends none.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub defaults: Map<String, Value>,
@@ -45,7 +45,7 @@ pub struct Injection {
 /// A bound argument without a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("INJECT_UNRESOLVED: argument `{argument}` is bound to `{key}`, which has no value and no fallback")]
-pub struct Unresolved {
+pub struct UnresolvedArgument {
     /// The argument.
     pub argument: String,
     /// The key.
@@ -77,7 +77,7 @@ impl Bindings {
                 let Value::String(key) = key else {
                     return Err(wrong(place, format!("expected a key, got {}", type_name(&key))));
                 };
-                Source::given(&key).map_err(|reason| wrong(place.clone(), reason))?;
+                RowSource::given(&key).map_err(|reason| wrong(place.clone(), reason))?;
                 check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
                 tools.entry(tool.clone()).or_default().insert(argument, key);
             }
@@ -189,21 +189,22 @@ fn candidate<'k>(values: &Resolver, argument: &str, key: &'k str) -> Candidate<'
     if let Some(row) = values.rows(key).next() {
         return Candidate { rank: row.source.rank(), key, value: values.lookup(key) };
     }
-    match Source::parse(key) {
-        Ok(Source::Walk(_)) | Err(_) => Candidate { rank: 1, key, value: values.lookup(key) },
+    match RowSource::parse(key) {
+        Ok(RowSource::Walk(_)) | Err(_) => Candidate { rank: 1, key, value: values.lookup(key) },
         Ok(source) => Candidate { rank: source.rank(), key, value: values.value(argument, &source) },
     }
 }
 
 /// The rank of what is left to the model.
-const MODEL: u8 = Source::Llm.rank();
+const MODEL: u8 = RowSource::Llm.rank();
 
 impl Injection {
     /// Binds one argument: the bindings in the order of precedence, and what `_auto` found last; a
     /// value goes before a fallback.
     fn bind(&mut self, values: &Resolver, argument: &str, keys: &[&str], auto: Option<&str>) {
         let mut candidates: Vec<_> = keys.iter().map(|key| candidate(values, argument, key)).collect();
-        candidates.extend(auto.map(|key| Candidate { rank: Source::Auto.rank(), ..candidate(values, argument, key) }));
+        candidates
+            .extend(auto.map(|key| Candidate { rank: RowSource::Auto.rank(), ..candidate(values, argument, key) }));
         candidates.sort_by_key(|candidate| candidate.rank);
         if let Some(left) = candidates.iter().find(|candidate| candidate.rank == MODEL) {
             if let Some((value, _)) = &left.value {
@@ -218,7 +219,7 @@ impl Injection {
             self.values.insert(argument.to_owned(), value);
         } else {
             let key = candidates.first().map_or(argument, |candidate| candidate.key).to_owned();
-            self.unresolved.push(Unresolved { argument: argument.to_owned(), key });
+            self.unresolved.push(UnresolvedArgument { argument: argument.to_owned(), key });
         }
     }
 
@@ -249,7 +250,7 @@ impl Injection {
     }
 
     /// The final arguments of a call.
-    pub fn apply(&self, mut arguments: Value) -> Result<Value, Unresolved> {
+    pub fn apply(&self, mut arguments: Value) -> Result<Value, UnresolvedArgument> {
         if let Some(unresolved) = self.unresolved.first() {
             return Err(unresolved.clone());
         }

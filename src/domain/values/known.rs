@@ -1,7 +1,7 @@
 //! What the placeholders of one prompt insert: all that the prompt, and its record, hold of the
 //! values of a turn.
 
-use super::placeholder::{Given, keys};
+use super::placeholder::{GivenValue, keys};
 use super::{Mapping, Resolver, Tier, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 /// By key as it is written. A key that isn't here has no value, whatever lies above or below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Known(BTreeMap<String, Given>);
+pub struct KnownValues(BTreeMap<String, GivenValue>);
 
-impl Known {
+impl KnownValues {
     /// What the placeholders of these texts insert.
     pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>, resolver: &Resolver) -> Self {
         let mut known = BTreeMap::new();
@@ -19,14 +19,14 @@ impl Known {
             if !known.contains_key(key)
                 && let Some((value, tier)) = resolver.lookup(key)
             {
-                known.insert(key.to_owned(), Given::new(&value, tier));
+                known.insert(key.to_owned(), GivenValue::new(&value, tier));
             }
         }
         Self(known)
     }
 
     /// What a key inserts.
-    pub fn get(&self, key: &str) -> Option<&Given> {
+    pub fn get(&self, key: &str) -> Option<&GivenValue> {
         self.0.get(key)
     }
 
@@ -71,7 +71,7 @@ mod tests {
         let project = values(json!({"p": true}));
         let mapping = Mapping::parse("m", &json!([{"key": "f", "source": "session.x", "fallback": [1]}])).unwrap();
         let resolver = Resolver::new(session, Values::new(), project, mapping);
-        let known = Known::of(["{{a.b}} ${p}", r"${f} \${secret} ${none}"], &resolver);
+        let known = KnownValues::of(["{{a.b}} ${p}", r"${f} \${secret} ${none}"], &resolver);
         let kept = serde_json::to_value(&known).unwrap();
         assert_eq!(
             kept,
@@ -81,14 +81,14 @@ mod tests {
                 "p": {"text": "true", "bytes": 4, "tier": "project"},
             })
         );
-        assert_eq!(serde_json::from_value::<Known>(kept).unwrap(), known);
+        assert_eq!(serde_json::from_value::<KnownValues>(kept).unwrap(), known);
         assert!(known.get("a").is_none() && known.get("a.c").is_none() && known.get("none").is_none());
     }
 
     #[test]
     fn an_experiment_has_the_shown_values_and_its_own_rows() {
         let resolver = Resolver::new(values(json!({"s": 7, "t": 8})), Values::new(), Values::new(), Mapping::default());
-        let known = Known::of(["${s}"], &resolver);
+        let known = KnownValues::of(["${s}"], &resolver);
         let again = known.resolver(Mapping::parse("m", &json!({"c": "CONSTANT:x"})).unwrap());
         assert_eq!(again.lookup("s"), Some((json!("7"), Tier::Session)));
         assert_eq!(again.lookup("c"), Some((json!("x"), Tier::Agent)));

@@ -21,7 +21,7 @@ const FORMS: [&str; 8] = ["session.", "user.", "agent.", "project.", "_global", 
 /// Where a row's value comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Source {
+pub enum RowSource {
     /// `session.k`, `user.k`, `agent.k`, `project.k`: starts at that tier and goes down.
     From(Tier, String),
     /// `k`: a walk over all tiers.
@@ -36,7 +36,7 @@ pub enum Source {
     Llm,
 }
 
-impl Source {
+impl RowSource {
     /// Place in the precedence: a constant beats a session binding beats `_global` beats `_auto`.
     pub const fn rank(&self) -> u8 {
         match self {
@@ -111,7 +111,7 @@ fn unknown(text: &str) -> String {
     )
 }
 
-impl TryFrom<String> for Source {
+impl TryFrom<String> for RowSource {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -119,13 +119,13 @@ impl TryFrom<String> for Source {
     }
 }
 
-impl From<Source> for String {
-    fn from(source: Source) -> Self {
+impl From<RowSource> for String {
+    fn from(source: RowSource) -> Self {
         source.to_string()
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for RowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::From(tier, key) => write!(f, "{}.{key}", tier.as_str()),
@@ -140,11 +140,11 @@ impl fmt::Display for Source {
 
 /// One row of the mapping.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct MappingRow {
     /// The key that it defines.
     pub key: String,
     /// Where its value comes from.
-    pub source: Source,
+    pub source: RowSource,
     /// Used on a miss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Value>,
@@ -154,7 +154,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mapping {
-    rows: Vec<Row>,
+    rows: Vec<MappingRow>,
 }
 
 /// What is wrong with a mapping, with its place.
@@ -210,25 +210,25 @@ impl Mapping {
     }
 
     /// All rows, those of higher precedence first.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[MappingRow] {
         &self.rows
     }
 
     /// The rows of a key, those of higher precedence first.
-    pub fn of<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Row> + 'm {
+    pub fn of<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m MappingRow> + 'm {
         self.rows.iter().filter(move |row| row.key == key)
     }
 
     /// Keys that may be injected by the name of an argument.
     pub fn auto_keys(&self) -> impl Iterator<Item = &str> + '_ {
-        self.rows.iter().filter(|row| row.source == Source::Auto).map(|row| row.key.as_str())
+        self.rows.iter().filter(|row| row.source == RowSource::Auto).map(|row| row.key.as_str())
     }
 
     /// The constants: the agent tier.
     pub fn constants(&self) -> Values {
-        let constant = |row: &Row| match &row.source {
-            Source::Constant(value) => Some((row.key.clone(), value.clone())),
-            Source::From(..) | Source::Walk(_) | Source::Global | Source::Auto | Source::Llm => None,
+        let constant = |row: &MappingRow| match &row.source {
+            RowSource::Constant(value) => Some((row.key.clone(), value.clone())),
+            RowSource::From(..) | RowSource::Walk(_) | RowSource::Global | RowSource::Auto | RowSource::Llm => None,
         };
         self.rows.iter().filter_map(constant).collect()
     }
@@ -254,7 +254,7 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
     }
 }
 
-fn listed(place: &str, row: &Value) -> Result<Row, MappingError> {
+fn listed(place: &str, row: &Value) -> Result<MappingRow, MappingError> {
     let Value::Object(map) = row else {
         return Err(wrong(place, format!("expected a row `{{key, source, fallback?}}`, got {}", type_name(row))));
     };
@@ -266,32 +266,32 @@ fn listed(place: &str, row: &Value) -> Result<Row, MappingError> {
         Some(other) => return Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
     };
     check_key(key).map_err(|reason| wrong(at(), reason))?;
-    Ok(Row { key: key.clone(), source: source(place, map)?, fallback: fallback(map) })
+    Ok(MappingRow { key: key.clone(), source: source(place, map)?, fallback: fallback(map) })
 }
 
-fn keyed_row(place: &str, key: &str, value: &Value) -> Result<Row, MappingError> {
+fn keyed_row(place: &str, key: &str, value: &Value) -> Result<MappingRow, MappingError> {
     check_key(key).map_err(|reason| wrong(place, reason))?;
     let key = key.to_owned();
     match value {
         Value::String(text) => {
-            let source = Source::given(text).map_err(|reason| wrong(place, reason))?;
-            Ok(Row { key, source, fallback: None })
+            let source = RowSource::given(text).map_err(|reason| wrong(place, reason))?;
+            Ok(MappingRow { key, source, fallback: None })
         }
         Value::Object(map) => {
             known_keys(place, map, &["source", "fallback"])?;
-            Ok(Row { key, source: source(place, map)?, fallback: fallback(map) })
+            Ok(MappingRow { key, source: source(place, map)?, fallback: fallback(map) })
         }
         constant @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
-            Ok(Row { key, source: Source::Constant(constant.clone()), fallback: None })
+            Ok(MappingRow { key, source: RowSource::Constant(constant.clone()), fallback: None })
         }
     }
 }
 
-fn source(place: &str, map: &Map<String, Value>) -> Result<Source, MappingError> {
+fn source(place: &str, map: &Map<String, Value>) -> Result<RowSource, MappingError> {
     let at = || format!("{place}.source");
     match map.get("source") {
         None => Err(wrong(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
-        Some(Value::String(text)) => Source::given(text).map_err(|reason| wrong(at(), reason)),
+        Some(Value::String(text)) => RowSource::given(text).map_err(|reason| wrong(at(), reason)),
         Some(other) => Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
     }
 }
@@ -324,26 +324,26 @@ mod tests {
     #[test]
     fn every_source_form_is_parsed_and_written_again() {
         for (text, expected) in [
-            ("session.k", Source::From(Tier::Session, "k".into())),
-            ("session.a.0.b", Source::From(Tier::Session, "a.0.b".into())),
-            ("user.name", Source::From(Tier::User, "name".into())),
-            ("agent.k", Source::From(Tier::Agent, "k".into())),
-            ("project.k", Source::From(Tier::Project, "k".into())),
-            ("_global", Source::Global),
-            ("_auto", Source::Auto),
-            ("LLM", Source::Llm),
-            ("k", Source::Walk("k".into())),
-            ("customer.id", Source::Walk("customer.id".into())),
-            ("session_id", Source::Walk("session_id".into())),
-            ("CONSTANT:hello", Source::Constant(json!("hello"))),
-            ("CONSTANT:", Source::Constant(json!(""))),
-            ("CONSTANT:42", Source::Constant(json!(42))),
-            ("CONSTANT:{\"a\":[1]}", Source::Constant(json!({"a": [1]}))),
-            ("CONSTANT:{a", Source::Constant(json!("{a"))),
+            ("session.k", RowSource::From(Tier::Session, "k".into())),
+            ("session.a.0.b", RowSource::From(Tier::Session, "a.0.b".into())),
+            ("user.name", RowSource::From(Tier::User, "name".into())),
+            ("agent.k", RowSource::From(Tier::Agent, "k".into())),
+            ("project.k", RowSource::From(Tier::Project, "k".into())),
+            ("_global", RowSource::Global),
+            ("_auto", RowSource::Auto),
+            ("LLM", RowSource::Llm),
+            ("k", RowSource::Walk("k".into())),
+            ("customer.id", RowSource::Walk("customer.id".into())),
+            ("session_id", RowSource::Walk("session_id".into())),
+            ("CONSTANT:hello", RowSource::Constant(json!("hello"))),
+            ("CONSTANT:", RowSource::Constant(json!(""))),
+            ("CONSTANT:42", RowSource::Constant(json!(42))),
+            ("CONSTANT:{\"a\":[1]}", RowSource::Constant(json!({"a": [1]}))),
+            ("CONSTANT:{a", RowSource::Constant(json!("{a"))),
         ] {
-            let parsed = Source::parse(text).unwrap();
+            let parsed = RowSource::parse(text).unwrap();
             assert_eq!(parsed, expected, "{text}");
-            assert_eq!(Source::parse(&parsed.to_string()), Ok(parsed), "{text}");
+            assert_eq!(RowSource::parse(&parsed.to_string()), Ok(parsed), "{text}");
         }
     }
 
@@ -361,7 +361,7 @@ mod tests {
             ("a b", "illegal key `a b`"),
             ("${k}", "illegal key"),
         ] {
-            let error = Source::parse(text).unwrap_err();
+            let error = RowSource::parse(text).unwrap_err();
             assert!(error.contains(hint), "{text}: {error}");
         }
     }
@@ -380,7 +380,7 @@ mod tests {
             ("product.id", None),
             ("sesion", None),
         ] {
-            let error = Source::given(text).err();
+            let error = RowSource::given(text).err();
             assert_eq!(error.is_some(), hint.is_some(), "{text}: {error:?}");
             assert!(error.unwrap_or_default().contains(hint.unwrap_or_default()), "{text}");
         }

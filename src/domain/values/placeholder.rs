@@ -19,7 +19,7 @@ pub struct Expanded {
     /// The text.
     pub text: String,
     /// Keys that had a value, each once, in the order of the text.
-    pub used: Vec<Used>,
+    pub used: Vec<UsedKey>,
     /// Keys that had none, each once: nothing stands in their places.
     pub missed: Vec<String>,
     /// Keys whose values were cut to the limit.
@@ -31,7 +31,7 @@ pub struct Expanded {
 
 /// A key that had a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
+pub struct UsedKey {
     /// As written.
     pub key: String,
     /// Where its value came from.
@@ -52,16 +52,16 @@ pub struct Cut {
 /// Placeholders without a value where the configuration says `strictPlaceholders`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no value for the placeholders {}", .keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "))]
-pub struct Unresolved {
+pub struct UnresolvedPlaceholders {
     /// The keys.
     pub keys: Vec<String>,
 }
 
 impl Expanded {
     /// Itself, or an error when `strict` and a key had no value.
-    pub fn check(self, strict: bool) -> Result<Self, Unresolved> {
+    pub fn check(self, strict: bool) -> Result<Self, UnresolvedPlaceholders> {
         if strict && !self.missed.is_empty() {
-            return Err(Unresolved { keys: self.missed });
+            return Err(UnresolvedPlaceholders { keys: self.missed });
         }
         Ok(self)
     }
@@ -87,9 +87,9 @@ pub fn keys(text: &str) -> Vec<&str> {
 
 /// Replaces the placeholders of a text; each key is looked up once. A value inserts at most
 /// [`PLACEHOLDER_BYTES`], all of them together at most [`PLACEHOLDERS_BYTES`].
-pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>) -> Expanded {
+pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>) -> Expanded {
     let mut out = Expanded { text: String::with_capacity(text.len()), ..Expanded::default() };
-    let mut known: HashMap<&str, Option<(Cow<'v, Given>, bool)>> = HashMap::new();
+    let mut known: HashMap<&str, Option<(Cow<'v, GivenValue>, bool)>> = HashMap::new();
     let mut left = PLACEHOLDERS_BYTES;
     for piece in pieces(text) {
         let key = match piece {
@@ -102,7 +102,7 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>) 
         let given = known.entry(key).or_insert_with(|| {
             let found = lookup(key);
             match &found {
-                Some(given) => out.used.push(Used { key: key.to_owned(), tier: given.tier }),
+                Some(given) => out.used.push(UsedKey { key: key.to_owned(), tier: given.tier }),
                 None => out.missed.push(key.to_owned()),
             }
             found.map(|given| (given, false))
@@ -121,7 +121,7 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>) 
 
 /// What a value inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
+pub struct GivenValue {
     /// At most [`PLACEHOLDER_BYTES`].
     pub text: String,
     /// Bytes of the whole value.
@@ -130,7 +130,7 @@ pub struct Given {
     pub tier: Tier,
 }
 
-impl Given {
+impl GivenValue {
     /// Text as it is, anything else as JSON; too long an object as a summary.
     pub fn new(value: &Value, tier: Tier) -> Self {
         let mut text = match value {
@@ -209,8 +209,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lookup(key: &str) -> Option<Cow<'static, Given>> {
-        value(key).map(|(value, tier)| Cow::Owned(Given::new(&value, tier)))
+    fn lookup(key: &str) -> Option<Cow<'static, GivenValue>> {
+        value(key).map(|(value, tier)| Cow::Owned(GivenValue::new(&value, tier)))
     }
 
     fn value(key: &str) -> Option<(Value, Tier)> {
@@ -289,7 +289,7 @@ mod tests {
         let expanded = expand("a${no}b{{no}}c${none}${name}${name}", &lookup);
         assert_eq!(expanded.text, "abcAdaAda");
         assert_eq!(expanded.missed, ["no", "none"]);
-        assert_eq!(expanded.used, [Used { key: "name".into(), tier: Tier::User }]);
+        assert_eq!(expanded.used, [UsedKey { key: "name".into(), tier: Tier::User }]);
     }
 
     #[test]

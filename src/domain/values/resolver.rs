@@ -1,12 +1,12 @@
 //! What one turn knows: the tiers and the rows that name their values.
 
 use crate::ids::sha256_hex;
-use crate::values::mapping::{Mapping, Row, Source};
+use crate::values::mapping::{Mapping, MappingRow, RowSource};
 use crate::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Tiers and mapping rows. It ends with the turn: its record keeps [`super::known::Known`] of it.
+/// Tiers and mapping rows. It ends with the turn: its record keeps [`super::known::KnownValues`] of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resolver {
@@ -52,19 +52,19 @@ impl Resolver {
     }
 
     /// The value of a source; `key` is what `_global` and `_auto` read.
-    pub(super) fn value(&self, key: &str, source: &Source) -> Option<(Value, Tier)> {
+    pub(super) fn value(&self, key: &str, source: &RowSource) -> Option<(Value, Tier)> {
         let found = match source {
-            Source::Constant(value) => return (!value.is_null()).then(|| (value.clone(), Tier::Agent)),
+            RowSource::Constant(value) => return (!value.is_null()).then(|| (value.clone(), Tier::Agent)),
             // `user.name` as a source also means the claim of that name.
-            Source::From(Tier::User, name) => {
+            RowSource::From(Tier::User, name) => {
                 let claim = crate::values::get(&self.tiers.user, &format!("user.{name}"));
                 claim.map(|value| (value, Tier::User)).or_else(|| self.tiers.resolve_from(Tier::User, name))
             }
-            Source::From(tier, name) => self.tiers.resolve_from(*tier, name),
-            Source::Walk(name) => self.tiers.resolve(name),
-            Source::Global => self.tiers.resolve_from(Tier::Project, key),
-            Source::Auto => self.tiers.resolve(key),
-            Source::Llm => None,
+            RowSource::From(tier, name) => self.tiers.resolve_from(*tier, name),
+            RowSource::Walk(name) => self.tiers.resolve(name),
+            RowSource::Global => self.tiers.resolve_from(Tier::Project, key),
+            RowSource::Auto => self.tiers.resolve(key),
+            RowSource::Llm => None,
         };
         found.map(|(value, tier)| (value.clone(), tier))
     }
@@ -75,7 +75,7 @@ impl Resolver {
     }
 
     /// The rows of a key.
-    pub fn rows<'r>(&'r self, key: &'r str) -> impl Iterator<Item = &'r Row> + 'r {
+    pub fn rows<'r>(&'r self, key: &'r str) -> impl Iterator<Item = &'r MappingRow> + 'r {
         self.mapping.of(key)
     }
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::struct_field_names, reason = "keys of answers")]
 
 use crate::domain::job::JobStatus;
-use crate::domain::timer::{CatchUp, Kind as TimerKind, Overlap};
+use crate::domain::timer::{CatchUp, Overlap, TimerKind};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 

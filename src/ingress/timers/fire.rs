@@ -10,7 +10,7 @@ use crate::domain::event::EventKind;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::time::Millis;
-use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
+use crate::domain::timer::{Delivered, Overlap, Sent, Timer, TimerId, TimerKind};
 use crate::ingress::{self, SubmitError};
 use crate::store::{Refusal, StoreError, keys};
 use crate::venue::Venue;
@@ -25,7 +25,7 @@ const TIMERS: usize = 64;
 
 /// What is left to do for an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Next {
+pub struct OwnerRemainder {
     /// There is more that is due now.
     pub more: bool,
     /// The next timer is due then.
@@ -33,7 +33,7 @@ pub struct Next {
 }
 
 /// Sends what is due of an owner. Any process may do it at any time, and several at once.
-pub async fn fire(venue: &Venue, owner: &Owner) -> Result<Next, StoreError> {
+pub async fn fire(venue: &Venue, owner: &Owner) -> Result<OwnerRemainder, StoreError> {
     let now = venue.now();
     let mut first = due(venue, owner, TIMERS).await?;
     let more = first.len() == TIMERS && first.iter().all(|(due, _)| *due <= now);
@@ -47,7 +47,7 @@ pub async fn fire(venue: &Venue, owner: &Owner) -> Result<Next, StoreError> {
         }
     }
     let left = due(venue, owner, first.len() + 1).await?;
-    Ok(Next { more, at: left.into_iter().map(|(due, _)| due).find(|due| *due > now) })
+    Ok(OwnerRemainder { more, at: left.into_iter().map(|(due, _)| due).find(|due| *due > now) })
 }
 
 /// The timers of an owner that are due first.
@@ -198,7 +198,7 @@ async fn deliver(
 /// Whether a process that died before it could say so has sent the job of a time that would be left out
 /// by now: it counts as fired. Of a message nothing tells once it is read.
 async fn was_sent(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis) -> Result<bool, StoreError> {
-    if timer.kind == Kind::Message {
+    if timer.kind == TimerKind::Message {
         return Ok(false);
     }
     let job = JobId::derive(&venue.key, owner, &timer.event(&venue.key, owner, at));

@@ -2,15 +2,15 @@
 
 mod fire;
 
-pub use fire::{Next, Rung, fire, hurry, ring};
+pub use fire::{OwnerRemainder, Rung, fire, hurry, ring};
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::principal::Principal;
-use crate::domain::quota::Usage;
+use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
-use crate::domain::timer::{Kind, Timer, Wanted};
+use crate::domain::timer::{Timer, TimerKind, TimerRequest};
 use crate::ingress::{self, Arrival};
 use crate::store::{Edit, Window, keys};
 use crate::venue::Venue;
@@ -19,7 +19,7 @@ use crate::venue::operation::OpError;
 use crate::venue::timers::{arm, get, moved};
 
 /// Sets a timer. The same again changes nothing; something else under its id replaces it.
-pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer, OpError> {
+pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<Timer, OpError> {
     let agent = &wanted.agent;
     let missing = || OpError::NotFound(format!("no agent `{agent}`"));
     let attempt = || async {
@@ -53,7 +53,7 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer,
 }
 
 /// What a timer adds in the place of the one `before`.
-fn comes(before: Option<&Timer>, timer: &Timer) -> Usage {
+fn comes(before: Option<&Timer>, timer: &Timer) -> QuotaUsage {
     let weight = |timer: &Timer| serde_json::to_vec(timer).map_or(0, |bytes| bytes.len() as u64);
     let documents = match before {
         None => 3,
@@ -62,7 +62,7 @@ fn comes(before: Option<&Timer>, timer: &Timer) -> Usage {
         Some(_) => 1,
     };
     let bytes = weight(timer).saturating_sub(before.map_or(0, weight));
-    Usage { documents, bytes, ..Usage::default() }
+    QuotaUsage { documents, bytes, ..QuotaUsage::default() }
 }
 
 /// Whether it could fire as it is: what would be refused then is refused now.
@@ -100,7 +100,7 @@ fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis)
     Arrival {
         owner: owner.clone(),
         agent: timer.agent.clone(),
-        task: timer.kind == Kind::Task,
+        task: timer.kind == TimerKind::Task,
         id: timer.event(&venue.key, owner, at),
         submission: timer.submission.clone(),
         received: now,

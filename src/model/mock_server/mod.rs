@@ -17,8 +17,8 @@ mod ollama;
 mod openai;
 
 use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
-use crate::model::rules::{Answer, Fault};
-use crate::model::scripted::{Script, Taken};
+use crate::model::rules::{Fault, RuleAnswer};
+use crate::model::scripted::{Script, TakenCall};
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -104,7 +104,7 @@ impl Protocol {
         }
     }
 
-    fn whole(self, model: &str, answer: &Answer) -> Value {
+    fn whole(self, model: &str, answer: &RuleAnswer) -> Value {
         match self {
             Protocol::OpenAi => openai::whole(model, &answer.reply),
             Protocol::Anthropic => anthropic::whole(model, &answer.reply),
@@ -113,7 +113,7 @@ impl Protocol {
         }
     }
 
-    fn frames(self, asked: &Asked, answer: &Answer) -> Vec<Frame> {
+    fn frames(self, asked: &Asked, answer: &RuleAnswer) -> Vec<Frame> {
         let model = &asked.request.model.name;
         let events = match self {
             Protocol::OpenAi => openai::events(model, &answer.reply, asked.stream_usage),
@@ -206,7 +206,7 @@ async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Resul
     }
 }
 
-fn reply(protocol: Protocol, asked: &Asked, taken: Taken, closing: CancellationToken) -> Response {
+fn reply(protocol: Protocol, asked: &Asked, taken: TakenCall, closing: CancellationToken) -> Response {
     let (frames, content_type) = if asked.stream {
         (protocol.frames(asked, &taken.answer), protocol.content_type())
     } else {
@@ -245,14 +245,18 @@ fn refuse(protocol: Protocol, fault: Fault, retry_after: Option<Duration>) -> Re
 
 struct Playing {
     frames: VecDeque<Frame>,
-    taken: Taken,
+    taken: TakenCall,
     closing: CancellationToken,
     ended: bool,
 }
 
 /// The frames in time. The call is logged as `replied` once the last one was taken by the client's
 /// connection; a client that leaves earlier leaves it `started`.
-fn play(frames: VecDeque<Frame>, taken: Taken, closing: CancellationToken) -> impl Stream<Item = io::Result<Bytes>> {
+fn play(
+    frames: VecDeque<Frame>,
+    taken: TakenCall,
+    closing: CancellationToken,
+) -> impl Stream<Item = io::Result<Bytes>> {
     let playing = Playing { frames, taken, closing, ended: false };
     futures::stream::unfold(playing, |mut playing| async move {
         if playing.ended {

@@ -6,7 +6,7 @@
 use super::{agent_id, no_agent};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::{Resource, grant};
+use crate::domain::authority::{ResourcePath, grant};
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
 use crate::domain::decode;
@@ -19,7 +19,7 @@ use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::priority::Priority;
-use crate::domain::scope::{Delegate, Handed, Scoped};
+use crate::domain::scope::{Delegate, Handed, ScopedSection};
 use crate::domain::seal;
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
@@ -63,14 +63,14 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     };
     if let Some(path) = left_at {
         // Its output will be there, whether or not this call waits for it.
-        call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
+        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
         call.reads.went(&[path.to_string()]);
     }
     let known = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     let ignored = known.as_ref().map(|job| job.head.ignored.clone()).unwrap_or_default();
     let ended = known.filter(|job| job.status.is_terminal());
     if ended.is_some() {
-        call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
+        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
     }
     match (&call.site, ended) {
         (_, Some(done)) => Ok(answer(&agent, &done).into()),
@@ -106,7 +106,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
-        call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
+        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
         let answer = answer(&agent, &done);
         let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
         return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
@@ -116,7 +116,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
 
 /// What of its turn's context a child of a call gets.
 fn handed(site: &TurnSite<'_>) -> Handed {
-    Handed { scoped: site.handed.iter().filter_map(Scoped::handed).collect(), anonymous: None }
+    Handed { scoped: site.handed.iter().filter_map(ScopedSection::handed).collect(), anonymous: None }
 }
 
 /// An answer with the keys of a `sessionContext` that counted for nothing.
@@ -128,8 +128,8 @@ pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
 }
 
 /// Ability and resource that a request to an agent needs.
-pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, Resource) {
-    ("agent/request", Resource::agent(agent))
+pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, ResourcePath) {
+    ("agent/request", ResourcePath::agent(agent))
 }
 
 /// What is sent, under no more authority than the caller's.

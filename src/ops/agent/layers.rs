@@ -1,7 +1,7 @@
 //! Configurations as callers give them: maps, and names of what is stored, one over the other.
 
 use crate::domain::agent::merge;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
@@ -37,7 +37,7 @@ impl Stored {
 
     fn need(&self) -> Need {
         let resource = match self {
-            Self::Asset(id) => Resource::asset(id),
+            Self::Asset(id) => ResourcePath::asset(id),
             Self::Path(path) => path.into(),
         };
         Need { ability: "crud/read", resource }

@@ -2,7 +2,7 @@
 
 use super::{agent_id, layers, schema, strict_schema};
 use crate::domain::agent::{AgentRecord, seed};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, JobId};
 use crate::venue::agents::key_needed;
 use crate::venue::agents::lifecycle::{self, By, Fork, LifeError, Patch};
@@ -141,7 +141,7 @@ impl Operation for Life {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let own = |ability| -> Result<Need, OpError> {
-            Ok(Need { ability, resource: Resource::agent(&agent_id(arguments)?) })
+            Ok(Need { ability, resource: ResourcePath::agent(&agent_id(arguments)?) })
         };
         Ok(match self.0 {
             Verb::Update => {
@@ -154,13 +154,13 @@ impl Operation for Life {
             Verb::Delete => vec![own("agent/delete")?],
             Verb::Fork => {
                 let (from, to) = ends(arguments)?;
-                let on = |ability, agent: &AgentId| Need { ability, resource: Resource::agent(agent) };
+                let on = |ability, agent: &AgentId| Need { ability, resource: ResourcePath::agent(agent) };
                 let mut needs = vec![on("agent/fork", &from), on("agent/create", &to)];
                 needs.extend(layers::needs(&[&arguments["config"]])?);
                 needs
             }
             Verb::CancelTask => {
-                vec![Need { ability: "job/cancel", resource: Resource::job(&task_id(arguments)?) }]
+                vec![Need { ability: "job/cancel", resource: ResourcePath::job(&task_id(arguments)?) }]
             }
         })
     }
@@ -202,7 +202,7 @@ impl Operation for Life {
                 let flag = |key: &str| arguments[key] == true;
                 let how = Fork { timeline: flag("timeline") || flag("includeTimeline"), overwrite: flag("overwrite") };
                 let config = layers::resolved(call, &[&arguments["config"]]).await?.unwrap_or_default();
-                call.reads.kept(Resource::agent(&from), format!("g/{from}"));
+                call.reads.kept(ResourcePath::agent(&from), format!("g/{from}"));
                 call.reads.went(&[format!("g/{to}")]);
                 let (record, created) = lifecycle::fork(venue, owner, (&from, &to), &config, how, by).await?;
                 let mut answer = shown(call, &record, "from", &from).await?;

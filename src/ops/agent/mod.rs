@@ -9,7 +9,7 @@ pub(crate) mod task;
 
 use super::lattice::number;
 use crate::domain::agent::AgentConfig;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
@@ -184,9 +184,9 @@ impl Operation for Agent {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let resource = match self.0 {
-            Verb::List => Resource::all(Namespace::Agents),
+            Verb::List => ResourcePath::all(Namespace::Agents),
             Verb::Create | Verb::Request | Verb::Message | Verb::Chat | Verb::Info => {
-                Resource::agent(&agent_id(arguments)?)
+                ResourcePath::agent(&agent_id(arguments)?)
             }
         };
         let mut needs = vec![Need { ability: self.0.ability(), resource }];

@@ -3,7 +3,7 @@
 
 use super::sessions::session_key;
 use super::{agent_id, no_agent, schema};
-use crate::domain::authority::{Authority, Resource};
+use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::ledger::{Row, Status};
@@ -97,7 +97,7 @@ impl Operation for Session {
             Verb::Rename | Verb::Compact | Verb::Delete => "agent/session",
             Verb::Reload | Verb::Context => "crud/read",
         };
-        Ok(vec![Need { ability, resource: Resource::agent(&agent_id(arguments)?) }])
+        Ok(vec![Need { ability, resource: ResourcePath::agent(&agent_id(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

@@ -1,11 +1,11 @@
 //! Sessions of agents: `sessions`, `session-read`, `session-fork`.
 
 use super::{agent_id, no_agent, number, schema};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
-use crate::venue::agents::transcript::{self, Wanted};
+use crate::venue::agents::transcript::{self, TranscriptRange};
 use crate::venue::agents::{self, sessions};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
@@ -94,7 +94,7 @@ impl Operation for Sessions {
             Verb::List | Verb::Read => "crud/read",
             Verb::Fork => "agent/fork",
         };
-        Ok(vec![Need { ability, resource: Resource::agent(&agent_id(arguments)?) }])
+        Ok(vec![Need { ability, resource: ResourcePath::agent(&agent_id(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
@@ -147,7 +147,7 @@ async fn messages(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpE
     };
     let mut answer = json!({"agentId": agent, "found": false, "sessionId": session, "messages": []});
     let Some(session) = session else { return Ok(answer) };
-    let wanted = Wanted {
+    let wanted = TranscriptRange {
         ttl: ttl.as_ref(),
         turns: number(arguments, "maxTurns", TURNS_PAGE),
         chars: number(arguments, "maxChars", LIST_BYTES),

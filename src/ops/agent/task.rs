@@ -1,7 +1,7 @@
 //! Tasks ended from outside their agent, by whoever does what they ask: `complete-task`, `fail-task`.
 
 use super::{no_agent, schema};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::outputs;
@@ -73,7 +73,7 @@ impl Operation for Task {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "job/complete", resource: Resource::job(&task_id(arguments)?) }])
+        Ok(vec![Need { ability: "job/complete", resource: ResourcePath::job(&task_id(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

@@ -4,14 +4,14 @@
 //! what a batch makes is newer than its place, so that none is met twice, and a pass that broke off goes
 //! on. Doing a batch again changes nothing: a job ends once, and what is driven again has one id.
 
-use crate::domain::authority::{Authority, Resource};
+use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::ingress::redrive::redrive;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::dead;
-use crate::venue::jobs::list::{self, Cursor, Filter};
+use crate::venue::jobs::list::{self, Cursor, JobFilter};
 use crate::venue::jobs::{Cancelled, cancel};
 use serde_json::{Value, json};
 
@@ -24,14 +24,14 @@ const REASONS: usize = 20;
 
 /// What is done with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum BatchAction {
     /// Open ones are cancelled.
     Cancel,
     /// Failed ones are driven again.
     Redrive,
 }
 
-impl Action {
+impl BatchAction {
     const fn takes(self, status: JobStatus) -> bool {
         match self {
             Self::Cancel => !status.is_terminal(),
@@ -47,13 +47,13 @@ impl Action {
     }
 
     /// The filter with the states that this is for, when it names none; or the one that it isn't for.
-    pub fn narrowed(self, filter: Filter) -> Result<Filter, JobStatus> {
+    pub fn narrowed(self, filter: JobFilter) -> Result<JobFilter, JobStatus> {
         if let Some(wrong) = filter.statuses.iter().find(|status| !self.takes(**status)) {
             return Err(*wrong);
         }
         let all = JobStatus::ALL.into_iter().filter(|status| self.takes(*status));
         let statuses = if filter.statuses.is_empty() { all.collect() } else { filter.statuses.clone() };
-        Ok(Filter { statuses, ..filter })
+        Ok(JobFilter { statuses, ..filter })
     }
 }
 
@@ -87,9 +87,9 @@ impl Batch {
 }
 
 /// Those of a page that the action is for: runs of operations are not driven again, nor is what was before.
-async fn wanted(venue: &Venue, owner: &Owner, action: Action, jobs: Vec<Job>) -> Result<Vec<JobId>, StoreError> {
+async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job>) -> Result<Vec<JobId>, StoreError> {
     let ids = |jobs: &[Job]| jobs.iter().map(|job| job.head.id.clone()).collect::<Vec<_>>();
-    if action == Action::Cancel {
+    if action == BatchAction::Cancel {
         return Ok(ids(&jobs));
     }
     let of_agents: Vec<Job> = jobs.into_iter().filter(|job| job.head.op.is_none()).collect();
@@ -102,8 +102,8 @@ async fn wanted(venue: &Venue, owner: &Owner, action: Action, jobs: Vec<Job>) ->
 pub async fn count(
     venue: &Venue,
     owner: &Owner,
-    action: Action,
-    filter: &Filter,
+    action: BatchAction,
+    filter: &JobFilter,
     enough: usize,
 ) -> Result<usize, StoreError> {
     let (mut many, mut place) = (0, None);
@@ -121,8 +121,8 @@ pub async fn count(
 pub async fn batch(
     venue: &Venue,
     (owner, authority): (&Owner, &Authority),
-    action: Action,
-    filter: &Filter,
+    action: BatchAction,
+    filter: &JobFilter,
     after: Option<&Cursor>,
     limit: usize,
     reason: Option<&str>,
@@ -131,16 +131,16 @@ pub async fn batch(
     let ids = wanted(venue, owner, action, found.jobs).await?;
     let mut batch = Batch { matched: ids.len(), next: found.next, ..Batch::default() };
     for id in ids {
-        if authority.permits(action.ability(), Resource::job(&id)).is_err() {
+        if authority.permits(action.ability(), ResourcePath::job(&id)).is_err() {
             batch.denied += 1;
             continue;
         }
         let done = match action {
-            Action::Cancel => match cancel(venue, owner, &id, reason).await? {
+            BatchAction::Cancel => match cancel(venue, owner, &id, reason).await? {
                 Cancelled::Done(_) => Ok(true),
                 Cancelled::Already(_) | Cancelled::Unknown => Ok(false),
             },
-            Action::Redrive => match redrive(venue, owner, &id).await {
+            BatchAction::Redrive => match redrive(venue, owner, &id).await {
                 Ok((_, already)) => Ok(!already),
                 Err(error) => match error.store() {
                     Ok(error) => return Err(error),
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn an_action_is_for_some_states_and_no_others() {
-        let of = |statuses: &[JobStatus]| Filter { statuses: statuses.to_vec(), ..Filter::default() };
+        let of = |statuses: &[JobStatus]| JobFilter { statuses: statuses.to_vec(), ..JobFilter::default() };
         for (action, said, expected) in [
-            (Action::Redrive, &[][..], Ok(1)),
-            (Action::Redrive, &[JobStatus::Failed], Ok(1)),
-            (Action::Redrive, &[JobStatus::Complete], Err(JobStatus::Complete)),
-            (Action::Cancel, &[], Ok(5)),
-            (Action::Cancel, &[JobStatus::Pending, JobStatus::Paused], Ok(2)),
-            (Action::Cancel, &[JobStatus::Pending, JobStatus::Failed], Err(JobStatus::Failed)),
+            (BatchAction::Redrive, &[][..], Ok(1)),
+            (BatchAction::Redrive, &[JobStatus::Failed], Ok(1)),
+            (BatchAction::Redrive, &[JobStatus::Complete], Err(JobStatus::Complete)),
+            (BatchAction::Cancel, &[], Ok(5)),
+            (BatchAction::Cancel, &[JobStatus::Pending, JobStatus::Paused], Ok(2)),
+            (BatchAction::Cancel, &[JobStatus::Pending, JobStatus::Failed], Err(JobStatus::Failed)),
         ] {
             let narrowed = action.narrowed(of(said)).map(|filter| filter.statuses.len());
             assert_eq!(narrowed, expected, "{action:?} {said:?}");

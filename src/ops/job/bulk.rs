@@ -1,13 +1,13 @@
 //! `v/ops/job/bulk`: many jobs at once.
 
-use super::batch::{self, Action, BATCH};
-use crate::domain::authority::Resource;
+use super::batch::{self, BATCH, BatchAction};
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::Reader;
 use crate::domain::time::Millis;
-use crate::venue::jobs::list::{Cursor, Filter};
+use crate::venue::jobs::list::{Cursor, JobFilter};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn texts<'a>(arguments: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     arguments[key].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn filter(arguments: &Value, reader: Reader) -> Result<Filter, OpError> {
+fn filter(arguments: &Value, reader: Reader) -> Result<JobFilter, OpError> {
     let known = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
     let status = |text: &str| {
         let found = JobStatus::parse(&text.to_ascii_uppercase());
@@ -34,7 +34,7 @@ fn filter(arguments: &Value, reader: Reader) -> Result<Filter, OpError> {
     };
     let agent = arguments["agent"].as_str().map(AgentId::new).transpose();
     let session = arguments["session"].as_str().map(SessionId::new).transpose();
-    Ok(Filter {
+    Ok(JobFilter {
         statuses: texts(arguments, "status").map(status).collect::<Result<_, _>>()?,
         codes: texts(arguments, "code").map(code).collect::<Result<_, _>>()?,
         agent: agent.map_err(|error| invalid("agent", error))?,
@@ -78,14 +78,14 @@ impl Operation for Bulk {
 
     /// Of each job its own ability is asked as well.
     fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "crud/read", resource: Resource::all(Namespace::Jobs) }])
+        Ok(vec![Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Jobs) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
-        let action = if arguments["action"] == "cancel" { Action::Cancel } else { Action::Redrive };
+        let action = if arguments["action"] == "cancel" { BatchAction::Cancel } else { BatchAction::Redrive };
         let mut filter = action.narrowed(filter(&arguments, call.caller.reader())?).map_err(|status| {
-            let to = if action == Action::Cancel {
+            let to = if action == BatchAction::Cancel {
                 "only open jobs are cancelled"
             } else {
                 "only FAILED ones are driven again"

@@ -1,7 +1,7 @@
 //! `v/ops/job/pause`, `resume` and `message`: a job is held, goes on, and is spoken to.
 
 use super::job_id;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::Job;
@@ -10,7 +10,7 @@ use crate::ops::agent::ask;
 use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::jobs;
-use crate::venue::jobs::hold::{self, Held};
+use crate::venue::jobs::hold::{self, HoldOutcome};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl Operation for Verb {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: self.ability(), resource: Resource::job(&job_id(arguments)?) }])
+        Ok(vec![Need { ability: self.ability(), resource: ResourcePath::job(&job_id(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
@@ -69,9 +69,9 @@ impl Operation for Verb {
             Self::Message => return Ok(message(call, &id, &arguments).await?.into()),
         };
         match held {
-            Held::Done(job) => Ok(approvals::shown(call.venue, call.caller, &job).await?.into()),
-            Held::Not(why) => Err(OpError::Conflict(why)),
-            Held::Unknown => Err(unknown(&id)),
+            HoldOutcome::Done(job) => Ok(approvals::shown(call.venue, call.caller, &job).await?.into()),
+            HoldOutcome::Not(why) => Err(OpError::Conflict(why)),
+            HoldOutcome::Unknown => Err(unknown(&id)),
         }
     }
 }

@@ -11,7 +11,7 @@ mod pages;
 
 pub use pages::{Documents, Listing, Owners, Pages, Sessions};
 
-use super::{Change, Doc, DocKey, DocWrite, Expect, Store, StoreError, Written, decode};
+use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, Store, StoreError, decode};
 use crate::domain::ids::Owner;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
@@ -155,7 +155,7 @@ impl dyn Store + '_ {
                 None => self.write(now, owner, &writes).await?,
                 Some(quota) => self.write_within(now, owner, &writes, &quota).await?,
             };
-            if written == Written::Done {
+            if written == OutsideWrite::Done {
                 return Ok(answer);
             }
         }

@@ -3,7 +3,7 @@
 use super::layout::{self, MailRecord, STATE, Space, end_of};
 use super::tx::{Db, Durable, Fault, Tx, View};
 use super::{docs, index};
-use crate::domain::quota::{Counts, Kind, Over, Own, Quota, Usage};
+use crate::domain::quota::{Counts, Over, Own, Quota, QuotaKind, QuotaUsage};
 use crate::store::{Change, DocWrite, Recount, Standing, keys};
 use std::ops::ControlFlow;
 
@@ -24,26 +24,26 @@ pub(super) fn of_document(key: &str, old: Option<usize>, new: Option<usize>) -> 
 }
 
 /// What has grown by so much.
-pub(super) fn grown(usage: &Usage, growth: &Growth) -> Usage {
-    Usage::by(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
+pub(super) fn grown(usage: &QuotaUsage, growth: &Growth) -> QuotaUsage {
+    QuotaUsage::by(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
 }
 
 /// What an owner keeps.
-pub(super) fn usage(view: &impl View, owner: &str) -> Result<Usage, Fault> {
-    let Some(bytes) = view.get(Space::Core, &layout::usage(owner))? else { return Ok(Usage::default()) };
+pub(super) fn usage(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
+    let Some(bytes) = view.get(Space::Core, &layout::usage(owner))? else { return Ok(QuotaUsage::default()) };
     decode(&bytes).ok_or_else(|| Fault::Record(format!("the counts of owner `{owner}` are damaged")))
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Option<Usage> {
-    let (mut usage, mut rest) = (Usage::default(), bytes);
-    for kind in Kind::ALL {
+pub(super) fn decode(bytes: &[u8]) -> Option<QuotaUsage> {
+    let (mut usage, mut rest) = (QuotaUsage::default(), bytes);
+    for kind in QuotaKind::ALL {
         (*usage.at(kind), rest) = layout::number(rest)?;
     }
     rest.is_empty().then_some(usage)
 }
 
-fn encode(usage: &Usage) -> Vec<u8> {
-    Kind::ALL.iter().flat_map(|kind| usage.get(*kind).to_be_bytes()).collect()
+fn encode(usage: &QuotaUsage) -> Vec<u8> {
+    QuotaKind::ALL.iter().flat_map(|kind| usage.get(*kind).to_be_bytes()).collect()
 }
 
 /// [`crate::store::Accounts::usage`].
@@ -58,13 +58,18 @@ fn own(view: &impl View, owner: &str) -> Result<Own, Fault> {
 }
 
 /// Whether an owner may keep so much more. What operators have said of it counts before `quota`.
-pub(super) fn admits(view: &impl View, owner: &str, quota: &Quota, adds: &Usage) -> Result<Result<(), Over>, Fault> {
+pub(super) fn admits(
+    view: &impl View,
+    owner: &str,
+    quota: &Quota,
+    adds: &QuotaUsage,
+) -> Result<Result<(), Over>, Fault> {
     let quota = quota.of_owner(own(view, owner)?);
     Ok(if quota.is_none() { Ok(()) } else { quota.admits(&usage(view, owner)?, adds) })
 }
 
 /// What writes add to what is there.
-pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<Usage, Fault> {
+pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<QuotaUsage, Fault> {
     let mut sum = Growth::default();
     for write in writes {
         let new = match &write.change {
@@ -75,7 +80,7 @@ pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> R
         let old = docs::get(view, owner, &write.key)?.value.map(|old| old.len());
         sum = sum + of_document(&write.key, old, new);
     }
-    Ok(grown(&Usage::default(), &sum))
+    Ok(grown(&QuotaUsage::default(), &sum))
 }
 
 /// Counts what a request has added.
@@ -90,7 +95,7 @@ pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
 }
 
 /// Counts everything that an owner keeps.
-fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
+fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
     let mut found = Growth::default();
     let prefix = layout::doc(owner, "");
     view.walk(Space::Docs, &prefix, &end_of(&prefix), &mut |key, value| {
@@ -116,7 +121,7 @@ fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
             Ok(ControlFlow::Continue(()))
         })?;
     }
-    Ok(grown(&Usage::default(), &found))
+    Ok(grown(&QuotaUsage::default(), &found))
 }
 
 /// [`crate::store::Accounts::recount`] that changes nothing: of any consistent state.
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn counts_are_pinned_and_a_document_counts_with_its_key() {
-        let usage = Usage { documents: 1, bytes: 2, sessions: 3, jobs: 4 };
+        let usage = QuotaUsage { documents: 1, bytes: 2, sessions: 3, jobs: 4 };
         assert_eq!(decode(&encode(&usage)), Some(usage));
         assert_eq!(encode(&usage)[..9], [0, 0, 0, 0, 0, 0, 0, 1, 0]);
         assert_eq!((decode(b"1"), decode(&[0; 33])), (None, None));
@@ -187,7 +192,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let owner = "acme/ann".parse().unwrap();
         let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: Change::Put("12345".into()) };
-        let expected = Usage { documents: 1, bytes: 8, ..Usage::default() };
+        let expected = QuotaUsage { documents: 1, bytes: 8, ..QuotaUsage::default() };
         let store = EmbeddedStore::open(dir.path()).unwrap();
         store.write(crate::domain::time::Millis(1), &owner, &[write]).await.unwrap();
         assert_eq!(store.usage(&owner).await.unwrap().used, expected);

@@ -10,7 +10,7 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::{Over, Quota};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Parked, Written};
+use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, OutsideWrite, Parked};
 use std::ops::ControlFlow;
 
 /// [`crate::store::Store::finish`].
@@ -98,7 +98,7 @@ pub(super) fn write_within(
     owner: &Owner,
     writes: &[DocWrite],
     quota: &Quota,
-) -> Result<Result<Written, Over>, Fault> {
+) -> Result<Result<OutsideWrite, Over>, Fault> {
     let token = owner.token();
     // What is refused because it changed meanwhile is tried again on what is there then.
     if docs::conflicts(tx, &token, writes)?.is_empty() {
@@ -111,16 +111,16 @@ pub(super) fn write_within(
 }
 
 /// [`crate::store::DocumentStore::write`].
-pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, Fault> {
+pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, Fault> {
     let token = owner.token();
     let conflicts = docs::conflicts(tx, &token, writes)?;
     if !conflicts.is_empty() {
-        return Ok(Written::Conflict(conflicts));
+        return Ok(OutsideWrite::Conflict(conflicts));
     }
     if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
         tx.register(&token)?;
     }
     docs::apply(tx, now, &token, writes)?;
     sweep::gates_changed(tx, now, owner, writes)?;
-    Ok(Written::Done)
+    Ok(OutsideWrite::Done)
 }

@@ -10,7 +10,9 @@ use crate::domain::ids::AgentId;
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
-use crate::store::{After, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next};
+use crate::store::{
+    After, Continuation, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry,
+};
 use bytes::Bytes;
 use std::ops::ControlFlow;
 
@@ -197,7 +199,7 @@ fn start(tx: &mut Tx<'_>, now: Millis, slot: &Slot, task: &mut Mail, crash_limit
 }
 
 /// How the holder goes on. The caller has checked that it is the holder, and saves nothing.
-pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -> Result<Next, Fault> {
+pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -> Result<Continuation, Fault> {
     let After::Release { arrivals, due, backoff } = then else { return held(tx, now, slot) };
     if slot.now.arrivals > arrivals {
         return held(tx, now, slot);
@@ -212,12 +214,12 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     session.backoff = due.filter(|_| backoff && !again);
     slot.save(tx)?;
     let wakes = capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), capacity::AGAIN)?;
-    Ok(Next::Released { wakes })
+    Ok(Continuation::Released { wakes })
 }
 
 /// The lease goes on with the mailbox of now.
-pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Next, Fault> {
+pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Continuation, Fault> {
     let mailbox = serve(tx, now, slot, None)?;
     slot.save(tx)?;
-    Ok(Next::Held { mailbox, arrivals: slot.now.arrivals })
+    Ok(Continuation::Held { mailbox, arrivals: slot.now.arrivals })
 }

@@ -36,10 +36,10 @@ mod writer;
 mod writes;
 
 use super::{
-    Accounts, Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
-    DocumentStore, Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry, NewJob,
-    OutboxEntry, Page, Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError,
-    Swept, Window, Written,
+    Accounts, Admit, Admitted, After, Amend, Amended, BackendSetting, Checkpoint, Commit, Committed, Doc, DocKey,
+    DocWrite, DocumentStore, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease, LeaseCheck,
+    MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated, SessionFacts,
+    Standing, Store, StoreError, Swept, Window,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
@@ -60,7 +60,7 @@ const READ_AT_ONCE: usize = 8;
 pub struct EmbeddedStore {
     name: Arc<str>,
     durable: Arc<RwLock<Arc<Durable>>>,
-    level: Level,
+    level: FillLevel,
     /// Where the database is, and the bytes that it may have on the disk.
     database: PathBuf,
     limit: Option<u64>,
@@ -103,7 +103,7 @@ impl EmbeddedStore {
         let database = open::folder(dir);
         let reclaimer = reclaim::Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?;
         let (requests, writer, reclaimer) = (Some(requests), Some(thread), Some(reclaimer));
-        let level = Level::default();
+        let level = FillLevel::default();
         Ok(Arc::new(Self { name, durable, level, database, limit, reclaimer, requests, writer, _lock: lock }))
     }
 
@@ -166,12 +166,12 @@ impl Store for EmbeddedStore {
         self.call(move |tx| admit::admit(tx, now, &request)).await
     }
 
-    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
+    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
         let lease = lease.clone();
         self.call(move |tx| turn::renew(tx, now, &lease, ttl)).await
     }
 
-    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
+    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError> {
         let (lease, write) = (lease.clone(), write.clone());
         self.call(move |tx| turn::checkpoint(tx, now, &lease, &write)).await
     }
@@ -278,7 +278,7 @@ impl DocumentStore for EmbeddedStore {
         self.query(move |state| reads::page(state, &owner, &prefix, window)).await
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
         let (owner, writes) = (owner.clone(), writes.to_vec());
         self.call(move |tx| finish::write(tx, now, &owner, &writes)).await
     }
@@ -289,7 +289,7 @@ impl DocumentStore for EmbeddedStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<OutsideWrite, StoreError> {
         let (owner, writes, quota) = (owner.clone(), writes.to_vec(), *quota);
         self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await?.map_err(StoreError::Over)
     }
@@ -342,14 +342,15 @@ impl Inspect for EmbeddedStore {
         self.call(move |tx| outbox::all(tx, &owner)).await
     }
 
-    async fn settings(&self) -> Result<Vec<Setting>, StoreError> {
-        let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into(), problem: None };
+    async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
+        let setting =
+            |name: &str, value: &str| BackendSetting { name: name.into(), value: value.into(), problem: None };
         let fill = self.size().await;
         let problem = fill
             .is_tight()
             .then(|| "no new work is taken; delete what isn't needed or raise `store.max_bytes`".to_owned());
         Ok(vec![
-            Setting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
+            BackendSetting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
             setting("store", &self.name),
             setting("embedded durability", "fsync before every answer, one for up to 256 requests"),
         ])

@@ -7,7 +7,7 @@
 use super::layout::{self, Space};
 use super::tx::{Db, Fault};
 use super::writer::Requests;
-use crate::domain::quota::Kind;
+use crate::domain::quota::QuotaKind;
 use crate::process::clock::Clock;
 use crate::store::{Fill, StoreError};
 use std::os::unix::fs::MetadataExt;
@@ -216,7 +216,7 @@ impl Look {
         let prefix = layout::usage("");
         for item in self.db.keyspace(Space::Core).prefix(&prefix) {
             let value = self.at(item.value())?;
-            live += super::counts::decode(&value).map_or(0, |usage| usage.get(Kind::Bytes));
+            live += super::counts::decode(&value).map_or(0, |usage| usage.get(QuotaKind::Bytes));
         }
         Ok(live)
     }

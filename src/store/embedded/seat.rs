@@ -5,7 +5,7 @@ use super::mailbox::Slot;
 use super::tx::{Fault, Tx, View};
 use super::{counts, docs};
 use crate::domain::ids::{Owner, SessionKey};
-use crate::domain::quota::{Over, Usage};
+use crate::domain::quota::{Over, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::store::{Amend, Amended, Amendment, Seat, Seated};
 
@@ -30,7 +30,7 @@ pub(super) fn seat(
     if slot.now.arrivals > 0 || slot.now.version > 0 && !is_so {
         return Ok(Ok(Seated::Taken));
     }
-    let adds = Usage { sessions: 1, bytes: seat.state.len() as u64, ..Usage::default() };
+    let adds = QuotaUsage { sessions: 1, bytes: seat.state.len() as u64, ..QuotaUsage::default() };
     if let Some(quota) = seat.within.as_ref().filter(|_| !slot.is_known())
         && let Err(over) = counts::admits(tx, &slot.owner, quota, &adds)?
     {

@@ -9,26 +9,26 @@ use super::sweep;
 use super::tx::{Fault, Tx, View};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
-use crate::store::{After, Checkpoint, Commit, Committed, Held, Lease, Next, Released};
+use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released};
 use std::{ops::ControlFlow, time::Duration};
 
 fn load(tx: &Tx<'_>, lease: &Lease) -> Result<Slot, Fault> {
     Slot::load(tx, &lease.owner, &lease.session)
 }
 
-fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<Held, Fault> {
+fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<LeaseCheck, Fault> {
     let status = match slot.now.served_job() {
         Some(job) => docs::job_status(tx, &slot.owner, job)?,
         None => None,
     };
-    Ok(Held::Yes { cancelled: status.is_some_and(JobStatus::is_terminal) })
+    Ok(LeaseCheck::Yes { cancelled: status.is_some_and(JobStatus::is_terminal) })
 }
 
 /// [`crate::store::Store::renew`].
-pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, Fault> {
+pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, Fault> {
     let mut slot = load(tx, lease)?;
     if !slot.now.held_by(lease.epoch) {
-        return Ok(Held::Fenced);
+        return Ok(LeaseCheck::Fenced);
     }
     slot.now.hold_until(now.plus(ttl));
     slot.save(tx)?;
@@ -36,10 +36,10 @@ pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) 
 }
 
 /// [`crate::store::Store::checkpoint`].
-pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, Fault> {
+pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, Fault> {
     let mut slot = load(tx, lease)?;
     if !slot.now.held_by(lease.epoch) {
-        return Ok(Held::Fenced);
+        return Ok(LeaseCheck::Fenced);
     }
     // One of a turn that is committed meanwhile is a late repetition.
     if write.turn == slot.now.version + 1 {
@@ -126,8 +126,8 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
 }
 
 /// The wakes of that time were handed out with the first answer, or are the sweep's.
-const fn given_back_before() -> Next {
-    Next::Released { wakes: Vec::new() }
+const fn given_back_before() -> Continuation {
+    Continuation::Released { wakes: Vec::new() }
 }
 
 /// [`crate::store::Store::release`].

@@ -7,11 +7,11 @@ use super::connection::Again;
 use super::keyspace::LIBRARY;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::quota::{Kind, Quota};
+use crate::domain::quota::{Quota, QuotaKind};
 use crate::domain::time::Millis;
 use crate::store::{
-    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, METHODS, MailboxEntry, NewEvent,
-    NewJob, Next, OutboxEntry, Repeat, Resting, SessionFacts, StoreError,
+    After, Change, Continuation, Doc, DocConflict, DocWrite, EventKind, Expect, JobFinish, LeaseCheck, METHODS,
+    MailboxEntry, NewEvent, NewJob, OutboxEntry, Repeat, Resting, SessionFacts, StoreError,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -177,7 +177,7 @@ impl Args {
     pub fn quota(&mut self, quota: Option<&Quota>) -> &mut Self {
         let Some(quota) = quota else { return self.flag(false) };
         self.flag(true);
-        for kind in Kind::ALL {
+        for kind in QuotaKind::ALL {
             self.number(quota.get(kind));
         }
         self
@@ -196,12 +196,12 @@ impl Args {
 }
 
 /// Parts of an answer, one after the other.
-pub struct Answer {
+pub struct AnswerParts {
     store: String,
     parts: std::vec::IntoIter<Value>,
 }
 
-impl Answer {
+impl AnswerParts {
     /// The parts of `value`, which must be an array.
     pub fn new(store: &str, value: Value) -> Result<Self, StoreError> {
         match value {
@@ -319,10 +319,10 @@ impl Answer {
     }
 
     /// Whether the lease is still held.
-    pub fn held(&mut self) -> Result<Held, StoreError> {
+    pub fn held(&mut self) -> Result<LeaseCheck, StoreError> {
         match self.text()?.as_str() {
-            "yes" => Ok(Held::Yes { cancelled: self.number()? == 1 }),
-            "fenced" => Ok(Held::Fenced),
+            "yes" => Ok(LeaseCheck::Yes { cancelled: self.number()? == 1 }),
+            "fenced" => Ok(LeaseCheck::Fenced),
             other => Err(self.unexpected("`yes` or `fenced`", other)),
         }
     }
@@ -379,11 +379,11 @@ impl Answer {
     }
 
     /// How a holder goes on.
-    pub fn after(&mut self) -> Result<Next, StoreError> {
+    pub fn after(&mut self) -> Result<Continuation, StoreError> {
         let mut part = self.nested()?;
         match part.text()?.as_str() {
-            "released" => Ok(Next::Released { wakes: part.nested()?.each(Self::entry)? }),
-            "held" => Ok(Next::Held { mailbox: part.mailbox()?, arrivals: part.number()? }),
+            "released" => Ok(Continuation::Released { wakes: part.nested()?.each(Self::entry)? }),
+            "held" => Ok(Continuation::Held { mailbox: part.mailbox()?, arrivals: part.number()? }),
             other => Err(part.unexpected("`held` or `released`", other)),
         }
     }
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_shape_is_corrupt_and_says_what_was_expected() {
-        let mut answer = Answer::new("redis", Value::Array(vec![Value::Int(-1), Value::Nil])).unwrap();
+        let mut answer = AnswerParts::new("redis", Value::Array(vec![Value::Int(-1), Value::Nil])).unwrap();
         assert!(answer.number().unwrap_err().to_string().contains("negative"));
         assert!(answer.bytes().unwrap_err().to_string().contains("expected bytes, got nil"));
         assert!(answer.text().unwrap_err().to_string().contains("got nothing more"));

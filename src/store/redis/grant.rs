@@ -1,6 +1,6 @@
 //! What becomes of an event; the lease of a session: how it is asked for, and what it brings.
 
-use super::codec::{Answer, Args};
+use super::codec::{AnswerParts, Args};
 use super::{millis, usage};
 use crate::domain::dead::Attempt;
 use crate::domain::job::{ErrorCode, JobResult};
@@ -9,7 +9,7 @@ use crate::domain::time::Millis;
 use crate::store::{Admit, Grant, Intake, Lease, LeaseOutcome, LeaseRequest, Refusal, StoreError};
 
 /// What became of the event.
-pub fn intake(part: &mut Answer) -> Result<Intake, StoreError> {
+pub fn intake(part: &mut AnswerParts) -> Result<Intake, StoreError> {
     Ok(match part.text()?.as_str() {
         "nothing" => Intake::Nothing,
         "new" => Intake::New,
@@ -47,7 +47,7 @@ pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {
 }
 
 /// What came of it.
-pub fn outcome(part: &mut Answer, request: &Admit) -> Result<LeaseOutcome, StoreError> {
+pub fn outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutcome, StoreError> {
     Ok(match part.text()?.as_str() {
         "none" => LeaseOutcome::NotAsked,
         "lease" => LeaseOutcome::Busy(part.millis()?),
@@ -60,7 +60,7 @@ pub fn outcome(part: &mut Answer, request: &Admit) -> Result<LeaseOutcome, Store
     })
 }
 
-fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
+fn grant(part: &mut AnswerParts, request: &Admit) -> Result<Grant, StoreError> {
     let epoch = part.number()?;
     let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
     let (until, gate, version) = (part.millis()?, part.number()?, part.number()?);
@@ -82,7 +82,7 @@ fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
 }
 
 /// Lines of `epoch turn lapsed job worker`; the name may have blanks.
-fn attempts(part: &mut Answer) -> Result<Vec<Attempt>, StoreError> {
+fn attempts(part: &mut AnswerParts) -> Result<Vec<Attempt>, StoreError> {
     let text = part.text()?;
     let attempt = |line: &str| {
         let mut words = line.splitn(5, ' ');

@@ -49,13 +49,13 @@ use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
-    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey,
-    DocWrite, DocumentStore, Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry,
-    NewJob, OutboxEntry, Page, Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store,
-    StoreError, Swept, Window, Written,
+    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackendSetting, Change, Checkpoint, Commit, Committed,
+    Doc, DocKey, DocWrite, DocumentStore, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease,
+    LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
+    SessionFacts, Standing, Store, StoreError, Swept, Window,
 };
 use async_trait::async_trait;
-use codec::{Answer, Args};
+use codec::{AnswerParts, Args};
 use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
 pub use options::{RedisOptions, ServerOrInjected};
@@ -73,7 +73,7 @@ pub struct RedisStore {
     keys: Keyspace,
     clock: ServerOrInjected,
     registered: Mutex<HashSet<String>>,
-    level: Level,
+    level: FillLevel,
 }
 
 impl RedisStore {
@@ -87,7 +87,13 @@ impl RedisStore {
         }
         pool.load().await?;
         let keys = Keyspace::new(options.prefix);
-        Ok(Arc::new(Self { pool, keys, clock: options.clock, registered: Mutex::default(), level: Level::default() }))
+        Ok(Arc::new(Self {
+            pool,
+            keys,
+            clock: options.clock,
+            registered: Mutex::default(),
+            level: FillLevel::default(),
+        }))
     }
 
     fn args(&self, method: &str, owner: &Owner) -> Args {
@@ -110,8 +116,8 @@ impl RedisStore {
         args
     }
 
-    async fn call(&self, args: &Args) -> Result<Answer, StoreError> {
-        Answer::new(self.pool.store(), self.pool.run(args.cmd(), args.again()).await?)
+    async fn call(&self, args: &Args) -> Result<AnswerParts, StoreError> {
+        AnswerParts::new(self.pool.store(), self.pool.run(args.cmd(), args.again()).await?)
     }
 
     /// Whether this process has registered the owner. Its server may have been emptied since: the
@@ -126,7 +132,7 @@ impl RedisStore {
         &self,
         owner: &Owner,
         args: impl Fn(bool) -> Args,
-    ) -> Result<(String, Answer), StoreError> {
+    ) -> Result<(String, AnswerParts), StoreError> {
         if self.knows(owner) {
             let mut answer = self.call(&args(true)).await?;
             let outcome = answer.text()?;
@@ -146,7 +152,7 @@ impl RedisStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: Option<&Quota>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<OutsideWrite, StoreError> {
         let args = |method: &str, known: bool| {
             let mut args = self.timed(method, owner, now);
             args.flag(known).writes(writes).quota(quota);
@@ -159,8 +165,8 @@ impl RedisStore {
             (answer.text()?, answer)
         };
         match outcome.as_str() {
-            "done" => Ok(Written::Done),
-            "conflict" => Ok(Written::Conflict(answer.conflicts()?)),
+            "done" => Ok(OutsideWrite::Done),
+            "conflict" => Ok(OutsideWrite::Conflict(answer.conflicts()?)),
             "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
             other => Err(answer.unexpected("`done` or `conflict`", other)),
         }
@@ -200,13 +206,13 @@ impl Store for RedisStore {
         Ok(Admitted { intake, lease: grant::outcome(&mut answer.nested()?, request)? })
     }
 
-    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
+    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
         let mut args = self.fenced("renew", lease, now);
         args.number(millis(ttl));
         self.call(&args).await?.held()
     }
 
-    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
+    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError> {
         let mut args = self.fenced("checkpoint", lease, now);
         args.number(write.turn)
             .option(write.reply.as_ref())
@@ -370,7 +376,7 @@ impl Store for RedisStore {
         while !sessions.is_empty() {
             due.push(sessions.session()?);
         }
-        let outbox = answer.nested()?.each(Answer::outbox_entry)?;
+        let outbox = answer.nested()?.each(AnswerParts::outbox_entry)?;
         let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
         Ok(Swept { due, outbox, more: answer.number()? == 1 })
     }
@@ -383,7 +389,7 @@ impl DocumentStore for RedisStore {
         for key in keys {
             args.bytes(key);
         }
-        self.call(&args).await?.each(Answer::doc)
+        self.call(&args).await?.each(AnswerParts::doc)
     }
 
     async fn scan(
@@ -413,7 +419,7 @@ impl DocumentStore for RedisStore {
         Ok(Page { total, docs })
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
         self.put(now, owner, writes, None).await
     }
 
@@ -423,7 +429,7 @@ impl DocumentStore for RedisStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<OutsideWrite, StoreError> {
         self.put(now, owner, writes, Some(quota)).await
     }
 }
@@ -452,7 +458,7 @@ impl Inspect for RedisStore {
         let (from, to) = lex_range("", after.as_deref(), false);
         let mut cmd = redis::cmd("ZRANGEBYLEX");
         cmd.arg(self.keys.owners()).arg(from).arg(to).arg("LIMIT").arg(0).arg(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut answer = Answer::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
+        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
         let mut owners = Vec::new();
         while !answer.is_empty() {
             let token = answer.text()?;
@@ -473,7 +479,7 @@ impl Inspect for RedisStore {
         let (from, to) = lex_range(&prefix, after.as_deref(), false);
         let mut args = self.args("sessions", owner);
         args.bytes(from).bytes(to).number(limit as u64);
-        self.call(&args).await?.each(Answer::session_facts)
+        self.call(&args).await?.each(AnswerParts::session_facts)
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
@@ -483,12 +489,12 @@ impl Inspect for RedisStore {
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
-        let mut entries = self.call(&self.args("outbox", owner)).await?.each(Answer::outbox_entry)?;
+        let mut entries = self.call(&self.args("outbox", owner)).await?.each(AnswerParts::outbox_entry)?;
         entries.sort_by_key(|(number, _)| *number);
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
-    async fn settings(&self) -> Result<Vec<Setting>, StoreError> {
+    async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
         settings::read(&self.pool).await
     }
 }

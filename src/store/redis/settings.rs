@@ -1,7 +1,7 @@
 //! The server's settings on which the guarantees rest, for `trellis doctor`.
 
 use super::connection::{Again, Pool};
-use crate::store::{Fill, Setting, StoreError};
+use crate::store::{BackendSetting, Fill, StoreError};
 use redis::Value;
 
 /// Setting, the value it must have, what breaks otherwise.
@@ -18,7 +18,7 @@ const OLDEST: (u32, u32) = (7, 0);
 
 /// Reads them all. A server that doesn't let itself be asked (managed ones rename `CONFIG`) gets
 /// a value `unknown` with a problem, no error.
-pub async fn read(pool: &Pool) -> Result<Vec<Setting>, StoreError> {
+pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     let mut info = redis::cmd("INFO");
     info.arg("server");
     let mut settings = vec![version(&text(&pool.run(&info, Again::Yes).await?))];
@@ -53,12 +53,12 @@ fn memory(info: &str) -> Fill {
     Fill { used, limit: number("maxmemory:").filter(|limit| *limit > 0) }
 }
 
-fn room(fill: Fill) -> Setting {
+fn room(fill: Fill) -> BackendSetting {
     let problem = fill.is_tight().then(|| "no new work is taken; free memory or raise `maxmemory`".to_owned());
-    Setting { name: "redis memory".to_owned(), value: fill.to_string(), problem }
+    BackendSetting { name: "redis memory".to_owned(), value: fill.to_string(), problem }
 }
 
-fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> Setting {
+fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> BackendSetting {
     let problem = match value {
         None => Some(format!("the server doesn't say; make sure of this: {problem}")),
         Some(value) if value != expected => Some(problem.to_owned()),
@@ -70,10 +70,10 @@ fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> Sett
         Some("") => "\"\"",
         Some(value) => value,
     };
-    Setting { name: format!("redis {name}"), value: value.to_owned(), problem }
+    BackendSetting { name: format!("redis {name}"), value: value.to_owned(), problem }
 }
 
-fn version(info: &str) -> Setting {
+fn version(info: &str) -> BackendSetting {
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("unknown").trim();
     let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let known = numbers.next().zip(numbers.next());
@@ -81,7 +81,7 @@ fn version(info: &str) -> Setting {
         Some(known) if known >= OLDEST => None,
         _ => Some("functions need Redis 7.0 or later; upgrade it".to_owned()),
     };
-    Setting { name: "redis version".to_owned(), value: version.to_owned(), problem }
+    BackendSetting { name: "redis version".to_owned(), value: version.to_owned(), problem }
 }
 
 /// `CONFIG GET` of one name: `[name, value]`, a map in RESP 3.

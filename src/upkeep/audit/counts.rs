@@ -1,7 +1,7 @@
 //! Counts of what owners keep that are not what is there.
 
 use crate::domain::ids::Owner;
-use crate::domain::quota::{Kind, Usage};
+use crate::domain::quota::{QuotaKind, QuotaUsage};
 use crate::store::{Recount, StoreError};
 use crate::venue::Venue;
 
@@ -15,8 +15,8 @@ pub(super) async fn drift(venue: &Venue, owner: &Owner, mend: bool) -> Result<Op
     }
 }
 
-fn differs(was: &Usage, is: &Usage) -> Option<String> {
-    let differ = Kind::ALL.into_iter().filter(|kind| was.get(*kind) != is.get(*kind));
+fn differs(was: &QuotaUsage, is: &QuotaUsage) -> Option<String> {
+    let differ = QuotaKind::ALL.into_iter().filter(|kind| was.get(*kind) != is.get(*kind));
     let words: Vec<_> =
         differ.map(|kind| format!("{} {} where {} are", was.get(kind), kind.as_str(), is.get(kind))).collect();
     (!words.is_empty()).then(|| format!("its quota counts {}", words.join(", ")))
@@ -28,9 +28,9 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let was = Usage { documents: 1, bytes: 20, sessions: 3, jobs: 4 };
+        let was = QuotaUsage { documents: 1, bytes: 20, sessions: 3, jobs: 4 };
         assert_eq!(differs(&was, &was), None);
-        let is = Usage { bytes: 10, jobs: 5, ..was };
+        let is = QuotaUsage { bytes: 10, jobs: 5, ..was };
         assert_eq!(differs(&was, &is).unwrap(), "its quota counts 20 bytes where 10 are, 4 jobs where 5 are");
     }
 }

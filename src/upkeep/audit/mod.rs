@@ -6,7 +6,7 @@ mod repair;
 mod unknown;
 mod watch;
 
-use crate::domain::audit::{Books, Facts, JobFacts, LINES, MailboxFacts, close};
+use crate::domain::audit::{AuditFacts, Books, JobFacts, LINES, MailboxFacts, close};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
@@ -34,7 +34,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
 pub use epoch::{SetBack, beat, set_backs};
 pub use repair::{Repair, repair};
-pub use watch::{Looked, Watch};
+pub use watch::{AuditWatch, Looked};
 
 /// Why there are no books.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +99,7 @@ pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditErr
     Ok(best)
 }
 
-async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
+async fn facts(venue: &Venue, owner: &Owner) -> Result<AuditFacts, AuditError> {
     // In the direction in which an event moves, so that one that moves meanwhile is seen at least
     // once: outbox, queue, mailbox.
     let jobs = jobs(venue, owner).await?;
@@ -108,7 +108,7 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
     let mailboxes = mailboxes(venue, owner).await?;
     let sent = |job: &&JobId| in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
     let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
-    Ok(Facts { jobs, mailboxes, in_transit, results, watched })
+    Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched })
 }
 
 /// Event ids that are in the owner's outbox, or in the queue.

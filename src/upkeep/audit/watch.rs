@@ -46,7 +46,7 @@ struct Seen {
 
 /// The audit of one process.
 #[derive(Default)]
-pub struct Watch {
+pub struct AuditWatch {
     seen: HashMap<Owner, Seen>,
 }
 
@@ -59,7 +59,7 @@ pub struct Looked {
     pub repaired: Vec<Repair>,
 }
 
-impl Watch {
+impl AuditWatch {
     /// Looks at every owner, and puts back what is lost.
     pub async fn look(&mut self, venue: &Venue) -> Result<Looked, AuditError> {
         let mut looked = Looked::default();

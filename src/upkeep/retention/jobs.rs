@@ -4,7 +4,7 @@ use super::readable;
 use crate::bus::Completed;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::domain::retention::{JobView, Rules, job_goes};
+use crate::domain::retention::{JobView, RetentionRules, job_goes};
 use crate::domain::time::Millis;
 use crate::domain::timer::Timer;
 use crate::store::{Doc, DocKey, Forget, SessionFacts, StoreError, keys};
@@ -70,7 +70,7 @@ async fn untold(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
 pub(super) async fn goes(
     venue: &Venue,
     owner: &Owner,
-    rules: Rules,
+    rules: RetentionRules,
     head: &JobHead,
     status: &Doc,
     result: &Doc,

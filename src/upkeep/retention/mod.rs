@@ -16,11 +16,11 @@ use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
 use crate::domain::limits::SPEND_DAYS;
 use crate::domain::lineage::hour;
-use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon, turn_goes};
+use crate::domain::retention::{Asking, RetentionRules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::venue::agents;
-use crate::venue::ledger::why::Reached;
+use crate::venue::ledger::why::PathUse;
 use crate::venue::{Venue, is_reserved, venue_owner};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -88,14 +88,14 @@ impl Places {
 
 /// Tidies up by its rules.
 pub struct Janitor {
-    rules: Rules,
+    rules: RetentionRules,
     /// Of owners that are in the middle of a round.
     places: Mutex<HashMap<Owner, Places>>,
 }
 
 impl Janitor {
     /// Keeps what `rules` say.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: RetentionRules) -> Self {
         Self { rules, places: Mutex::default() }
     }
 
@@ -196,7 +196,7 @@ impl Janitor {
         let mut pages = venue.store.docs(owner, keys::READS).after(after).of(READS);
         let mut batch = Batch::new(venue, owner);
         for (key, doc) in pages.next().await?.unwrap_or_default() {
-            let Some(kept) = readable::<Vec<Reached>>(&key, &doc) else { continue };
+            let Some(kept) = readable::<Vec<PathUse>>(&key, &doc) else { continue };
             if kept.iter().filter_map(|reached| reached.removed).all(|at| turn_goes(self.rules, venue.now(), at)) {
                 batch.documents.push(key);
             }

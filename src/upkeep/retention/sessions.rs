@@ -3,7 +3,7 @@
 use super::{Batch, readable};
 use crate::domain::decode;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
-use crate::domain::retention::{Rules, SessionFate, SessionView, session_fate, turn_goes};
+use crate::domain::retention::{RetentionRules, SessionFate, SessionView, session_fate, turn_goes};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::store::{Doc, Forget, Forgotten, Resting, SessionFacts, StoreError, keys};
 use crate::venue::Venue;
@@ -29,7 +29,7 @@ pub(super) struct Page {
 pub(super) async fn page(
     venue: &Venue,
     owner: &Owner,
-    rules: Rules,
+    rules: RetentionRules,
     after: Option<SessionKey>,
 ) -> Result<Page, StoreError> {
     let mut done = Page::default();
@@ -77,7 +77,7 @@ fn view(facts: &SessionFacts) -> Option<SessionView> {
 async fn turns(
     venue: &Venue,
     owner: &Owner,
-    rules: Rules,
+    rules: RetentionRules,
     session: &SessionKey,
     below: Option<u64>,
 ) -> Result<(u64, bool), StoreError> {
@@ -109,7 +109,7 @@ async fn turns(
     Ok((gone, false))
 }
 
-fn goes(rules: Rules, venue: &Venue, key: &str, record: Option<&TurnRecord>, below: u64) -> bool {
+fn goes(rules: RetentionRules, venue: &Venue, key: &str, record: Option<&TurnRecord>, below: u64) -> bool {
     let is_below = keys::number_of_turn(key).is_some_and(|turn| turn < below);
     is_below && record.is_none_or(|record| turn_goes(rules, venue.now(), record.end))
 }

@@ -5,7 +5,7 @@ use super::lifecycle::LifeError;
 use super::sessions::find;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
-use crate::domain::goal::Live;
+use crate::domain::goal::LiveTurns;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::layout::{self, Scope};
@@ -81,8 +81,8 @@ pub async fn compact(
 }
 
 /// What of the conversation no summary stands for.
-async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<Live, StoreError> {
-    let mut live = Live::default();
+async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<LiveTurns, StoreError> {
+    let mut live = LiveTurns::default();
     let mut turns = venue.store.docs(owner, keys::turns(key)).after(Some(keys::turn(key, above)));
     while let Some(page) = turns.records::<TurnRecord>().await? {
         for (_, record) in page.iter().filter(|(_, record)| record.frame == 0) {

@@ -5,11 +5,11 @@ use super::lifecycle::LifeError;
 use super::sessions::find;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::COPY_CLAIM;
-use crate::domain::quota::Usage;
+use crate::domain::quota::QuotaUsage;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::store::{
-    Amend, Amended, Amendment, Doc, DocKey, DocWrite, Seat, Seated, SessionFacts, StoreError, Written,
+    Amend, Amended, Amendment, Doc, DocKey, DocWrite, OutsideWrite, Seat, Seated, SessionFacts, StoreError,
     decode as document, keys,
 };
 use crate::venue::Venue;
@@ -66,7 +66,7 @@ impl<'a> Claim<'a> {
     async fn write(&mut self, mut writes: Vec<DocWrite>) -> Result<bool, StoreError> {
         let now = self.venue.now();
         writes.push(DocWrite::json(self.key.as_str(), &now).at(self.version));
-        let done = self.venue.store.write(now, self.owner, &writes).await? == Written::Done;
+        let done = self.venue.store.write(now, self.owner, &writes).await? == OutsideWrite::Done;
         self.version += u64::from(done);
         Ok(done)
     }
@@ -79,7 +79,7 @@ impl<'a> Claim<'a> {
             Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
         };
         let state = serde_json::to_vec(&state.forked(at, venue.now())).expect("states serialise");
-        venue.room(owner, Usage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
+        venue.room(owner, QuotaUsage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
         self.made.push(Made { session: to.clone(), seat: None, documents: Vec::new() });
         let prefix = keys::turns(&from.key);
         let mut turns = venue.store.docs(owner, prefix).of(COPIED);
@@ -171,8 +171,8 @@ impl<'a> Claim<'a> {
                 some.iter().map(|(key, version)| DocWrite::delete(key.as_str()).at(*version)).collect();
             while !left.is_empty() {
                 match self.venue.store.write(self.venue.now(), self.owner, &left).await? {
-                    Written::Done => break,
-                    Written::Conflict(others) => {
+                    OutsideWrite::Done => break,
+                    OutsideWrite::Conflict(others) => {
                         left.retain(|write| !others.iter().any(|other| other.key == write.key));
                     }
                 }

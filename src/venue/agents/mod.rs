@@ -10,9 +10,9 @@ pub mod transcript;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::authority::trail::Maker;
-use crate::domain::context::load::{Change as StateChange, Level};
+use crate::domain::context::load::{Level, LoadChange as StateChange};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
 use crate::domain::secret::SecretName;
@@ -49,7 +49,7 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(A
 
 /// An agent as lists show it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct ListedAgent {
     /// Which.
     pub id: AgentId,
     /// Whether it may run.
@@ -77,7 +77,7 @@ pub async fn list(
     owner: &Owner,
     after: Option<&AgentId>,
     limit: usize,
-) -> Result<Vec<Listed>, StoreError> {
+) -> Result<Vec<ListedAgent>, StoreError> {
     let mut agents = Vec::new();
     let mut after = after.map(keys::agent);
     while agents.len() < limit {
@@ -89,7 +89,7 @@ pub async fn list(
         if is_record && let Some(bytes) = doc.value {
             let AgentRecord { id, status, config, .. } = decode(&key, &bytes)?;
             let description = config.description.map(|text| cut(&text, LISTED_TEXT_BYTES));
-            agents.push(Listed { id, status, description });
+            agents.push(ListedAgent { id, status, description });
         }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
@@ -249,7 +249,7 @@ fn open_tasks(session: &SessionFacts) -> usize {
 }
 
 /// [`status`] of each of these agents of an owner.
-pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[Listed]) -> Result<Vec<&'static str>, StoreError> {
+pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> Result<Vec<&'static str>, StoreError> {
     let looks: Vec<_> = agents.iter().map(|listed| doing(venue, owner, (&listed.id, listed.status))).collect();
     stream::iter(looks).buffered(LOOKS).try_collect().await
 }
@@ -295,5 +295,5 @@ pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'s
 pub fn key_needed(config: &Value) -> Option<Need> {
     // What is no name may be a key: it is refused later, and never repeated.
     let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
-    Some(Need { ability: "secret/use", resource: Resource::secret(&name) })
+    Some(Need { ability: "secret/use", resource: ResourcePath::secret(&name) })
 }

@@ -2,13 +2,13 @@
 //! caller is strict.
 
 use crate::domain::agent::AgentConfig;
-use crate::domain::agent::unknown::Known;
+use crate::domain::agent::unknown::KnownNames;
 use crate::domain::ids::Owner;
 use crate::venue::Venue;
 
 /// A line for each.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
-    let mut found = config.unknown(&Known { providers: venue.catalog.providers(), operations: &venue.catalog });
+    let mut found = config.unknown(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
     found.extend(venue.spend.unpriced(owner, &config.model).map(|why| format!("`model`: {why}")));
     found
 }

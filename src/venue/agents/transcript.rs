@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// How much of a conversation is wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct TranscriptRange<'a> {
     /// How long the agent's sessions live.
     pub ttl: Option<&'a Ttl>,
     /// Turns, the newest.
@@ -41,7 +41,7 @@ pub async fn read(
     venue: &Venue,
     (owner, reader): (&Owner, &Authority),
     key: &SessionKey,
-    wanted: Wanted<'_>,
+    wanted: TranscriptRange<'_>,
 ) -> Result<Option<Value>, StoreError> {
     let Some(facts) = find(venue, owner, key).await? else { return Ok(None) };
     let state = state(&facts);

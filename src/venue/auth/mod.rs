@@ -13,7 +13,7 @@ use crate::domain::ids::Owner;
 use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
 use crate::domain::time::Millis;
 use crate::domain::timer::KEEP;
-use crate::domain::token::{Claims, DidKey, Judge, Link, Refused, Signer, SpeaksFor, Subject, judge};
+use crate::domain::token::{Claims, DidKey, Judge, Link, Signer, SpeaksFor, TokenRefused, TokenSubject, judge};
 use crate::domain::values::Values;
 use crate::domain::values::protected::OVERRIDE;
 use crate::venue::is_reserved;
@@ -35,7 +35,7 @@ pub struct Verified {
     /// Whose data it is about.
     pub owner: Owner,
     /// Whom the token is about: `tenant/user` or `did:key:…`.
-    pub subject: Subject,
+    pub subject: TokenSubject,
     /// Who presents it, when its subject has handed it on.
     pub holder: Option<String>,
     /// What it grants: `None` = everything that the owner holds, empty = nothing. What another
@@ -71,7 +71,7 @@ struct Rules {
     own: OnceLock<String>,
     jwks: Option<Jwks>,
     did_keys: DidKeys,
-    operators: Vec<Subject>,
+    operators: Vec<TokenSubject>,
     leeway: Duration,
 }
 
@@ -117,34 +117,34 @@ impl Auth {
 
     /// What a request without a token is told, or with the value of its [`AUTHORIZATION_HEADER`](crate::bus::AUTHORIZATION_HEADER): who asks.
     /// `None` when nobody needs a token.
-    pub fn header(&self, value: Option<&str>, now: Millis) -> Option<Result<Verified, Refused>> {
+    pub fn header(&self, value: Option<&str>, now: Millis) -> Option<Result<Verified, TokenRefused>> {
         let rules = self.rules.as_ref()?;
         let token = value.and_then(|value| {
             let (scheme, token) = value.trim().split_once(' ')?;
             scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
         });
-        Some(token.ok_or(Refused::Missing).and_then(|token| rules.verify(token, now)))
+        Some(token.ok_or(TokenRefused::Missing).and_then(|token| rules.verify(token, now)))
     }
 
-    /// Verifies a token; [`Refused::Missing`] when nobody needs one.
-    pub fn verify(&self, token: &str, now: Millis) -> Result<Verified, Refused> {
-        self.rules.as_ref().ok_or(Refused::Missing)?.verify(token, now)
+    /// Verifies a token; [`TokenRefused::Missing`] when nobody needs one.
+    pub fn verify(&self, token: &str, now: Millis) -> Result<Verified, TokenRefused> {
+        self.rules.as_ref().ok_or(TokenRefused::Missing)?.verify(token, now)
     }
 }
 
 impl Rules {
-    fn verify(&self, token: &str, now: Millis) -> Result<Verified, Refused> {
+    fn verify(&self, token: &str, now: Millis) -> Result<Verified, TokenRefused> {
         let links = self.links(token)?;
         let own = self.own.get().map(String::as_str).filter(|own| !own.is_empty());
         let audiences: Vec<&str> = self.audiences.iter().map(String::as_str).chain(own).collect();
         let bearer = judge(&links, Judge { now, leeway: self.leeway, audiences: &audiences })?;
         if is_reserved(&bearer.owner) {
-            return Err(Refused::Subject);
+            return Err(TokenRefused::Subject);
         }
         let unlimited = bearer.capabilities.is_none() && !bearer.delegated;
         let operator = unlimited && self.operators.contains(&bearer.subject);
         // Not by `*`: who holds all of his own doesn't hold what was said of him.
-        let issued = matches!(bearer.subject, Subject::Owner(_)) && !bearer.delegated;
+        let issued = matches!(bearer.subject, TokenSubject::Owner(_)) && !bearer.delegated;
         let explicit = |ability: &str, group: &str| {
             let said = |cap: &Capability| cap.with.is_empty() && (cap.can == ability || cap.can == group);
             issued && bearer.capabilities.iter().flatten().any(said)
@@ -167,30 +167,30 @@ impl Rules {
     }
 
     /// The verified links of a token, itself first.
-    fn links(&self, token: &str) -> Result<Vec<Link>, Refused> {
+    fn links(&self, token: &str) -> Result<Vec<Link>, TokenRefused> {
         let (bytes, limit) = (token.len(), TOKEN_CHAIN_BYTES);
         if bytes > limit {
-            return Err(Refused::TooLarge { bytes, limit });
+            return Err(TokenRefused::TooLarge { bytes, limit });
         }
         let mut links = Vec::new();
         let mut next = self.link(token)?;
         while let Some(above) = next.claims.proof.clone() {
             links.push(next);
             if links.len() == TOKEN_LINKS {
-                return Err(Refused::Chain("it has more links than are followed"));
+                return Err(TokenRefused::Chain("it has more links than are followed"));
             }
             next = self.link(&above)?;
         }
         links.push(next);
         // A key that speaks for itself is admitted by name; what it handed on needs no more.
         match links.last().map(|root| &root.signer) {
-            Some(Signer::Key(key)) if !self.admits(key) => Err(Refused::UnknownKey),
+            Some(Signer::Key(key)) if !self.admits(key) => Err(TokenRefused::UnknownKey),
             Some(Signer::Key(_) | Signer::Issuer(_)) | None => Ok(links),
         }
     }
 
     fn admits(&self, key: &DidKey) -> bool {
-        let operator = self.operators.iter().any(|subject| matches!(subject, Subject::Key(one) if one == key));
+        let operator = self.operators.iter().any(|subject| matches!(subject, TokenSubject::Key(one) if one == key));
         operator
             || match &self.did_keys {
                 DidKeys::All => true,
@@ -199,30 +199,30 @@ impl Rules {
     }
 
     /// One token, its signature verified.
-    fn link(&self, token: &str) -> Result<Link, Refused> {
+    fn link(&self, token: &str) -> Result<Link, TokenRefused> {
         let (header, claims) = parts(token)?;
         let own = token.len() - claims.proof.as_ref().map_or(0, |proof| proof.len() * 4 / 3);
         if own > TOKEN_BYTES {
-            return Err(Refused::TooLarge { bytes: own, limit: TOKEN_BYTES });
+            return Err(TokenRefused::TooLarge { bytes: own, limit: TOKEN_BYTES });
         }
         let (key, signer) = self.key(&claims.issuer, header.kid.as_deref())?;
         let mut validation = Validation::new(Algorithm::EdDSA);
         // Times and audience are the core's to judge, at a time that it is given.
         validation.required_spec_claims.clear();
         (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
-        jsonwebtoken::decode::<IgnoredAny>(token, &key, &validation).map_err(|_| Refused::Signature)?;
+        jsonwebtoken::decode::<IgnoredAny>(token, &key, &validation).map_err(|_| TokenRefused::Signature)?;
         Ok(Link { claims, signer })
     }
 
     /// The key that an issuer signs with.
-    fn key(&self, issuer: &str, kid: Option<&str>) -> Result<(DecodingKey, Signer), Refused> {
+    fn key(&self, issuer: &str, kid: Option<&str>) -> Result<(DecodingKey, Signer), TokenRefused> {
         if issuer.starts_with("did:") {
-            let key = DidKey::parse(issuer).ok_or(Refused::UnknownKey)?;
+            let key = DidKey::parse(issuer).ok_or(TokenRefused::UnknownKey)?;
             let named = kid.is_none_or(|kid| names(kid, &key));
-            return if named { Ok((verifying(key.bytes()), Signer::Key(key))) } else { Err(Refused::UnknownKey) };
+            return if named { Ok((verifying(key.bytes()), Signer::Key(key))) } else { Err(TokenRefused::UnknownKey) };
         }
         let found = self.jwks.as_ref().zip(kid).and_then(|(jwks, kid)| jwks.find(issuer, kid));
-        let (key, speaks): ([u8; 32], SpeaksFor) = found.ok_or(Refused::UnknownKey)?;
+        let (key, speaks): ([u8; 32], SpeaksFor) = found.ok_or(TokenRefused::UnknownKey)?;
         Ok((verifying(&key), Signer::Issuer(speaks)))
     }
 }
@@ -246,8 +246,8 @@ struct Header {
 }
 
 /// Header and claims as they stand in a token, not verified.
-fn parts(token: &str) -> Result<(Header, Claims), Refused> {
-    let malformed = |why: &str| Refused::Malformed(why.to_owned());
+fn parts(token: &str) -> Result<(Header, Claims), TokenRefused> {
+    let malformed = |why: &str| TokenRefused::Malformed(why.to_owned());
     let three: Vec<&str> = token.split('.').collect();
     let [header, claims, _signature] = three[..] else {
         return Err(malformed("expected `<header>.<claims>.<signature>`"));
@@ -256,7 +256,7 @@ fn parts(token: &str) -> Result<(Header, Claims), Refused> {
     let header: Header =
         from_json(&decode(header)?).map_err(|_| malformed("its header is no JSON object with `alg`"))?;
     if header.alg != "EdDSA" {
-        return Err(Refused::Algorithm);
+        return Err(TokenRefused::Algorithm);
     }
     if header.crit.is_some() {
         return Err(malformed("its header has `crit`"));

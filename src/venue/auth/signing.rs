@@ -20,7 +20,7 @@ pub struct SigningKey {
 /// Why a key is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct KeyError(String);
+pub struct SigningKeyError(String);
 
 #[derive(Deserialize)]
 struct Jwk {
@@ -33,16 +33,18 @@ struct Jwk {
 
 impl SigningKey {
     /// A new key, named after itself.
-    pub fn generate() -> Result<Self, KeyError> {
-        let pair = Ed25519KeyPair::generate().map_err(|_| KeyError("the system gives no randomness".to_owned()))?;
+    pub fn generate() -> Result<Self, SigningKeyError> {
+        let pair =
+            Ed25519KeyPair::generate().map_err(|_| SigningKeyError("the system gives no randomness".to_owned()))?;
         let kid = did(&pair).multibase();
         Ok(Self { pair, kid })
     }
 
     /// Reads a private JWK (`kty` `OKP`, `crv` `Ed25519`). The text of an error has no part of it.
-    pub fn from_jwk(text: &str) -> Result<Self, KeyError> {
-        let bad =
-            |why: &str| KeyError(format!("expected an Ed25519 private key as `trellis token keygen` writes it: {why}"));
+    pub fn from_jwk(text: &str) -> Result<Self, SigningKeyError> {
+        let bad = |why: &str| {
+            SigningKeyError(format!("expected an Ed25519 private key as `trellis token keygen` writes it: {why}"))
+        };
         let jwk: Jwk =
             decode::from_json(text.as_bytes()).map_err(|_| bad("not a JSON object with `kty`, `crv`, `x` and `d`"))?;
         if jwk.kty != "OKP" || jwk.crv != "Ed25519" {
@@ -76,8 +78,8 @@ impl SigningKey {
     }
 
     /// What its holder keeps.
-    pub fn private_jwk(&self) -> Result<Value, KeyError> {
-        let failed = |_| KeyError("the key gives no seed".to_owned());
+    pub fn private_jwk(&self) -> Result<Value, SigningKeyError> {
+        let failed = |_| SigningKeyError("the key gives no seed".to_owned());
         let seed = self.pair.seed().map_err(failed)?.as_be_bytes().map_err(failed)?;
         let mut jwk = self.public_jwk();
         jwk["d"] = Value::from(URL_SAFE_NO_PAD.encode(seed.as_ref()));
@@ -85,8 +87,8 @@ impl SigningKey {
     }
 
     /// A token with these claims.
-    pub fn sign(&self, claims: &Value) -> Result<String, KeyError> {
-        let failed = |what: String| KeyError(format!("the token can't be signed: {what}"));
+    pub fn sign(&self, claims: &Value) -> Result<String, SigningKeyError> {
+        let failed = |what: String| SigningKeyError(format!("the token can't be signed: {what}"));
         let document = self.pair.to_pkcs8().map_err(|_| failed("the key has no PKCS #8 form".to_owned()))?;
         let mut header = Header::new(Algorithm::EdDSA);
         header.kid = Some(self.kid.clone());

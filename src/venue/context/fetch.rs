@@ -2,7 +2,7 @@
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::asset::not_text;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::canonical::canonical;
 use crate::domain::context::entry::{Read, Source, job_part};
 use crate::domain::context::fill;
@@ -86,7 +86,7 @@ impl Reader<'_> {
     }
 
     /// The same answer whether or not anything is there.
-    fn denied(&self, resource: &Resource) -> Option<(Absence, String)> {
+    fn denied(&self, resource: &ResourcePath) -> Option<(Absence, String)> {
         let denied = self.caller.authority.permits("crud/read", resource).err()?;
         Some((Absence::Denied, format!("capability denied: needs {} on {}", denied.ability, denied.resource)))
     }
@@ -103,7 +103,7 @@ impl Reader<'_> {
     }
 
     async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&Resource::asset(asset)) {
+        if let Some(denied) = self.denied(&ResourcePath::asset(asset)) {
             return Ok(Err(denied));
         }
         let found = match assets::content(self.venue, &self.caller.owner, asset).await {
@@ -123,7 +123,7 @@ impl Reader<'_> {
     }
 
     async fn job(&self, job: &JobId, within: &[String]) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&Resource::job(job)) {
+        if let Some(denied) = self.denied(&ResourcePath::job(job)) {
             return Ok(Err(denied));
         }
         let found = match jobs::get(self.venue, &self.caller.owner, job).await {
@@ -145,7 +145,7 @@ impl Reader<'_> {
     }
 
     /// What running an operation needs; of one that can't run, nothing.
-    fn needs(&self, path: &str, input: &Value) -> Vec<(String, Resource)> {
+    fn needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
         let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
         let needs = settled.and_then(|settled| settled.found.operation.needs(&settled.arguments));
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()

@@ -4,14 +4,14 @@ use super::cache::ToolKey;
 use super::fetch::Reader;
 use super::{clear, pins, values};
 use crate::domain::agent::{AgentRecord, ToolEntry};
-use crate::domain::context::budget::Budget;
+use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
 use crate::domain::goal::view::View;
-use crate::domain::resource::Held;
+use crate::domain::resource::HeldNamespaces;
 use crate::domain::scope;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Ends, Target, ToolTable, resolve, resolve_with};
+use crate::domain::tools::{Ends, ToolTable, ToolTarget, resolve, resolve_with};
 use crate::domain::turn::Setting;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
@@ -65,7 +65,7 @@ impl PromptView<'_> {
         let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
         let mut items = reader.items(entry::plan_of(&config.context, &agent.state, &loads)).await?;
         if !bare {
-            let held = Held::of(&setting.authority);
+            let held = HeldNamespaces::of(&setting.authority);
             items.extend(resources::items(venue, config, &held, workspace).await?);
         }
         items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
@@ -93,7 +93,7 @@ impl PromptView<'_> {
             moment: Moment {
                 turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
                 date: venue.now().date(),
-                budget: Budget::of(config.context_budget, window, config.model.max_tokens, ratio),
+                budget: PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio),
             },
             system: config.system_prompt.clone(),
             tools: self.tools(&resolver, scope::instances(&items, &served)),
@@ -112,7 +112,7 @@ impl PromptView<'_> {
             return Arc::new(ToolTable::bare(setting.ends()));
         }
         let (bound, ends) = (agent.config.injects(), setting.ends());
-        let (providers, held) = (&venue.catalog.resources, Held::of(&setting.authority));
+        let (providers, held) = (&venue.catalog.resources, HeldNamespaces::of(&setting.authority));
         let resources = providers.offered(&agent.config, &setting.mandate.envelope, &held);
         let key = ToolKey {
             owner: setting.owner.clone(),
@@ -142,5 +142,5 @@ impl PromptView<'_> {
 /// Catalog paths of the operations that the model is offered.
 pub(crate) fn offered(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
     let table = resolve(&agent.config, &setting.state.tools, Ends::of(false), &Resolver::default(), &venue.catalog);
-    table.targets.iter().filter_map(Target::operation).map(str::to_owned).collect()
+    table.targets.iter().filter_map(ToolTarget::operation).map(str::to_owned).collect()
 }

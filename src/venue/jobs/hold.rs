@@ -9,7 +9,7 @@ use crate::venue::Venue;
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Held {
+pub enum HoldOutcome {
     /// It is so now, or was.
     Done(Box<Job>),
     /// It can't be, for this reason.
@@ -19,32 +19,34 @@ pub enum Held {
 }
 
 /// Pauses an open job of an agent.
-pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, StoreError> {
-    let Some(job) = get(venue, owner, id).await? else { return Ok(Held::Unknown) };
+pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutcome, StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(HoldOutcome::Unknown) };
     if job.head.op.is_some() {
         let status = job.status.as_str();
-        return Ok(Held::Not(format!("job `{id}` is {status} and its operation can't be paused; it can be cancelled")));
+        return Ok(HoldOutcome::Not(format!(
+            "job `{id}` is {status} and its operation can't be paused; it can be cancelled"
+        )));
     }
     match venue.store.park(venue.now(), owner, &session(&job), id, true).await? {
-        Parked::Unknown => Ok(Held::Unknown),
+        Parked::Unknown => Ok(HoldOutcome::Unknown),
         Parked::Done | Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
         Parked::Already(status) => {
-            Ok(Held::Not(format!("job `{id}` is {} and can't be paused any more", status.as_str())))
+            Ok(HoldOutcome::Not(format!("job `{id}` is {} and can't be paused any more", status.as_str())))
         }
     }
 }
 
 /// Lets a paused job go on.
-pub async fn resume(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, StoreError> {
-    let Some(job) = get(venue, owner, id).await? else { return Ok(Held::Unknown) };
+pub async fn resume(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutcome, StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(HoldOutcome::Unknown) };
     let session = session(&job);
     match venue.store.park(venue.now(), owner, &session, id, false).await? {
-        Parked::Unknown => Ok(Held::Unknown),
+        Parked::Unknown => Ok(HoldOutcome::Unknown),
         Parked::Done => {
             venue.wake(owner, &session).await;
             shown(venue, owner, id).await
         }
-        Parked::Already(status) => Ok(Held::Not(format!("job `{id}` is {}, expected PAUSED", status.as_str()))),
+        Parked::Already(status) => Ok(HoldOutcome::Not(format!("job `{id}` is {}, expected PAUSED", status.as_str()))),
     }
 }
 
@@ -64,6 +66,6 @@ fn session(job: &Job) -> SessionKey {
     SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() }
 }
 
-async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, StoreError> {
-    Ok(super::shown(venue, owner, id).await?.map_or(Held::Unknown, |job| Held::Done(Box::new(job))))
+async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutcome, StoreError> {
+    Ok(super::shown(venue, owner, id).await?.map_or(HoldOutcome::Unknown, |job| HoldOutcome::Done(Box::new(job))))
 }

@@ -4,7 +4,7 @@ use super::{listed, look_around};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
-use crate::domain::reader::{Reader, Sight};
+use crate::domain::reader::{JobSight, Reader};
 use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
@@ -15,7 +15,7 @@ const STEP: usize = 100;
 
 /// Which jobs are wanted; what is absent or empty excludes none.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Filter {
+pub struct JobFilter {
     /// In one of these states.
     pub statuses: Vec<JobStatus>,
     /// That ended with one of these codes.
@@ -34,18 +34,18 @@ pub struct Filter {
     pub text: Option<String>,
 }
 
-impl Filter {
+impl JobFilter {
     /// Whether a job is wanted, its time apart.
     pub fn takes(&self, job: &Job) -> bool {
         let of_agent = job.head.op.is_none();
-        let sight = self.reader.as_ref().map_or(Sight::Whole, |reader| reader.sees(&job.head));
+        let sight = self.reader.as_ref().map_or(JobSight::Whole, |reader| reader.sees(&job.head));
         (self.statuses.is_empty() || self.statuses.contains(&job.status))
             && (self.codes.is_empty()
                 || job.result.as_ref().and_then(|r| r.error_code).is_some_and(|c| self.codes.contains(&c)))
             && self.agent.as_ref().is_none_or(|agent| of_agent && *agent == job.head.agent)
             && self.session.as_ref().is_none_or(|session| of_agent && *session == job.head.session)
-            && sight != Sight::Nothing
-            && self.text.as_ref().is_none_or(|text| sight == Sight::Whole && says(job, text))
+            && sight != JobSight::Nothing
+            && self.text.as_ref().is_none_or(|text| sight == JobSight::Whole && says(job, text))
     }
 }
 
@@ -87,7 +87,7 @@ impl Cursor {
 
 /// A page of a filtered list.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct JobPage {
     /// Newest first.
     pub jobs: Vec<Job>,
     /// Where the list goes on; `None` at its end. A page may be empty and the list go on.
@@ -99,11 +99,11 @@ pub struct Found {
 pub async fn find(
     venue: &Venue,
     owner: &Owner,
-    filter: &Filter,
+    filter: &JobFilter,
     after: Option<&Cursor>,
     limit: usize,
-) -> Result<Found, StoreError> {
-    let mut found = Found::default();
+) -> Result<JobPage, StoreError> {
+    let mut found = JobPage::default();
     let place = match (after, filter.until) {
         (Some(cursor), _) => Some(format!("{}{}", keys::JOB_LIST, cursor.0)),
         (None, Some(until)) => Some(format!("{}{:016}", keys::JOB_LIST, until.0.saturating_add(1))),

@@ -4,8 +4,8 @@ pub mod hold;
 pub mod list;
 pub mod spend;
 
-use self::list::Filter;
-use crate::bus::Live;
+use self::list::JobFilter;
+use crate::bus::LiveSubject;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
@@ -139,7 +139,7 @@ async fn listed(
     owner: &Owner,
     ids: &[JobId],
     bytes: usize,
-    filter: &Filter,
+    filter: &JobFilter,
 ) -> Result<(Vec<Option<Job>>, usize), StoreError> {
     let groups: Vec<_> = ids.iter().map(documents).collect();
     let (found, left) = steps::read(&*venue.store, owner, &groups, bytes).await?;
@@ -184,7 +184,7 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed<T> {
+pub struct ListPage<T> {
     /// What it lists.
     pub items: Vec<T>,
     /// How many there are in all.
@@ -194,23 +194,23 @@ pub struct Listed<T> {
 }
 
 /// Ids of jobs, newest first.
-pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<Listed<JobId>, StoreError> {
+pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<JobId>, StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
     let next = offset + page.docs.len();
     let items = page.docs.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
-    Ok(Listed { items, total: page.total, next })
+    Ok(ListPage { items, total: page.total, next })
 }
 
 /// Jobs, newest first; no more of them than weigh [`LIST_BYTES`] together, and of large inputs and
 /// outputs no more than their size.
-pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<Listed<Job>, StoreError> {
-    let Listed { items: ids, total, .. } = ids(venue, owner, offset, limit).await?;
-    let (found, _) = listed(venue, owner, &ids, LIST_BYTES, &Filter::default()).await?;
+pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<Job>, StoreError> {
+    let ListPage { items: ids, total, .. } = ids(venue, owner, offset, limit).await?;
+    let (found, _) = listed(venue, owner, &ids, LIST_BYTES, &JobFilter::default()).await?;
     let next = offset + found.len();
     let mut items: Vec<_> = found.into_iter().flatten().collect();
     look_around(venue, owner, &mut items).await?;
-    Ok(Listed { items, total, next })
+    Ok(ListPage { items, total, next })
 }
 
 /// Statuses of jobs; of those that there are.
@@ -281,7 +281,7 @@ pub async fn cancel_children(
         let ids: Vec<JobId> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
         let mut rest = ids.as_slice();
         while !rest.is_empty() {
-            let (found, _) = listed(venue, owner, rest, LIST_BYTES, &Filter::default()).await?;
+            let (found, _) = listed(venue, owner, rest, LIST_BYTES, &JobFilter::default()).await?;
             rest = &rest[found.len()..];
             let open = found.into_iter().flatten().filter(|job| !job.status.is_terminal());
             messages.extend(open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &why)));
@@ -338,7 +338,7 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
         Finished::Unknown => Ok(Cancelled::Unknown),
         Finished::Already(_) => Ok(Cancelled::Already(after)),
         Finished::Done => {
-            let control = Live::Control(owner.clone());
+            let control = LiveSubject::Control(owner.clone());
             if let Err(error) = venue.bus.signal(&control, Bytes::from(id.to_string())).await {
                 tracing::debug!(%error, "cancel not signalled; the worker sees it at its next renewal");
             }

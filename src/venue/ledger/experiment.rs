@@ -8,7 +8,7 @@ use crate::domain::context::entry::{self, Source};
 use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
-use crate::domain::tools::{Directory, Ends, Target, resolve};
+use crate::domain::tools::{Directory, Ends, ToolTarget, resolve};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
         });
     }
     inputs.items.extend(recorded.into_iter().filter(|item| item.section != Section::Context));
-    let open = inputs.tools.targets.contains(&Target::Complete);
+    let open = inputs.tools.targets.contains(&ToolTarget::Complete);
     // What no placeholder of the turn showed is not in its record.
     let values = inputs.values.resolver(config.context_mapping.clone());
     inputs.tools = Arc::new(resolve(config, &[], Ends::of(open), &values, catalog));
@@ -114,5 +114,5 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     let window = config.model.context_window;
     let ratio = inputs.moment.budget.ratio;
     inputs.moment.budget =
-        crate::domain::context::budget::Budget::of(config.context_budget, window, config.model.max_tokens, ratio);
+        crate::domain::context::budget::PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio);
 }

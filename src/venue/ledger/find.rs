@@ -14,7 +14,7 @@ const STEP: usize = 100;
 
 /// Which turns are wanted; what is absent or empty excludes none.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Filter {
+pub struct TurnFilter {
     /// That ended a job in one of these states.
     pub statuses: Vec<JobStatus>,
     /// Of this session.
@@ -27,7 +27,7 @@ pub struct Filter {
     pub text: Option<String>,
 }
 
-impl Filter {
+impl TurnFilter {
     /// Whether a turn is wanted, its session and the end of the time apart.
     pub fn takes(&self, turn: &TurnRecord) -> bool {
         (self.statuses.is_empty() || turn.ended.iter().any(|(_, status)| self.statuses.contains(status)))
@@ -53,7 +53,7 @@ fn arguments(arguments: &Arguments) -> String {
 
 /// A page of a filtered list.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct TurnPage {
     /// Newest first, each with its session.
     pub turns: Vec<(SessionId, TurnRecord)>,
     /// Where the list goes on; `None` at its end. A page may be empty and the list go on.
@@ -68,10 +68,10 @@ pub async fn find(
     store: &dyn Store,
     (owner, reader): (&Owner, &Authority),
     agent: &AgentId,
-    filter: &Filter,
+    filter: &TurnFilter,
     after: Option<&str>,
     limit: usize,
-) -> Result<Found, StoreError> {
+) -> Result<TurnPage, StoreError> {
     let session = filter.session.as_ref();
     let session = session.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
     let prefix = session.as_ref().map_or_else(|| keys::timeline(agent), keys::turns);
@@ -79,7 +79,7 @@ pub async fn find(
     if let (None, None, Some(until)) = (&place, &session, filter.until) {
         place = Some(format!("{prefix}{:016}", until.0.saturating_add(1)));
     }
-    let mut found = Found::default();
+    let mut found = TurnPage::default();
     let mut left = if limit == 0 { 0 } else { LIST_LOOKS };
     let (mut looked_at, mut taken) = (0, 0);
     while left > 0 && looked_at < LIST_LOOK_BYTES {

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// One way in which bytes of a path reached a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reached {
+pub struct PathUse {
     /// The agent.
     pub agent: String,
     /// Its session.
@@ -42,7 +42,7 @@ pub struct Reached {
     pub removed: Option<Millis>,
 }
 
-impl Reached {
+impl PathUse {
     /// The reader may read what was read; of several sources, all.
     pub fn may_be_named_to(&self, reader: &Authority) -> bool {
         let place = |source: &str| match source.strip_prefix("n/") {
@@ -71,12 +71,12 @@ fn named(value: &Value) -> Vec<&str> {
 /// A path, and the copies that an agent's calls have made of what is there.
 struct Trail<'p> {
     path: &'p str,
-    copies: Vec<Reached>,
+    copies: Vec<PathUse>,
 }
 
 impl<'p> Trail<'p> {
     /// `copies` are all that were made, of whatever.
-    fn of(path: &'p str, mut copies: Vec<Reached>) -> Self {
+    fn of(path: &'p str, mut copies: Vec<PathUse>) -> Self {
         let mut trail = Self { path, copies: Vec::new() };
         loop {
             let (more, rest): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| trail.leads_to(copy));
@@ -90,8 +90,8 @@ impl<'p> Trail<'p> {
 
     /// Bytes of the path reached a model so: from there, or from a copy. In the session that made the
     /// copy not before that; in others whenever.
-    fn leads_to(&self, reached: &Reached) -> bool {
-        let from = |copy: &Reached| {
+    fn leads_to(&self, reached: &PathUse) -> bool {
+        let from = |copy: &PathUse| {
             let later = copy.session != reached.session || reached.turn >= copy.turn;
             later && copy.agent == reached.agent && copy.into.iter().any(|into| overlap(&reached.source, into))
         };
@@ -101,7 +101,7 @@ impl<'p> Trail<'p> {
 
 /// Every such turn of an agent, by session, oldest first; those that read a copy, which calls of the
 /// agent have made, too.
-pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<Reached>, StoreError> {
+pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<PathUse>, StoreError> {
     let mut found = all(store, owner, agent).await?;
     let trail = Trail::of(path, found.iter().filter(|reached| reached.into.is_some()).cloned().collect());
     found.retain(|reached| trail.leads_to(reached));
@@ -109,7 +109,7 @@ pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) 
 }
 
 /// All that an agent's models have seen of any path.
-pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<Reached>, StoreError> {
+pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<PathUse>, StoreError> {
     let mut found = Vec::new();
     let mut sessions: Vec<SessionKey> = Vec::new();
     walk_agent(store, owner, agent, |session, base| {
@@ -128,7 +128,7 @@ pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Ve
 }
 
 /// What a part of a prompt came from, and what an operation has read for it.
-fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<Reached> {
+fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
     let Row { key, source, rendered, status, origin, .. } = row;
     let is_there = *rendered > 0 && matches!(status, Status::Full | Status::Shrunk) && key != "transcript";
     if !is_there {
@@ -139,17 +139,17 @@ fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<Reached> {
     own.chain(origin.reads.iter().cloned()).map(|seen| reached(session, turn, key.clone(), seen, *rendered)).collect()
 }
 
-fn reached(session: &SessionKey, turn: u64, via: String, seen: Seen, bytes: usize) -> Reached {
+fn reached(session: &SessionKey, turn: u64, via: String, seen: Seen, bytes: usize) -> PathUse {
     let Seen { path, version, through, allowed: _, into } = seen;
     let (agent, session) = (session.agent.to_string(), session.session.to_string());
-    Reached { agent, session, turn, via, source: path, version, through, into, bytes, removed: None }
+    PathUse { agent, session, turn, via, source: path, version, through, into, bytes, removed: None }
 }
 
 async fn results(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
-    found: &mut Vec<Reached>,
+    found: &mut Vec<PathUse>,
 ) -> Result<(), StoreError> {
     let mut turns = store.docs(owner, keys::turns(session));
     while let Some(page) = turns.records::<TurnRecord>().await? {
@@ -158,7 +158,7 @@ async fn results(
     Ok(())
 }
 
-fn called(session: &SessionKey, record: &TurnRecord) -> Vec<Reached> {
+fn called(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
     let of = |(name, text, seen): (&str, &str, Seen)| {
         // Of a copy the answer says no more than that it was made.
         let bytes = if seen.into.is_some() { 0 } else { text.len() };
@@ -204,7 +204,7 @@ pub async fn removed(
     owner: &Owner,
     agent: Option<&AgentId>,
     path: &str,
-) -> Result<Vec<Reached>, StoreError> {
+) -> Result<Vec<PathUse>, StoreError> {
     let copies = kept(store, owner, agent, |reached| reached.into.is_some()).await?;
     let trail = Trail::of(path, copies);
     kept(store, owner, agent, |reached| trail.leads_to(reached)).await
@@ -215,12 +215,12 @@ async fn kept(
     store: &dyn Store,
     owner: &Owner,
     agent: Option<&AgentId>,
-    wanted: impl Fn(&Reached) -> bool,
-) -> Result<Vec<Reached>, StoreError> {
+    wanted: impl Fn(&PathUse) -> bool,
+) -> Result<Vec<PathUse>, StoreError> {
     let prefix = agent.map_or_else(|| keys::READS.to_owned(), keys::reads_of);
     let mut found = Vec::new();
     let mut pages = store.docs(owner, prefix);
-    while let Some(page) = pages.records::<Vec<Reached>>().await? {
+    while let Some(page) = pages.records::<Vec<PathUse>>().await? {
         found.extend(page.into_iter().flat_map(|(_, kept)| kept).filter(&wanted));
     }
     Ok(found)

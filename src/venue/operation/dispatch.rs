@@ -1,11 +1,11 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
-use super::{Caller, Catalog, Invocation, OpError, Output, Registered, fill, pin};
+use super::{Caller, Catalog, Invocation, OpError, Output, RegisteredOperation, fill, pin};
 use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
-use crate::domain::reader::Sight;
+use crate::domain::reader::JobSight;
 use crate::domain::schema::make_whole;
 use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
@@ -18,7 +18,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.
-pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c Registered, OpError> {
+pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOperation, OpError> {
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
         let hint = elsewhere(path).map_or_else(|| did_you_mean(path, &known), str::to_owned);
@@ -57,7 +57,7 @@ pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injec
 /// of this operation, whatever it was called by.
 pub struct Settled<'c> {
     /// The operation.
-    pub found: &'c Registered,
+    pub found: &'c RegisteredOperation,
     /// Its valid arguments.
     pub arguments: Value,
     /// Its path as the arguments of `job/run` say it, where that is what was called.
@@ -118,7 +118,7 @@ pub async fn permitted<'c>(
 async fn asked_for(venue: &Venue, caller: &Caller, settled: &Settled<'_>) -> Result<bool, OpError> {
     let Some(job) = settled.found.operation.reads_job(&settled.arguments) else { return Ok(false) };
     let head = jobs::head(venue, &caller.owner, &job).await?;
-    Ok(head.is_some_and(|head| caller.reader().sees(&head) == Sight::Whole))
+    Ok(head.is_some_and(|head| caller.reader().sees(&head) == JobSight::Whole))
 }
 
 /// Runs one operation.
@@ -186,13 +186,13 @@ fn misfit(error: &ValidationError<'_>, mask: bool) -> Wrong {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::values::inject::Unresolved;
+    use crate::domain::values::inject::UnresolvedArgument;
 
     use serde_json::json;
 
     fn check_inject(injected: &Value, unresolved: bool, arguments: Value, expected: Result<Value, &str>) {
         let Value::Object(values) = injected.clone() else { panic!("expected a map") };
-        let missing = Unresolved { argument: "path".into(), key: "target".into() };
+        let missing = UnresolvedArgument { argument: "path".into(), key: "target".into() };
         let unresolved = if unresolved { vec![missing] } else { Vec::new() };
         let injection = Injection { values, unresolved, ..Injection::default() };
         let shown = arguments.to_string();

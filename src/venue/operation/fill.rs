@@ -3,15 +3,19 @@
 //! It is the last step before an operation runs: what is recorded, approved, logged or shown was
 //! made before it, and has the references.
 
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::secret::{Destination, Mask, Reference, SecretName, reference};
-use crate::venue::operation::{Invocation, OpError, Output, Registered};
+use crate::venue::operation::{Invocation, OpError, Output, RegisteredOperation};
 use crate::venue::secrets::{self, Secret};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The arguments with every reference replaced, and what must be masked in the result.
-pub async fn fill(call: &Invocation<'_>, found: &Registered, mut arguments: Value) -> Result<(Value, Mask), OpError> {
+pub async fn fill(
+    call: &Invocation<'_>,
+    found: &RegisteredOperation,
+    mut arguments: Value,
+) -> Result<(Value, Mask), OpError> {
     let mut mask = Mask::default();
     let Some(to) = found.operation.destination(&arguments)? else { return Ok((arguments, mask)) };
     let mut opened = BTreeMap::new();
@@ -32,7 +36,7 @@ pub async fn fill(call: &Invocation<'_>, found: &Registered, mut arguments: Valu
 
 /// One secret, for a caller that may use it, where it may go.
 async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Result<Secret, OpError> {
-    let permitted = call.caller.authority.permits("secret/use", Resource::secret(name));
+    let permitted = call.caller.authority.permits("secret/use", ResourcePath::secret(name));
     permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
     if secret.hosts.permits(to) {

@@ -12,14 +12,14 @@ pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
-use crate::domain::authority::{Authority, Capability, Resource};
+use crate::domain::authority::{Authority, Capability, ResourcePath};
 use crate::domain::decode::Wrong;
 use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::principal::Principal;
 use crate::domain::reader::Reader;
-use crate::domain::scope::Scoped;
+use crate::domain::scope::ScopedSection;
 use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
 use crate::domain::tools::{Described, Directory};
@@ -68,7 +68,7 @@ pub struct Need {
     /// An ability, e.g. `crud/read`.
     pub ability: &'static str,
     /// On what.
-    pub resource: Resource,
+    pub resource: ResourcePath,
 }
 
 /// Why an operation has no result.
@@ -232,7 +232,7 @@ pub struct TurnSite<'a> {
     /// The instance that it is about.
     pub instance: Option<&'a str>,
     /// What of the turn's context goes with it: a child job gets it as sections of its own.
-    pub handed: &'a [Scoped],
+    pub handed: &'a [ScopedSection],
     /// The request that the turn serves.
     pub mandate: &'a Mandate,
     /// What a child job of this call has as its parent.
@@ -326,7 +326,7 @@ pub trait Operation: Send + Sync {
 }
 
 /// An operation with what is computed once from its spec.
-pub struct Registered {
+pub struct RegisteredOperation {
     /// The operation.
     pub operation: Arc<dyn Operation>,
     /// Its spec.
@@ -343,7 +343,7 @@ pub struct Registered {
 pub struct Catalog {
     /// The providers of resources by kind.
     pub resources: Providers,
-    operations: BTreeMap<&'static str, Registered>,
+    operations: BTreeMap<&'static str, RegisteredOperation>,
     aliases: BTreeMap<&'static str, &'static str>,
     providers: Vec<String>,
 }
@@ -379,19 +379,19 @@ impl Catalog {
     fn add(&mut self, operation: Arc<dyn Operation>) {
         let spec = operation.spec();
         let validator = jsonschema::validator_for(&spec.input).expect("the catalog's schemas are valid");
-        self.operations.insert(spec.path, Registered { operation, spec, validator, entities: Vec::new() });
+        self.operations.insert(spec.path, RegisteredOperation { operation, spec, validator, entities: Vec::new() });
     }
 
     /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.
     /// Covia's `group:name` is the same as `v/ops/group/name`.
-    pub fn resolve(&self, path: &str) -> Option<&Registered> {
+    pub fn resolve(&self, path: &str) -> Option<&RegisteredOperation> {
         let full = catalog_path(path);
         let real = self.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
         self.operations.get(real)
     }
 
     /// All operations, by path.
-    pub fn operations(&self) -> impl Iterator<Item = &Registered> {
+    pub fn operations(&self) -> impl Iterator<Item = &RegisteredOperation> {
         self.operations.values()
     }
 
@@ -401,7 +401,7 @@ impl Catalog {
     }
 }
 
-impl Registered {
+impl RegisteredOperation {
     fn described(&self, asked: &str, catalog: &Catalog) -> Described {
         let aliases = catalog.aliases().filter(|(_, path)| *path == self.spec.path);
         Described {

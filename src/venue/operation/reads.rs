@@ -1,7 +1,7 @@
 //! The record of what a call reads, written where it is read.
 
 use super::Need;
-use crate::domain::authority::{Authority, Resource};
+use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::context::origin::Seen;
 use crate::domain::lattice::Path;
 use parking_lot::{Mutex, MutexGuard};
@@ -17,7 +17,7 @@ pub struct Reads(Mutex<Vec<Look>>);
 struct Look {
     seen: Seen,
     /// What reading it needs a right to.
-    on: Resource,
+    on: ResourcePath,
     /// Something was there.
     found: bool,
 }
@@ -46,7 +46,7 @@ impl Reads {
     }
 
     /// Something of the venue's that is no place in the tree was read.
-    pub fn kept(&self, on: Resource, path: impl Into<String>) {
+    pub fn kept(&self, on: ResourcePath, path: impl Into<String>) {
         self.lock().push(Look { seen: Seen::new(path), on, found: true });
     }
 
@@ -71,7 +71,7 @@ impl Reads {
     /// read and nothing else was noted of, it has `answered` from.
     pub(super) fn ended(&self, begun: usize, through: &str, needs: &[Need], authority: &Authority, answered: bool) {
         let mut looks = self.lock();
-        let noted = |looks: &[Look], on: &Resource| looks[begun..].iter().any(|look| look.on == *on);
+        let noted = |looks: &[Look], on: &ResourcePath| looks[begun..].iter().any(|look| look.on == *on);
         let needed = needs.iter().filter(|need| need.ability == READ && answered);
         for Need { resource, .. } in needed {
             if !noted(&looks, resource) {

@@ -18,7 +18,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How a server is called.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct EndpointPlace {
     /// Where.
     pub url: String,
     /// Also when it has no public address.
@@ -66,7 +66,7 @@ pub struct Answered {
 
 impl Endpoint {
     /// The errors are for who configures it, and show no credential.
-    pub fn new(place: Place) -> Result<Self, String> {
+    pub fn new(place: EndpointPlace) -> Result<Self, String> {
         let url = callable(&place.url)?;
         let to = destination(&url);
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;

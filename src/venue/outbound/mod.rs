@@ -6,7 +6,7 @@ pub mod endpoint;
 pub(crate) mod send;
 
 use crate::config::url::check;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::Destination;
 use crate::venue::operation::OpError;
@@ -92,9 +92,9 @@ impl Default for HttpPolicy {
 
 /// A URL as a resource: scheme, host, port when it isn't the scheme's own, path. No query, which
 /// may hold secrets, and no fragment.
-pub fn resource(url: &Url) -> Resource {
+pub fn resource(url: &Url) -> ResourcePath {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    Resource::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
+    ResourcePath::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
 }
 
 /// A URL as a place that secrets can be bound to.

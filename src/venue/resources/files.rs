@@ -1,6 +1,6 @@
 //! Files: a document for what is known of a file, and one for its content, named by its hash.
 
-use super::{Area, Call, Provider, Tool};
+use super::{Area, ResourceCall, ResourceProvider, Tool};
 use crate::domain::limits::{FILE_READ_BYTES, FILES_LISTED};
 use crate::domain::resource::files::{
     self as rules, File, KIND, below, check_settings, contents, name, range, record, records, shown,
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct Files;
 
 #[async_trait]
-impl Provider for Files {
+impl ResourceProvider for Files {
     fn kind(&self) -> &str {
         KIND
     }
@@ -67,7 +67,7 @@ impl Provider for Files {
         check_settings(settings)
     }
 
-    async fn call(&self, call: &Call<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
+    async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
         match tool {
             "list" => list(call, arguments).await,
             "read" => read(call, arguments).await,
@@ -90,7 +90,7 @@ impl Provider for Files {
     }
 }
 
-async fn list(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
+async fn list(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     call.reads().await?;
     let held = call.access.held;
     let wanted = arguments["prefix"].as_str().unwrap_or_default().trim_end_matches('/');
@@ -118,7 +118,7 @@ async fn list(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
 }
 
 /// A granted namespace itself, or a folder below one.
-fn folder(call: &Call<'_>, wanted: &str) -> Result<String, OpError> {
+fn folder(call: &ResourceCall<'_>, wanted: &str) -> Result<String, OpError> {
     let held = call.access.held;
     let bare = wanted.strip_prefix("r/").unwrap_or(wanted);
     if held.on(Ability::Read).iter().any(|namespace| namespace == bare) {
@@ -127,7 +127,7 @@ fn folder(call: &Call<'_>, wanted: &str) -> Result<String, OpError> {
     name(held, call.name, Ability::Read, wanted).map_err(OpError::Denied)
 }
 
-async fn read(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
+async fn read(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     let asked = arguments["path"].as_str().unwrap_or_default();
     let path = name(call.access.held, call.name, Ability::Read, asked).map_err(OpError::Denied)?;
     call.uses(Ability::Read, &path).await;
@@ -138,7 +138,7 @@ async fn read(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
     Ok(range(&file, &text, number("offset").unwrap_or(0), number("length")))
 }
 
-async fn write(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
+async fn write(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     let asked = arguments["path"].as_str().unwrap_or_default();
     let path = name(call.access.held, call.name, Ability::Write, asked).map_err(OpError::Denied)?;
     call.uses(Ability::Write, &path).await;

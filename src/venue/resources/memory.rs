@@ -1,13 +1,13 @@
 //! Memory: one document per entry, under a name that is a function of scope and content. The same
 //! content is the same document, so that of two turns that write it at once one finds it there.
 
-use super::{Access, Area, Call, Provider, Tool};
+use super::{Access, Area, ResourceCall, ResourceProvider, Tool};
 use crate::domain::context::item::Content;
 use crate::domain::ids::hmac_hex;
 use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_READ, MEMORY_SEARCH};
 use crate::domain::resource::memory::{
-    self as rules, Entry, KIND, Kind, Settings, Status, Wanted, Written, content, entry_key, nearest, overwritten,
-    select, shown, superseded, target, topics, visible,
+    self as rules, KIND, MemoryEntry, MemoryKind, MemoryQuery, MemorySettings, MemoryStatus, MemoryWrite, content,
+    entry_key, nearest, overwritten, select, shown, superseded, target, topics, visible,
 };
 use crate::domain::resource::{Ability, below, within};
 use crate::domain::time::Millis;
@@ -34,7 +34,7 @@ fn tool(name: &'static str, description: &'static str, writes: bool, input: &Val
 }
 
 #[async_trait]
-impl Provider for Memory {
+impl ResourceProvider for Memory {
     fn kind(&self) -> &str {
         KIND
     }
@@ -43,7 +43,7 @@ impl Provider for Memory {
         let text = |about: &str| json!({"type": "string", "description": about});
         let list = |about: &str| json!({"type": "array", "items": {"type": "string"}, "description": about});
         let most = |most: usize| json!({"type": "integer", "minimum": 1, "maximum": most});
-        let sort = || json!({"enum": Kind::NAMES});
+        let sort = || json!({"enum": MemoryKind::NAMES});
         vec![
             tool(
                 "read",
@@ -108,16 +108,16 @@ impl Provider for Memory {
     }
 
     fn check(&self, settings: &Map<String, Value>) -> Result<(), String> {
-        Settings::parse(settings).map(drop)
+        MemorySettings::parse(settings).map(drop)
     }
 
-    async fn call(&self, call: &Call<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
+    async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
         match tool {
             "read" | "search" => {
                 call.reads().await?;
                 let entries = entries(&call.access).await?;
                 let (wanted, most) = if tool == "read" {
-                    (Wanted { topics: wanted_topics(arguments)?, ..Wanted::default() }, MEMORY_READ)
+                    (MemoryQuery { topics: wanted_topics(arguments)?, ..MemoryQuery::default() }, MEMORY_READ)
                 } else {
                     (wanted(arguments), MEMORY_SEARCH)
                 };
@@ -144,7 +144,7 @@ impl Provider for Memory {
                 let new = new_entry(call, arguments, &scope)?;
                 let id = keyed_id(&call.access, &scope, &key);
                 call.uses(Ability::Write, &scope).await;
-                let put = Put(Entry { id, key: Some(key), ..new });
+                let put = Put(MemoryEntry { id, key: Some(key), ..new });
                 Ok(call.access.workspace.change(call.index, Arc::new(put)).await?)
             }
             "correct" => {
@@ -161,7 +161,7 @@ impl Provider for Memory {
             }
             "forget" => match (arguments["id"].as_str(), arguments["scope"].as_str()) {
                 (Some(_), None) => {
-                    let Entry { scope, id, .. } = find(call, arguments).await?;
+                    let MemoryEntry { scope, id, .. } = find(call, arguments).await?;
                     Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
                 }
                 (None, Some(_)) => forget_scope(call, arguments).await,
@@ -185,27 +185,27 @@ impl Provider for Memory {
 }
 
 /// They were checked when the agent was applied.
-fn settings(access: &Access<'_>) -> Settings {
-    Settings::parse(access.settings).unwrap_or_default()
+fn settings(access: &Access<'_>) -> MemorySettings {
+    MemorySettings::parse(access.settings).unwrap_or_default()
 }
 
 /// All entries of the visible scopes, those that hold no more included.
-async fn entries(access: &Access<'_>) -> Result<Vec<Entry>, StoreError> {
+async fn entries(access: &Access<'_>) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
     for scope in visible(access.held) {
         // One over the limit fits when two turns at once have written the last one.
-        entries.extend(access.workspace.documents::<Entry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?);
+        entries.extend(access.workspace.documents::<MemoryEntry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?);
     }
     Ok(entries)
 }
 
 /// The scope that a write means.
-fn scope(call: &Call<'_>, arguments: &Value) -> Result<String, OpError> {
+fn scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<String, OpError> {
     let policy = settings(&call.access).write_policy;
     target(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
 }
 
-async fn forget_scope(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
+async fn forget_scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     if !settings(&call.access).forget_scope {
         return Err(OpError::Denied(
             "`scope`: this agent forgets single entries, by their `id`; `forgetScope` of its memory says otherwise"
@@ -214,7 +214,7 @@ async fn forget_scope(call: &Call<'_>, arguments: &Value) -> Result<Value, OpErr
     }
     let scope = scope(call, arguments)?;
     call.uses(Ability::Write, &scope).await;
-    let entries = call.access.workspace.documents::<Entry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?;
+    let entries = call.access.workspace.documents::<MemoryEntry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?;
     let ids = entries.into_iter().map(|entry| entry.id).collect();
     Ok(call.access.workspace.change(call.index, Arc::new(ForgetAll { scope, ids })).await?)
 }
@@ -228,13 +228,13 @@ fn wanted_topics(arguments: &Value) -> Result<Vec<String>, OpError> {
     if named.is_empty() { Ok(Vec::new()) } else { topics(&named).map_err(OpError::Invalid) }
 }
 
-fn kind(value: &Value) -> Option<Kind> {
+fn kind(value: &Value) -> Option<MemoryKind> {
     serde_json::from_value(value.clone()).ok()
 }
 
-fn wanted(arguments: &Value) -> Wanted {
+fn wanted(arguments: &Value) -> MemoryQuery {
     let lower = |key: &str| arguments[key].as_str().map(|text| text.trim().to_lowercase());
-    Wanted {
+    MemoryQuery {
         topics: Vec::new(),
         words: lower("query").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         kind: kind(&arguments["kind"]),
@@ -255,9 +255,9 @@ fn keyed_id(access: &Access<'_>, scope: &str, key: &str) -> String {
     hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
 }
 
-fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, OpError> {
+fn new_entry(call: &ResourceCall<'_>, arguments: &Value, scope: &str) -> Result<MemoryEntry, OpError> {
     let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
-    Ok(Entry {
+    Ok(MemoryEntry {
         id: id(&call.access, scope, &content),
         scope: scope.to_owned(),
         key: None,
@@ -265,7 +265,7 @@ fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, O
         topics: topics(&texts(&arguments["topics"])).map_err(OpError::Invalid)?,
         kind: kind(&arguments["type"]).unwrap_or_default(),
         source: call.source.clone(),
-        status: Status::Active,
+        status: MemoryStatus::Active,
         superseded_by: None,
         created: call.access.now,
         updated: call.access.now,
@@ -274,7 +274,7 @@ fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, O
 }
 
 /// The entry that a change means: one that can be seen or written, in a scope that can be written.
-async fn find(call: &Call<'_>, arguments: &Value) -> Result<Entry, OpError> {
+async fn find(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
     held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
     let id = arguments["id"].as_str().unwrap_or_default();
@@ -283,7 +283,7 @@ async fn find(call: &Call<'_>, arguments: &Value) -> Result<Entry, OpError> {
     scopes.dedup();
     let legal = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
     for scope in scopes.iter().filter(|_| legal) {
-        if let Some(found) = call.access.workspace.document::<Entry>(&key(scope, id)).await? {
+        if let Some(found) = call.access.workspace.document::<MemoryEntry>(&key(scope, id)).await? {
             held.check(call.name, Ability::Write, scope).map_err(OpError::Denied)?;
             call.uses(Ability::Write, scope).await;
             return Ok(found);
@@ -293,15 +293,15 @@ async fn find(call: &Call<'_>, arguments: &Value) -> Result<Entry, OpError> {
 }
 
 /// Puts an entry, or finds the same content there.
-struct Write(Entry);
+struct Write(MemoryEntry);
 
-async fn put(docs: &mut Docs<'_>, new: &Entry) -> Result<bool, WorkspaceError> {
+async fn put(docs: &mut Docs<'_>, new: &MemoryEntry) -> Result<bool, WorkspaceError> {
     let key = key(&new.scope, &new.id);
-    let there: Option<Entry> = docs.get(&key).await?;
+    let there: Option<MemoryEntry> = docs.get(&key).await?;
     let is_new = there.is_none();
     match rules::write(new.clone(), there) {
-        Written::Deduped => Ok(true),
-        Written::Put(entry) => {
+        MemoryWrite::Deduped => Ok(true),
+        MemoryWrite::Put(entry) => {
             if is_new {
                 has_room(docs, &new.scope).await?;
             }
@@ -322,14 +322,14 @@ async fn has_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
 }
 
 /// Puts an entry in the place of the one of its key.
-struct Put(Entry);
+struct Put(MemoryEntry);
 
 #[async_trait]
 impl DocChange for Put {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         let Self(new) = self;
         let place = key(&new.scope, &new.id);
-        let there: Option<Entry> = docs.get(&place).await?;
+        let there: Option<MemoryEntry> = docs.get(&place).await?;
         if there.is_none() {
             has_room(docs, &new.scope).await?;
         }
@@ -351,7 +351,7 @@ struct Correct {
     old: String,
     id: String,
     content: String,
-    source: rules::Source,
+    source: rules::MemoryAuthor,
     now: Millis,
 }
 
@@ -359,17 +359,17 @@ struct Correct {
 impl DocChange for Correct {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         let Self { scope, old, id, content, source, now } = self;
-        let there: Option<Entry> = docs.get(&key(scope, old)).await?;
+        let there: Option<MemoryEntry> = docs.get(&key(scope, old)).await?;
         let there =
             there.ok_or_else(|| WorkspaceError::Refused(format!("the entry `{old}` was forgotten meanwhile")))?;
-        if there.status == Status::Superseded {
+        if there.status == MemoryStatus::Superseded {
             let by = there.superseded_by.unwrap_or_default();
             return Err(WorkspaceError::Refused(format!("`{old}` holds no more, correct `{by}` instead")));
         }
         if id == old {
             return Ok(json!({"id": id, "scope": scope, "deduped": true}));
         }
-        let new = Entry {
+        let new = MemoryEntry {
             id: id.clone(),
             content: content.clone(),
             source: source.clone(),

@@ -15,17 +15,17 @@ pub mod remote;
 pub mod scratchpad;
 
 use crate::domain::agent::AgentConfig;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::{Envelope, Mode};
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
 use crate::domain::context::origin::Origin;
 use crate::domain::ids::Owner;
 use crate::domain::nearest::nearest;
-use crate::domain::resource::memory::Source;
-use crate::domain::resource::{Ability, Declared, Held, Use, mode, prefix};
+use crate::domain::resource::memory::MemoryAuthor;
+use crate::domain::resource::{Ability, Declared, HeldNamespaces, Use, mode, prefix};
 use crate::domain::time::Millis;
-use crate::domain::tools::{ResourceTool, Target};
+use crate::domain::tools::{ResourceTool, ToolTarget};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::operation::OpError;
@@ -52,7 +52,7 @@ pub struct Access<'a> {
     /// The owner's documents.
     pub workspace: &'a Workspace,
     /// The grants of this moment.
-    pub held: &'a Held,
+    pub held: &'a HeldNamespaces,
     /// The resource's settings.
     pub settings: &'a Map<String, Value>,
     /// The resource's name.
@@ -66,7 +66,7 @@ pub struct Access<'a> {
 }
 
 /// A call of a provider's tool.
-pub struct Call<'a> {
+pub struct ResourceCall<'a> {
     /// What it works with.
     pub access: Access<'a>,
     /// Name of the tool as the model knows it.
@@ -74,7 +74,7 @@ pub struct Call<'a> {
     /// Place of the call in its reply.
     pub index: u32,
     /// Who calls.
-    pub source: Source,
+    pub source: MemoryAuthor,
     /// A function of the turn and the call: the same when it is made again.
     pub key: String,
 }
@@ -90,7 +90,7 @@ pub struct Area {
 
 /// One kind of resource.
 #[async_trait]
-pub trait Provider: Send + Sync {
+pub trait ResourceProvider: Send + Sync {
     /// Its name in configurations, and the first segment of its documents.
     fn kind(&self) -> &str;
 
@@ -116,8 +116,8 @@ pub trait Provider: Send + Sync {
     fn check(&self, settings: &Map<String, Value>) -> Result<(), String>;
 
     /// Runs a tool with valid arguments. Writes go through the workspace: they are durable with the
-    /// turn's commit. Each namespace that the answer depends on is noted by [`Call::uses`].
-    async fn call(&self, call: &Call<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError>;
+    /// turn's commit. Each namespace that the answer depends on is noted by [`ResourceCall::uses`].
+    async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError>;
 
     /// What stands in the context; `None` for nothing.
     async fn context(&self, _access: &Access<'_>) -> Result<Option<Content>, StoreError> {
@@ -135,7 +135,7 @@ pub trait Provider: Send + Sync {
     }
 }
 
-impl Call<'_> {
+impl ResourceCall<'_> {
     /// The call depends on the use of a namespace.
     pub async fn uses(&self, ability: Ability, namespace: &str) {
         let used = Use { ability, namespace: namespace.to_owned() };
@@ -154,21 +154,21 @@ impl Call<'_> {
 }
 
 /// A provider with what is computed once from it.
-pub struct Registered {
+pub struct RegisteredProvider {
     /// The provider.
-    pub provider: Box<dyn Provider>,
+    pub provider: Box<dyn ResourceProvider>,
     /// Its tools, each with its compiled schema.
     pub tools: Vec<(Tool, jsonschema::Validator)>,
 }
 
 /// The providers that this program brings along.
-static OWN: LazyLock<Vec<Registered>> = LazyLock::new(|| {
-    let own: [Box<dyn Provider>; 2] = [Box::new(memory::Memory), Box::new(files::Files)];
-    own.into_iter().map(Registered::new).collect()
+static OWN: LazyLock<Vec<RegisteredProvider>> = LazyLock::new(|| {
+    let own: [Box<dyn ResourceProvider>; 2] = [Box::new(memory::Memory), Box::new(files::Files)];
+    own.into_iter().map(RegisteredProvider::new).collect()
 });
 
-impl Registered {
-    fn new(provider: Box<dyn Provider>) -> Self {
+impl RegisteredProvider {
+    fn new(provider: Box<dyn ResourceProvider>) -> Self {
         let compiled = |tool: Tool| {
             let validator = jsonschema::validator_for(&tool.input).expect("the schemas of providers are valid");
             (tool, validator)
@@ -179,21 +179,21 @@ impl Registered {
 
 /// The providers of a venue by kind: its own, and those that its configuration adds.
 #[derive(Default)]
-pub struct Providers(Vec<Registered>);
+pub struct Providers(Vec<RegisteredProvider>);
 
 impl Providers {
     /// Those of this program with these beside them.
-    pub fn with(added: impl IntoIterator<Item = Box<dyn Provider>>) -> Self {
-        Self(added.into_iter().map(Registered::new).collect())
+    pub fn with(added: impl IntoIterator<Item = Box<dyn ResourceProvider>>) -> Self {
+        Self(added.into_iter().map(RegisteredProvider::new).collect())
     }
 
     /// All of them, its own first.
-    pub fn all(&self) -> impl Iterator<Item = &Registered> {
+    pub fn all(&self) -> impl Iterator<Item = &RegisteredProvider> {
         OWN.iter().chain(&self.0)
     }
 
     /// The provider of a kind.
-    pub fn of(&self, kind: &str) -> Option<&Registered> {
+    pub fn of(&self, kind: &str) -> Option<&RegisteredProvider> {
         self.all().find(|registered| registered.provider.kind() == kind)
     }
 
@@ -217,7 +217,7 @@ impl Providers {
     }
 
     /// What may be done with a declared resource in a turn.
-    pub fn mode(&self, declared: Declared<'_>, envelope: &Envelope, held: &Held) -> Mode {
+    pub fn mode(&self, declared: Declared<'_>, envelope: &Envelope, held: &HeldNamespaces) -> Mode {
         let default = self.of(declared.kind).and_then(|found| found.provider.default_mode());
         mode(declared, default, envelope, held)
     }
@@ -226,14 +226,14 @@ impl Providers {
     /// the grants of this turn.
     #[must_use]
     pub fn clamped(&self, envelope: Envelope, config: &AgentConfig) -> Envelope {
-        let none = Held::default();
+        let none = HeldNamespaces::default();
         let modes = config.resources.declared().map(|declared| (declared.kind, self.mode(declared, &envelope, &none)));
         let modes: Vec<_> = modes.collect();
         envelope.clamped(modes)
     }
 
     /// The tools of an agent's resources, those that write only where the mode is `read-write`.
-    pub fn offered(&self, config: &AgentConfig, envelope: &Envelope, held: &Held) -> Vec<ResourceTool> {
+    pub fn offered(&self, config: &AgentConfig, envelope: &Envelope, held: &HeldNamespaces) -> Vec<ResourceTool> {
         let mut offered = Vec::new();
         for declared in config.resources.declared() {
             let Some(found) = self.of(declared.kind) else { continue };
@@ -243,7 +243,7 @@ impl Providers {
                 Some(about) => format!("{}, {about}", declared.name),
             };
             for (tool, _) in found.tools.iter().filter(|(tool, _)| mode == Mode::ReadWrite || !tool.writes) {
-                let target = Target::Resource { resource: declared.name.to_owned(), tool: tool.name.to_owned() };
+                let target = ToolTarget::Resource { resource: declared.name.to_owned(), tool: tool.name.to_owned() };
                 let name = format!("{}{}", prefix(declared.name), tool.name);
                 let description = format!("Resource: {what}. {}", tool.description);
                 offered.push(ResourceTool { target, spec: ToolSpec { name, description, schema: tool.input.clone() } });
@@ -253,7 +253,7 @@ impl Providers {
     }
 }
 
-fn checked(declared: Declared<'_>, found: &Registered) -> Result<(), String> {
+fn checked(declared: Declared<'_>, found: &RegisteredProvider) -> Result<(), String> {
     let checked = found.provider.check(&declared.resource.settings);
     checked.map_err(|error| format!("`resources.{}`: {error}", declared.name))
 }
@@ -277,7 +277,7 @@ pub fn check_own(config: &AgentConfig) -> Result<(), String> {
 pub async fn items(
     venue: &Venue,
     config: &AgentConfig,
-    held: &Held,
+    held: &HeldNamespaces,
     workspace: &Workspace,
 ) -> Result<Vec<Item>, StoreError> {
     // Some of them ask others: all at once, so that their times don't add up.
@@ -292,7 +292,7 @@ pub async fn items(
 async fn content(
     venue: &Venue,
     declared: Declared<'_>,
-    held: &Held,
+    held: &HeldNamespaces,
     workspace: &Workspace,
 ) -> Result<Option<Content>, StoreError> {
     let providers = &venue.catalog.resources;
@@ -309,11 +309,14 @@ async fn content(
     found.provider.context(&access).await
 }
 
-fn item(name: &str, held: &Held, content: Content) -> Item {
+fn item(name: &str, held: &HeldNamespaces, content: Content) -> Item {
     let (source, allowed) = held.names();
     // Who is handed it must be granted all that it was read from.
-    let needs =
-        held.on(Ability::Read).iter().map(|namespace| ("read".to_owned(), Resource::namespace(namespace))).collect();
+    let needs = held
+        .on(Ability::Read)
+        .iter()
+        .map(|namespace| ("read".to_owned(), ResourcePath::namespace(namespace)))
+        .collect();
     let has = |text: String| Some(text).filter(|text| !text.is_empty());
     Item {
         section: Section::Resource,
@@ -375,7 +378,7 @@ mod tests {
         let config = AgentConfig::parse(&config).unwrap();
         let own = Providers::default();
         let names = |envelope: &Envelope| {
-            let tools = own.offered(&config, envelope, &Held::default());
+            let tools = own.offered(&config, envelope, &HeldNamespaces::default());
             tools.into_iter().map(|tool| tool.spec.name).collect::<Vec<_>>().join(" ")
         };
         let all = "memory_read memory_search memory_write memory_correct memory_get memory_put memory_forget my_files_list my_files_read";

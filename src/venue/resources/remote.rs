@@ -1,13 +1,13 @@
 //! A kind that a server elsewhere provides: each call is a message to it, and each answer is looked at
 //! before it counts. What it writes it writes at once, under a key that is a function of the call.
 
-use super::{Access, Call, Provider, Tool};
+use super::{Access, ResourceCall, ResourceProvider, Tool};
 use crate::domain::authority::envelope::Mode;
 use crate::domain::context::item::{Absence, Content};
 use crate::domain::ids::Owner;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::resource::Ability;
-use crate::domain::resource::remote::{Asked, Verb, found, meant, message, said, shown};
+use crate::domain::resource::remote::{RemoteRequest, Verb, found, meant, message, said, shown};
 use crate::store::StoreError;
 use crate::venue::operation::OpError;
 use crate::venue::outbound::endpoint::{Answered, Endpoint};
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
 /// What the venue's configuration says of a kind.
-pub struct Settings {
+pub struct RemoteSettings {
     /// Its name in agents' configurations.
     pub kind: String,
     /// What it is, for models; may be empty.
@@ -28,17 +28,17 @@ pub struct Settings {
 
 /// The provider.
 pub struct Remote {
-    settings: Settings,
+    settings: RemoteSettings,
     endpoint: Endpoint,
 }
 
 impl Remote {
     /// Of a server.
-    pub const fn new(settings: Settings, endpoint: Endpoint) -> Self {
+    pub const fn new(settings: RemoteSettings, endpoint: Endpoint) -> Self {
         Self { settings, endpoint }
     }
 
-    async fn ask(&self, asked: &Asked<'_>, key: Option<&str>) -> Result<Value, OpError> {
+    async fn ask(&self, asked: &RemoteRequest<'_>, key: Option<&str>) -> Result<Value, OpError> {
         let answer = self.endpoint.ask(&message(asked), key).await.map_err(|error| self.failed(error))?;
         self.accepted(answer)
     }
@@ -95,7 +95,7 @@ impl Remote {
 }
 
 #[async_trait]
-impl Provider for Remote {
+impl ResourceProvider for Remote {
     fn kind(&self) -> &str {
         &self.settings.kind
     }
@@ -127,7 +127,7 @@ impl Provider for Remote {
         Ok(())
     }
 
-    async fn call(&self, call: &Call<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
+    async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
         let verb = Verb::named(tool).filter(|verb| verb.is_tool() && self.settings.verbs.contains(verb));
         let kind = &self.settings.kind;
         let verb = verb.ok_or_else(|| OpError::NotFound(format!("the resource kind `{kind}` has no tool `{tool}`")))?;
@@ -136,7 +136,7 @@ impl Provider for Remote {
         for namespace in &namespaces {
             call.uses(verb.ability(), namespace).await;
         }
-        let asked = Asked {
+        let asked = RemoteRequest {
             verb,
             kind,
             resource,
@@ -166,7 +166,7 @@ impl Provider for Remote {
             return Ok(None);
         }
         let namespaces = access.held.on(Ability::Read);
-        let asked = Asked {
+        let asked = RemoteRequest {
             verb: Verb::Context,
             kind: &self.settings.kind,
             resource: access.resource,
@@ -193,7 +193,7 @@ impl Provider for Remote {
             return Ok(None);
         }
         let (nothing, namespaces) = (Map::new(), [namespace.to_owned()]);
-        let asked = Asked {
+        let asked = RemoteRequest {
             verb: Verb::Purge,
             kind: &self.settings.kind,
             resource: "",

@@ -10,7 +10,7 @@ use crate::domain::ids::Owner;
 use crate::domain::limits::SECRETS;
 use crate::domain::quota::Quota;
 use crate::domain::secret::keys::NONCE_BYTES;
-use crate::domain::secret::{Binding, KeyId, KeyRing, OpenError, Plain, SecretName, SecretRecord, Stamp};
+use crate::domain::secret::{Binding, KeyId, KeyRing, Plain, SecretName, SecretRecord, Stamp, UnsealError};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, StoreError, Window, decode, keys};
 
@@ -37,7 +37,7 @@ pub enum SecretError {
         /// Which.
         name: SecretName,
         /// Why.
-        reason: OpenError,
+        reason: UnsealError,
     },
     /// The system gives no random bytes.
     #[error("no random bytes from the system: {0}")]
@@ -49,7 +49,7 @@ pub enum SecretError {
 
 /// What is asked of [`Vault::set`].
 #[derive(Debug, Clone)]
-pub struct Set {
+pub struct SetSecret {
     /// Under which name.
     pub name: SecretName,
     /// What.
@@ -104,7 +104,7 @@ impl Vault {
         store: &dyn Store,
         now: Millis,
         owner: &Owner,
-        asked: &Set,
+        asked: &SetSecret,
     ) -> Result<(Stamp, bool), SecretError> {
         if self.keys.is_empty() {
             return Err(SecretError::NoKey);

@@ -11,7 +11,7 @@ use crate::domain::reader::{HIDDEN, is_veiled};
 use crate::venue::agents;
 use crate::venue::assets;
 use crate::venue::jobs;
-use crate::venue::operation::{Invocation, OpError, Registered};
+use crate::venue::operation::{Invocation, OpError, RegisteredOperation};
 use crate::venue::secrets;
 use serde_json::{Map, Value, json};
 
@@ -114,7 +114,7 @@ fn venue(call: &Invocation<'_>) -> Value {
 }
 
 /// An operation's metadata, as `v/ops/…` and `GET operations` show it.
-pub fn describe(path: &str, found: &Registered) -> Value {
+pub fn describe(path: &str, found: &RegisteredOperation) -> Value {
     json!({
         "name": path,
         "description": found.spec.description,

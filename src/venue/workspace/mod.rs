@@ -25,7 +25,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 pub use docs::{DocChange, Docs};
-pub use page::{Listing, page};
+pub use page::{TreePage, page};
 pub use write::WriteOp;
 
 /// From this place on writes are the turn's own: what was accepted ends, whatever its owner's quota.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// A page of what lies directly under a path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listing {
+pub struct TreePage {
     /// Type of the value: `map`, `array`, `string`, …
     pub kind: &'static str,
     /// Entries or elements in all, when it has any.
@@ -29,7 +29,7 @@ impl Workspace {
         offset: usize,
         limit: usize,
         values: bool,
-    ) -> Result<Option<Listing>, WorkspaceError> {
+    ) -> Result<Option<TreePage>, WorkspaceError> {
         let state = self.state.lock().await;
         let overlay = &state.overlay;
         if path.segments().is_empty() {
@@ -58,13 +58,13 @@ impl Workspace {
                     Ok((name, bytes.map(|bytes| decode(&key, &bytes)).transpose()?.unwrap_or(Value::Null)))
                 });
                 let items = items.collect::<Result<_, StoreError>>()?;
-                Listing { kind: "map", count: Some(count), items }
+                TreePage { kind: "map", count: Some(count), items }
             }
             Shape::Array { len } => {
                 let elements = (offset as u64, limit as u64, len);
                 let items =
                     if values { self.elements(overlay, &collection, generation, elements).await? } else { Vec::new() };
-                Listing { kind: "array", count: usize::try_from(len).ok(), items }
+                TreePage { kind: "array", count: usize::try_from(len).ok(), items }
             }
         }))
     }
@@ -97,7 +97,7 @@ impl Workspace {
         offset: usize,
         limit: usize,
         values: bool,
-    ) -> Result<Option<Listing>, WorkspaceError> {
+    ) -> Result<Option<TreePage>, WorkspaceError> {
         let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
         let (count, keys) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS))).await?;
@@ -123,25 +123,25 @@ impl Workspace {
             };
             items.push((name, value));
         }
-        Ok(Some(Listing { kind: "map", count: Some(count), items }))
+        Ok(Some(TreePage { kind: "map", count: Some(count), items }))
     }
 }
 
 /// A page of what lies directly in `value`.
-pub fn page(value: Value, offset: usize, limit: usize) -> Listing {
+pub fn page(value: Value, offset: usize, limit: usize) -> TreePage {
     let kind = value::type_name(&value);
     match value {
         Value::Object(map) => {
             let count = Some(map.len());
-            Listing { kind, count, items: map.into_iter().skip(offset).take(limit).collect() }
+            TreePage { kind, count, items: map.into_iter().skip(offset).take(limit).collect() }
         }
         Value::Array(items) => {
             let count = Some(items.len());
             let indexed = items.into_iter().enumerate().map(|(i, v)| (i.to_string(), v));
-            Listing { kind, count, items: indexed.skip(offset).take(limit).collect() }
+            TreePage { kind, count, items: indexed.skip(offset).take(limit).collect() }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            Listing { kind, count: None, items: Vec::new() }
+            TreePage { kind, count: None, items: Vec::new() }
         }
     }
 }

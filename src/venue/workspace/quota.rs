@@ -5,7 +5,7 @@
 
 use super::overlay::Overlay;
 use super::{State, Workspace};
-use crate::domain::quota::{Counts, Usage};
+use crate::domain::quota::{Counts, QuotaUsage};
 use crate::store::StoreError;
 
 /// Whether the owner may keep what the turn has written with one more call. What adds nothing is always possible.
@@ -21,13 +21,13 @@ pub(super) async fn admits(tree: &Workspace, state: &mut State, next: &Overlay) 
     }
     let (before, after) = (state.overlay.growth(tree).await?, next.growth(tree).await?);
     let adds = |kind| if after.get(kind) > before.get(kind) { u64::try_from(after.get(kind)).unwrap_or(0) } else { 0 };
-    quota.admits(&standing.used, &Usage::by(adds)).map_err(StoreError::Over)
+    quota.admits(&standing.used, &QuotaUsage::by(adds)).map_err(StoreError::Over)
 }
 
 impl Overlay {
     /// The most that can come to what is there.
-    fn most(&self) -> Usage {
-        self.puts().fold(Usage::default(), |sum, (key, bytes)| Usage {
+    fn most(&self) -> QuotaUsage {
+        self.puts().fold(QuotaUsage::default(), |sum, (key, bytes)| QuotaUsage {
             documents: sum.documents + 1,
             bytes: sum.bytes + (key.len() + bytes.len()) as u64,
             ..sum

@@ -2,12 +2,12 @@
 
 use crate::bus::Delivery;
 use crate::domain::authority::Authority;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::job::ErrorCode;
 use crate::domain::message::InKind;
 use crate::domain::principal::Principal;
-use crate::domain::token::Refused;
+use crate::domain::token::TokenRefused;
 use crate::ingress;
 use crate::store::StoreError;
 use crate::venue::auth::caller::Recognised;
@@ -27,7 +27,7 @@ pub(crate) enum Unknown {
 /// nobody needs one. Its time is judged as of the publication: a backlog doesn't expire what was
 /// accepted.
 async fn recognised(worker: &Worker, delivery: &Delivery) -> Result<Option<Recognised>, Unknown> {
-    let refused = |text: Refused| Unknown::Refused(ErrorCode::Unauthenticated, format!("UNAUTHENTICATED: {text}"));
+    let refused = |text: TokenRefused| Unknown::Refused(ErrorCode::Unauthenticated, format!("UNAUTHENTICATED: {text}"));
     let header = delivery.authorization.as_deref();
     let Some(verified) = worker.options.auth.header(header, delivery.published) else { return Ok(None) };
     let known = verified.map_err(refused)?.caller(Some(delivery.owner.clone()));
@@ -60,9 +60,9 @@ pub(super) async fn identified(
         return unnamed(Submission { caller: Some(delivery.owner.to_string()), ..submission });
     };
     let (ability, on) = match &submission.job {
-        _ if delivery.kind == InKind::Task => ("agent/request", Resource::agent(&delivery.agent)),
-        Some(job) => ("job/message", Resource::job(job)),
-        None => ("agent/message", Resource::agent(&delivery.agent)),
+        _ if delivery.kind == InKind::Task => ("agent/request", ResourcePath::agent(&delivery.agent)),
+        Some(job) => ("job/message", ResourcePath::job(job)),
+        None => ("agent/message", ResourcePath::agent(&delivery.agent)),
     };
     let permitted = known.caller.authority.permits(ability, on);
     permitted.map_err(|error| {

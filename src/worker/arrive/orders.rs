@@ -5,14 +5,14 @@ use super::callers::{self, Unknown};
 use super::refuse::{body_of, forged, not_known, refusal, refuse, unsealed};
 use crate::bus::Delivery;
 use crate::domain::approval::AnswerBody;
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::job::ErrorCode;
 use crate::domain::seal::Sender;
 use crate::venue::approvals;
 use crate::venue::jobs;
-use crate::venue::jobs::hold::{self, Held};
+use crate::venue::jobs::hold::{self, HoldOutcome};
 use crate::venue::operation::OpError;
 use crate::worker::Worker;
 use serde::Deserialize;
@@ -57,7 +57,7 @@ pub(super) async fn cancel(worker: &Worker, delivery: &Delivery) {
 /// Whether somebody who isn't the venue may do this to a job.
 async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<(), Unknown> {
     let caller = callers::person(worker, delivery).await?;
-    caller.authority.permits(ability, Resource::job(job)).map_err(|denied| {
+    caller.authority.permits(ability, ResourcePath::job(job)).map_err(|denied| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text(&format!("`{ability}`"))))
     })
 }
@@ -79,10 +79,10 @@ pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
     let held = if pause { hold::pause(venue, owner, &job).await } else { hold::resume(venue, owner, &job).await };
     match held {
         // One that goes on already was let go by the first delivery of this very message.
-        Ok(Held::Done(_)) => delivery.settle.ack().await,
-        Ok(Held::Not(_)) if delivery.delivered > 1 => delivery.settle.ack().await,
-        Ok(Held::Not(why)) => refuse(worker, delivery, refusal(ErrorCode::Refused, why)).await,
-        Ok(Held::Unknown) => {
+        Ok(HoldOutcome::Done(_)) => delivery.settle.ack().await,
+        Ok(HoldOutcome::Not(_)) if delivery.delivered > 1 => delivery.settle.ack().await,
+        Ok(HoldOutcome::Not(why)) => refuse(worker, delivery, refusal(ErrorCode::Refused, why)).await,
+        Ok(HoldOutcome::Unknown) => {
             refuse(worker, delivery, refusal(ErrorCode::Refused, format!("no job `{job}`"))).await;
         }
         Err(error) => {

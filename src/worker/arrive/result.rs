@@ -6,11 +6,11 @@ use super::{RETRY, stray};
 use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::event::ResultBody;
-use crate::domain::external::Answer;
+use crate::domain::external::WorkerAnswer;
 use crate::domain::job::ErrorCode;
 use crate::domain::seal::{self, Sender};
 use crate::ingress;
-use crate::venue::external::{self, Taken};
+use crate::venue::external::{self, AnswerOutcome};
 use crate::worker::Worker;
 
 /// Who says something of a job that an agent waits for.
@@ -18,14 +18,14 @@ enum Told {
     /// The venue: how it ended.
     Venue(ResultBody),
     /// Its external worker.
-    Worker(Answer),
+    Worker(WorkerAnswer),
 }
 
 /// Something about a job that an agent waits for: by the venue, or by its external worker.
 pub(super) async fn result(worker: &Worker, delivery: &Delivery) {
     let told = unsealed(worker, delivery, "result").and_then(|(body, sender)| match sender {
         Sender::Venue => body_of(decode::typed::<ResultBody>(body), "result").map(Told::Venue),
-        Sender::Anybody => match Answer::parse(&body) {
+        Sender::Anybody => match WorkerAnswer::parse(&body) {
             Some(answer) if seal::token_fits(&worker.venue.key, &delivery.owner, &answer.job, &answer.token) => {
                 Ok(Told::Worker(answer))
             }
@@ -49,12 +49,12 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery) {
 }
 
 /// What an external worker has said of its job.
-async fn take_answer(worker: &Worker, delivery: &Delivery, answer: Answer) {
+async fn take_answer(worker: &Worker, delivery: &Delivery, answer: WorkerAnswer) {
     let job = answer.job.clone();
     let message = id_of_place(&worker.venue.key, delivery);
     match external::answered(&worker.venue, &delivery.owner, answer, message.as_str()).await {
-        Ok(Taken::Yes) => {}
-        Ok(Taken::Ignored(reason)) => {
+        Ok(AnswerOutcome::Yes) => {}
+        Ok(AnswerOutcome::Ignored(reason)) => {
             tracing::warn!(owner = %delivery.owner, %job, reason, "answer of an external worker ignored");
         }
         Err(error) if error.is_transient() => {

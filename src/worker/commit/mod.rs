@@ -20,7 +20,7 @@ use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::domain::turn::{Setting, Turn};
 use crate::outbox;
-use crate::store::{After, Commit, Committed, DocWrite, JobFinish, Next as Kept, OutboxEntry, keys};
+use crate::store::{After, Commit, Committed, Continuation as Kept, DocWrite, JobFinish, OutboxEntry, keys};
 use crate::venue::agents;
 use crate::venue::context::clear;
 use crate::venue::dead;

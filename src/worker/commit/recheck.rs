@@ -1,10 +1,10 @@
 //! Authority at commit: what was revoked since a call was made becomes a denial in the transcript.
 
-use crate::domain::authority::{Authority, Resource};
+use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::ChatMessage;
-use crate::domain::resource::{Held, Use};
+use crate::domain::resource::{HeldNamespaces, Use};
 use crate::domain::session::{CallRecord, TurnRecord};
-use crate::domain::tools::Target;
+use crate::domain::tools::ToolTarget;
 use crate::domain::turn::{Outcome, PlannedCall, Resolved};
 
 /// Calls that would be denied now, by their place in the reply, with the text of the denial. What went
@@ -16,10 +16,10 @@ pub(crate) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Au
             return Some((*index, denied));
         }
         // Of a resource it counts which of its namespaces were used.
-        if let Ok(Resolved { target: Target::Resource { .. }, .. }) = &call.what {
+        if let Ok(Resolved { target: ToolTarget::Resource { .. }, .. }) = &call.what {
             return None;
         }
-        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, Resource::of(need)).err())?;
+        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, ResourcePath::of(need)).err())?;
         Some((*index, denied.text(&made.tool)))
     };
     calls.iter().filter_map(check).collect()
@@ -37,7 +37,7 @@ pub(crate) fn lost(
     record: &TurnRecord,
     now: &Authority,
 ) -> Vec<(u32, String)> {
-    let held = Held::of(now);
+    let held = HeldNamespaces::of(now);
     let denied = |(index, used): &(u32, Use)| {
         held_back(record, *index)?;
         let (_, call) = calls.iter().find(|(at, _)| at == index)?;

@@ -4,7 +4,7 @@
 use super::{Leased, Stop};
 use crate::bus::Settle;
 use crate::domain::ids::JobId;
-use crate::store::{Held, Lease};
+use crate::store::{Lease, LeaseCheck};
 use crate::venue::jobs;
 use crate::worker::Worker;
 use parking_lot::Mutex;
@@ -82,8 +82,8 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
     }
     let asked = worker.venue.clock.steady();
     match worker.venue.store.renew(worker.venue.now(), &leased.lease, ttl).await? {
-        Held::Fenced => Err(Stop::Lost),
-        Held::Yes { cancelled } => {
+        LeaseCheck::Fenced => Err(Stop::Lost),
+        LeaseCheck::Yes { cancelled } => {
             stops.renewed(asked);
             if cancelled {
                 cancel(worker, &leased.lease, stops).await;
@@ -105,13 +105,13 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
         drop(alone);
         match renewed {
-            Ok(Held::Yes { cancelled }) => {
+            Ok(LeaseCheck::Yes { cancelled }) => {
                 stops.renewed(asked);
                 if cancelled {
                     cancel(worker, lease, stops).await;
                 }
             }
-            Ok(Held::Fenced) => {
+            Ok(LeaseCheck::Fenced) => {
                 worker.venue.metrics.leases_lost.inc();
                 tracing::warn!(session = %lease.session, epoch = lease.epoch, "lease lost");
                 stops.lost.cancel();

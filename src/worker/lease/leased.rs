@@ -8,7 +8,7 @@ use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::Run;
-use crate::store::{After, Grant, Lease, MailboxEntry, Next, Released, StoreError};
+use crate::store::{After, Continuation, Grant, Lease, MailboxEntry, Released, StoreError};
 use crate::venue::context::{inbox, state, stored};
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -87,10 +87,10 @@ impl Leased {
     }
 
     /// Takes over what a commit or a release said. Returns whether the lease is still held.
-    pub(crate) fn take_over(&mut self, next: Next) -> Result<bool, StoreError> {
+    pub(crate) fn take_over(&mut self, next: Continuation) -> Result<bool, StoreError> {
         match next {
-            Next::Released { wakes: _ } => Ok(false),
-            Next::Held { mailbox, arrivals } => {
+            Continuation::Released { wakes: _ } => Ok(false),
+            Continuation::Held { mailbox, arrivals } => {
                 self.more = has_more(&mailbox);
                 self.run.refresh(inbox(&mailbox)?, self.more);
                 self.arrivals = arrivals;
@@ -100,7 +100,7 @@ impl Leased {
     }
 
     /// Releases without a commit, and wakes those who waited for the slot.
-    pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: After) -> Result<Next, Stop> {
+    pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: After) -> Result<Continuation, Stop> {
         let lease = &self.lease;
         let _alone = self.stops.alone().await;
         match worker.venue.store.release(now, lease, then).await? {

@@ -5,8 +5,8 @@ use crate::domain::agent::{AgentRecord, Retry};
 use crate::domain::decode;
 use crate::domain::job::Waiting;
 use crate::domain::time::Millis;
-use crate::process::retry::Policy;
-use crate::store::{After, Checkpoint, DocWrite, Held, keys};
+use crate::process::retry::RetryPolicy;
+use crate::store::{After, Checkpoint, DocWrite, LeaseCheck, keys};
 use crate::venue::agents;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -42,7 +42,7 @@ pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Opti
     {
         return None;
     }
-    let mut waits = crate::process::retry::Policy { total: None, ..policy }.waits();
+    let mut waits = crate::process::retry::RetryPolicy { total: None, ..policy }.waits();
     let skip = before.map_or(0, |failures| failures.count);
     std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
 }
@@ -61,7 +61,7 @@ pub(crate) async fn unavailable(
     tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
     let note = Bytes::from(serde_json::to_vec(&next).expect("counts serialise"));
     let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
-    if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
+    if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == LeaseCheck::Fenced {
         return Err(Stop::Lost);
     }
     until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline), true).await
@@ -93,9 +93,9 @@ pub(crate) fn longest(worker: &Worker, retry: &Retry) -> Duration {
 }
 
 /// The venue's policy with what the agent says of its own.
-fn policy_of(retry: &Retry, venue: Policy) -> Policy {
+fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
     let seconds = Duration::from_secs;
-    Policy {
+    RetryPolicy {
         first: retry.first.map_or(venue.first, seconds),
         max: retry.max.map_or(venue.max, seconds),
         total: retry.total.map(seconds).or(venue.total),

@@ -1,7 +1,7 @@
 //! A reply is recorded before its tools run: whoever takes the turn over goes on from it.
 
 use crate::domain::turn::{Observed, Recorded};
-use crate::store::{Checkpoint, Held};
+use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::jobs;
 use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop};
@@ -15,10 +15,10 @@ pub(crate) async fn record(worker: &Worker, leased: &Leased, mut recorded: Recor
     let reply = Bytes::from(serde_json::to_vec(&recorded).expect("replies serialise"));
     let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
     match worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? {
-        Held::Fenced => Err(Stop::Lost),
-        Held::Yes { cancelled: false } => Ok(Observed::Recorded),
+        LeaseCheck::Fenced => Err(Stop::Lost),
+        LeaseCheck::Yes { cancelled: false } => Ok(Observed::Recorded),
         // The lease means the first task of the mailbox, which need not be the one that is served.
-        Held::Yes { cancelled: true } => {
+        LeaseCheck::Yes { cancelled: true } => {
             let cancelled = match &recorded.job {
                 Some(job) => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
                 None => false,

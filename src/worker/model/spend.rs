@@ -3,7 +3,7 @@
 
 use super::wallet::Wallet;
 use super::{call, origin};
-use crate::domain::budget::{self, Call, Origin, Short};
+use crate::domain::budget::{self, BudgetedCall, LimitOrigin, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
@@ -47,7 +47,7 @@ pub(crate) async fn ask(
         Err(last) => return Ok(refused(ModelFailure::Short(last))),
     };
     if let Some(reason) = worker.venue.spend.unpriced(&setting.owner, &request.model) {
-        return Ok(refused(ModelFailure::Short(Last { code: code_of(Origin::Cap), reason })));
+        return Ok(refused(ModelFailure::Short(Last { code: code_of(LimitOrigin::Cap), reason })));
     }
     request.model.price = worker.venue.spend.price(&request.model);
     let (price, prompt) =
@@ -86,7 +86,7 @@ pub(crate) async fn ask(
     if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
         && reply.usage.output >= given
     {
-        let what = if origin == Origin::Cap { "a cap is reached" } else { "the budget is used up" };
+        let what = if origin == LimitOrigin::Cap { "a cap is reached" } else { "the budget is used up" };
         let reason = format!("{what}: the reply was cut off at {given} tokens");
         let short = Last { code: code_of(origin), reason };
         return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short))), spent));
@@ -117,10 +117,10 @@ async fn hold(
     turn: &Turn,
     request: &mut ModelRequest,
     prompt: u64,
-) -> Result<Result<Option<(Origin, u64)>, Asked>, StoreError> {
+) -> Result<Result<Option<(LimitOrigin, u64)>, Asked>, StoreError> {
     let (setting, now) = (turn.setting(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
-    let call = Call { session: &setting.session.token(), prompt, reply, price, now };
+    let call = BudgetedCall { session: &setting.session.token(), prompt, reply, price, now };
     let wait = |until, reason| Asked::Wait(Wait { until, reason, told: false });
     let short = |code, reason| refused(ModelFailure::Short(Last { code, reason }));
     Ok(match wallet.hold(call, setting.last.is_some()).await? {
@@ -133,7 +133,7 @@ async fn hold(
         Err(Short::Capped { reason, resets }) => Err(match resets.filter(|_| worker.venue.spend.waits()) {
             // A cap may be raised before.
             Some(resets) => wait(resets.min(now.plus(LOOK_AGAIN)), reason),
-            None => short(code_of(Origin::Cap), reason),
+            None => short(code_of(LimitOrigin::Cap), reason),
         }),
         Err(Short::Held) => {
             let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };

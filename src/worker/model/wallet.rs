@@ -7,7 +7,7 @@
 //! its session or half an hour later: the call may have been made. To settle never costs a reply that is
 //! paid: what can't be settled counts as it was held.
 
-use crate::domain::budget::{self, Account, Call, Granted, Origin, Price, Purse, Short, Used};
+use crate::domain::budget::{self, Account, Allotment, BudgetUse, BudgetedCall, LimitOrigin, Price, Purse, Short};
 use crate::domain::cap::{self, Book, Cap, Capped, Of};
 use crate::domain::chat::{ModelSettings, Usage};
 use crate::domain::ids::Owner;
@@ -69,7 +69,11 @@ impl<'w> Wallet<'w> {
 
     /// Holds what a call needs, everywhere or nowhere; `None` where nothing limits it. Before the `last`
     /// call of a task its own budget doesn't count any more; caps do.
-    pub(crate) async fn hold(&self, call: Call<'_>, last: bool) -> Result<Result<Option<Granted>, Short>, StoreError> {
+    pub(crate) async fn hold(
+        &self,
+        call: BudgetedCall<'_>,
+        last: bool,
+    ) -> Result<Result<Option<Allotment>, Short>, StoreError> {
         let own = match self.hold_own(call, last).await? {
             Ok(own) => own,
             Err(short) => return Ok(Err(short)),
@@ -78,11 +82,11 @@ impl<'w> Wallet<'w> {
             return Ok(Ok(own));
         }
         let reply = own.map_or(call.reply, |own| Some(tokens(own.reply)));
-        let held = self.shared.change(self.venue, |tray| self.shared.hold(tray, Call { reply, ..call })).await;
+        let held = self.shared.change(self.venue, |tray| self.shared.hold(tray, BudgetedCall { reply, ..call })).await;
         match held {
             Ok(Ok(granted)) => {
                 let cut_by = granted.cut_by.or(own.and_then(|own| own.cut_by));
-                Ok(Ok(Some(Granted { cut_by, ..granted })))
+                Ok(Ok(Some(Allotment { cut_by, ..granted })))
             }
             refused => {
                 self.settle_on(&self.own, None).await;
@@ -91,26 +95,30 @@ impl<'w> Wallet<'w> {
         }
     }
 
-    async fn hold_own(&self, call: Call<'_>, last: bool) -> Result<Result<Option<Granted>, Short>, StoreError> {
+    async fn hold_own(
+        &self,
+        call: BudgetedCall<'_>,
+        last: bool,
+    ) -> Result<Result<Option<Allotment>, Short>, StoreError> {
         if self.own.is_empty() {
             return Ok(Ok(None));
         }
         let held = self.own.change(self.venue, |tray| {
             if !last && tray.accounts.len() < self.own.accounts.len() {
                 let reason = "the budget of the request above is gone, its job was deleted or forgotten".into();
-                return Err(Short::Spent { origin: Origin::Request, reason });
+                return Err(Short::Spent { origin: LimitOrigin::Request, reason });
             }
             if tray.accounts.is_empty() {
                 return self.own.hold(tray, call);
             }
-            let of_task = Call { session: &self.session, ..call };
+            let of_task = BudgetedCall { session: &self.session, ..call };
             let granted = if last {
                 budget::hold_last(&mut tray.accounts, of_task)
             } else {
                 budget::hold(&mut tray.accounts, of_task)?
             };
-            let capped = self.own.hold(tray, Call { reply: Some(tokens(granted.reply)), ..call })?;
-            Ok(Granted { reply: capped.reply, cut_by: capped.cut_by.or(granted.cut_by) })
+            let capped = self.own.hold(tray, BudgetedCall { reply: Some(tokens(granted.reply)), ..call })?;
+            Ok(Allotment { reply: capped.reply, cut_by: capped.cut_by.or(granted.cut_by) })
         });
         Ok(held.await?.map(Some))
     }
@@ -122,7 +130,7 @@ impl<'w> Wallet<'w> {
     }
 
     async fn settle_on(&self, place: &Shelf, used: Option<(Usage, Option<Price>)>) {
-        let spent = used.map(|(usage, price)| Used::call(usage, price));
+        let spent = used.map(|(usage, price)| BudgetUse::call(usage, price));
         let settled = place.change(self.venue, |tray| {
             budget::settle(&mut tray.accounts, &self.session, used);
             cap::settle(&mut tray.capped, &place.holder, spent);
@@ -161,8 +169,8 @@ impl Shelf {
         self.accounts.is_empty() && self.caps.is_empty()
     }
 
-    fn hold(&self, tray: &mut Tray, call: Call<'_>) -> Result<Granted, Short> {
-        cap::hold(&mut tray.capped, Call { session: &self.holder, ..call })
+    fn hold(&self, tray: &mut Tray, call: BudgetedCall<'_>) -> Result<Allotment, Short> {
+        cap::hold(&mut tray.capped, BudgetedCall { session: &self.holder, ..call })
     }
 
     /// Changes everything on it, or nothing. Where others are always faster, what there is counts as held by them.

@@ -1,7 +1,7 @@
 //! One worker of the fleet looks for what is lost, and puts it back.
 
-use crate::store::{DocWrite, StoreError, Written, keys};
-use crate::upkeep::audit::{self, AuditError, Watch};
+use crate::store::{DocWrite, OutsideWrite, StoreError, keys};
+use crate::upkeep::audit::{self, AuditError, AuditWatch};
 use crate::venue::venue_owner;
 use crate::worker::Worker;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Looks, as often as the options say, until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
-    let mut watch = Watch::default();
+    let mut watch = AuditWatch::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -25,7 +25,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     }
 }
 
-async fn look(worker: &Worker, watch: &mut Watch) -> Result<(), AuditError> {
+async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError> {
     if !is_on(worker).await? {
         worker.venue.metrics.unaccounted.set(0);
         return Ok(());
@@ -54,5 +54,6 @@ async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let line = format!("{} {name}", now.plus(worker.options.audit * 2));
-    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::AUDITOR, line).at(doc.version)]).await? == Written::Done)
+    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::AUDITOR, line).at(doc.version)]).await?
+        == OutsideWrite::Done)
 }

@@ -2,12 +2,12 @@
 
 use super::calls::Round;
 use crate::domain::approval::{
-    Answer, Approval, AwaitingCall, Place, Question, Scoped, Subject, Verdict, check_questions,
+    Answer, Approval, ApprovalSubject, AwaitingCall, CallPlace, CallSection, Question, Verdict, check_questions,
 };
 use crate::domain::decode;
 use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::Target;
+use crate::domain::tools::ToolTarget;
 use crate::domain::tools::consent;
 use crate::domain::turn::{Asked, CallOutcome, Outcome, PlannedCall, Resolved};
 use crate::domain::values::inject::Injection;
@@ -32,7 +32,7 @@ pub(crate) struct Made<'a> {
     /// What it needs.
     pub(crate) needs: Vec<Need>,
     /// What is done when it is approved.
-    pub(crate) target: Target,
+    pub(crate) target: ToolTarget,
     /// Its final arguments.
     pub(crate) arguments: &'a Value,
 }
@@ -70,12 +70,12 @@ pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutco
                     name a secret instead";
         return Some(CallOutcome::plain(Outcome::Error, text));
     }
-    let scopes = made.call.scoped.iter().filter(|section| !section.empty).map(|section| Scoped {
+    let scopes = made.call.scoped.iter().filter(|section| !section.empty).map(|section| CallSection {
         key: section.key.clone(),
         digest: section.digest(),
         bytes: section.bytes,
     });
-    let subject = Subject::Call {
+    let subject = ApprovalSubject::Call {
         operation: made.runs.to_owned(),
         arguments: made.arguments.clone(),
         fixed: fixed(round, made).into_iter().map(|(name, _)| name).collect(),
@@ -89,7 +89,7 @@ fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
     let injected = &made.call.injection.values;
     let catalog = &round.worker.venue.catalog;
     let through = match &made.call.what {
-        Ok(Resolved { target: Target::Operation(path), .. }) => {
+        Ok(Resolved { target: ToolTarget::Operation(path), .. }) => {
             catalog.resolve(path).is_none_or(|found| found.spec.path != made.runs)
         }
         Ok(_) | Err(_) => false,
@@ -100,17 +100,17 @@ fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
     }
 }
 
-fn questions(arguments: &Value, usual: Duration) -> Result<(Subject, Duration), String> {
+fn questions(arguments: &Value, usual: Duration) -> Result<(ApprovalSubject, Duration), String> {
     let asks: Vec<Question> = decode::typed(arguments["asks"].clone()).map_err(|e| format!("`asks`: {e}"))?;
     check_questions(&asks)?;
     let title = arguments["title"].as_str().unwrap_or_default().to_owned();
     let time = arguments["expires"].as_u64().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
-    Ok((Subject::Questions { title, asks }, time))
+    Ok((ApprovalSubject::Questions { title, asks }, time))
 }
 
-fn ask(round: &Round<'_>, made: &Made<'_>, subject: Subject, time: Duration) -> CallOutcome {
+fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Duration) -> CallOutcome {
     let setting = round.setting();
-    let place = Place { owner: &setting.owner, session: &setting.session, turn: round.turn(), call: made.index };
+    let place = CallPlace { owner: &setting.owner, session: &setting.session, turn: round.turn(), call: made.index };
     let venue = &round.worker.venue;
     let now = venue.now();
     let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));

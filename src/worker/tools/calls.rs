@@ -5,7 +5,7 @@ use super::{hand, harness, resources};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::context::load::{Change, Loads};
+use crate::domain::context::load::{LoadChange, Loads};
 use crate::domain::context::text;
 use crate::domain::decode;
 use crate::domain::event::Parent;
@@ -13,13 +13,13 @@ use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::lattice::own::localise;
 use crate::domain::principal::Principal;
-use crate::domain::scope::{self, Causes, Scoped, causes};
+use crate::domain::scope::{self, Causes, ScopedSection, causes};
 use crate::domain::tools::guard::RUN;
-use crate::domain::tools::{Target, is_pin};
+use crate::domain::tools::{ToolTarget, is_pin};
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::domain::visible::told;
-use crate::store::{Checkpoint, Held, StoreError};
+use crate::store::{Checkpoint, LeaseCheck, StoreError};
 use crate::venue::operation::{
     Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
 };
@@ -134,7 +134,7 @@ pub(crate) fn noted_awaiting(leased: &Leased) -> Vec<(u32, CallOutcome)> {
 
 fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c PlannedCall)>) -> Vec<(u32, CallOutcome)> {
     let known = |(index, call): (u32, &PlannedCall)| {
-        let Ok(Resolved { target: Target::Operation(path), .. }) = &call.what else { return None };
+        let Ok(Resolved { target: ToolTarget::Operation(path), .. }) = &call.what else { return None };
         let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
         Some((
             index,
@@ -168,7 +168,7 @@ const TREE: [&str; 4] = ["v/ops/lattice/", "v/ops/asset/", "v/ops/json/", "v/ops
 /// A call that can't be made is as good as one on the tree.
 fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
     let Ok(Resolved { target, arguments }) = &call.what else { return true };
-    let Some(path) = target.operation() else { return !matches!(target, Target::Delegate(_)) };
+    let Some(path) = target.operation() else { return !matches!(target, ToolTarget::Delegate(_)) };
     let on_tree = |path: &str| TREE.iter().any(|group| path.starts_with(group));
     if path != RUN {
         return on_tree(path);
@@ -207,7 +207,7 @@ impl Round<'_> {
     }
 
     /// Later calls of the reply count with a change of the loads.
-    pub(crate) fn change(&self, change: &Change) {
+    pub(crate) fn change(&self, change: &LoadChange) {
         self.loads.lock().apply(change);
     }
 
@@ -241,28 +241,28 @@ impl Round<'_> {
             Err(unmade) => unmade.into(),
             Ok(Resolved {
                 target:
-                    target @ (Target::Complete
-                    | Target::Fail
-                    | Target::CompleteGoal
-                    | Target::FailGoal
-                    | Target::Subgoal
-                    | Target::Compact),
+                    target @ (ToolTarget::Complete
+                    | ToolTarget::Fail
+                    | ToolTarget::CompleteGoal
+                    | ToolTarget::FailGoal
+                    | ToolTarget::Subgoal
+                    | ToolTarget::Compact),
                 arguments,
             }) => ends::outcome(self.setting, target, arguments),
-            Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
-            Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
-            Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),
-            Ok(Resolved { target: Target::Latent(focus), arguments }) => {
+            Ok(Resolved { target: ToolTarget::Load, arguments }) => harness::load(self, arguments),
+            Ok(Resolved { target: ToolTarget::Unload, arguments }) => harness::unload(self, arguments),
+            Ok(Resolved { target: ToolTarget::MoreTools, arguments }) => harness::more_tools(self, arguments),
+            Ok(Resolved { target: ToolTarget::Latent(focus), arguments }) => {
                 hand::latent(self, index, call, arguments, focus)
             }
-            Ok(Resolved { target: Target::Delegate(to), arguments }) => {
+            Ok(Resolved { target: ToolTarget::Delegate(to), arguments }) => {
                 Box::pin(hand::delegate(self, index, call, to, arguments)).await?
             }
-            Ok(Resolved { target: Target::Resource { resource, tool }, arguments }) => {
+            Ok(Resolved { target: ToolTarget::Resource { resource, tool }, arguments }) => {
                 let called = resources::Called { index, call, resource, tool };
                 resources::call(self, called, arguments).await?
             }
-            Ok(Resolved { target: Target::Operation(path), arguments }) => {
+            Ok(Resolved { target: ToolTarget::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;
                 match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
                     Ok(arguments) => self.operation(index, call, path, arguments).await?,
@@ -272,7 +272,7 @@ impl Round<'_> {
         };
         self.worker.venue.metrics.tool_call(outcome.outcome.as_str());
         // What a delegate starts says it with its result.
-        let is_operation = matches!(&call.what, Ok(Resolved { target: Target::Operation(_), .. }));
+        let is_operation = matches!(&call.what, Ok(Resolved { target: ToolTarget::Operation(_), .. }));
         Ok(match scope::told(&call.scoped).filter(|_| is_operation && outcome.outcome == Outcome::Ok) {
             Some(told) => CallOutcome { text: format!("{}\n{told}", outcome.text), ..outcome },
             None => outcome,
@@ -310,7 +310,7 @@ impl Round<'_> {
         // What it needs is said again where it is made.
         let needs = found.operation.needs(&arguments).unwrap_or_default();
         let used = self.used(&needs);
-        let (runs, target) = (found.spec.path, Target::Operation(found.spec.path.to_owned()));
+        let (runs, target) = (found.spec.path, ToolTarget::Operation(found.spec.path.to_owned()));
         if let Some(asked) =
             answers::ask_person(self, &Made { index, call, runs, needs, target, arguments: &arguments })
         {
@@ -374,8 +374,8 @@ impl Round<'_> {
         let write = Checkpoint { turn: self.turn, calls: vec![(index, bytes)], ..Checkpoint::default() };
         let venue = &self.worker.venue;
         match venue.store.checkpoint(venue.now(), &self.leased.lease, &write).await? {
-            Held::Fenced => Err(Stop::Lost),
-            Held::Yes { .. } => Ok(()),
+            LeaseCheck::Fenced => Err(Stop::Lost),
+            LeaseCheck::Yes { .. } => Ok(()),
         }
     }
 
@@ -392,7 +392,7 @@ impl Round<'_> {
         let called = dispatch::invoke(&invocation, path, arguments.clone()).await;
         let made = self.returned(called, &reads, || server(path, arguments))?;
         // What stood beside its arguments, its result may show.
-        let beside = call.scoped.iter().flat_map(Scoped::seen);
+        let beside = call.scoped.iter().flat_map(ScopedSection::seen);
         Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
     }
 

@@ -3,7 +3,7 @@
 use super::answers::{self, Made};
 use super::calls::Round;
 use crate::domain::scope::{Delegate, Scopes};
-use crate::domain::tools::Target;
+use crate::domain::tools::ToolTarget;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
 use crate::ops::agent::ask;
 use crate::venue::operation::{NOTHING, Need, Reads};
@@ -29,7 +29,7 @@ pub(crate) async fn delegate(
         }
         None => (call.tool.clone(), Vec::new()),
     };
-    let (used, target) = (round.used(&needs), Target::Delegate(to.clone()));
+    let (used, target) = (round.used(&needs), ToolTarget::Delegate(to.clone()));
     let made = Made { index, call, runs: &runs, needs, target, arguments: &arguments };
     if let Some(asked) = answers::ask_person(round, &made) {
         return Ok(asked.by(used));
@@ -49,7 +49,7 @@ pub(crate) fn latent(
     arguments: &Value,
     focus: &[String],
 ) -> CallOutcome {
-    let target = Target::Latent(focus.to_vec());
+    let target = ToolTarget::Latent(focus.to_vec());
     let made = |arguments| Made { index, call, runs: &call.tool, needs: Vec::new(), target, arguments };
     match call.injection.apply(arguments.clone()) {
         Err(unresolved) => CallOutcome::plain(Outcome::Error, format!("error: {unresolved}")),

@@ -1,10 +1,10 @@
 //! Tools of the harness: what an agent does to its own context.
 
 use super::calls::Round;
-use crate::domain::context::load::{Change, check_room};
+use crate::domain::context::load::{LoadChange, check_room};
 use crate::domain::lattice::own::localise;
 use crate::domain::tools::outline;
-use crate::domain::tools::{Target, tool_name};
+use crate::domain::tools::{ToolTarget, tool_name};
 use crate::domain::turn::{CallOutcome, Outcome, ends};
 use crate::domain::values::entities::allows;
 use crate::venue::context::offered;
@@ -16,21 +16,21 @@ const FOUND: usize = 10;
 
 /// `context_load`: checked against authority now, and again at every render.
 pub(crate) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::misfits(round.setting(), &Target::Load, arguments) {
+    if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::Load, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
     if let Err(error) = localise(&round.setting().owner, &mut arguments) {
         return CallOutcome::plain(Outcome::Denied, error.to_string());
     }
-    let (path, change) = match Change::load(&arguments, round.setting().state.goals.top().is_some()) {
+    let (path, change) = match LoadChange::load(&arguments, round.setting().state.goals.top().is_some()) {
         Ok(found) => found,
         Err(error) => return refused(&error),
     };
     if let Err(denied) = round.caller.authority.permits("crud/read", &path) {
         return CallOutcome::plain(Outcome::Denied, denied.text("context_load"));
     }
-    let Change::Load(level, load) = &change else { return refused("not a load") };
+    let LoadChange::Load(level, load) = &change else { return refused("not a load") };
     let room = check_room(round.loads.lock().at(*level), &path);
     if let Err(error) = room {
         return CallOutcome::plain(Outcome::Limit, format!("error: {error}"));
@@ -41,14 +41,14 @@ pub(crate) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
 
 /// `context_unload`.
 pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::misfits(round.setting(), &Target::Unload, arguments) {
+    if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::Unload, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
     if let Err(error) = localise(&round.setting().owner, &mut arguments) {
         return CallOutcome::plain(Outcome::Denied, error.to_string());
     }
-    let change = Change::unload(&arguments, &round.loads.lock());
+    let change = LoadChange::unload(&arguments, &round.loads.lock());
     match change {
         Ok(change) => changed(round, change, "unloaded from the next turn on"),
         Err(error) => refused(&error),
@@ -57,7 +57,7 @@ pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
 
 /// `more_tools`: operations whose path or description has all the words, the shortest path first.
 pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::misfits(round.setting(), &Target::MoreTools, arguments) {
+    if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
     let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
@@ -93,11 +93,11 @@ pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         answer["more"] = format!("{more} more match; use other words").into();
     }
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
-    let change = (!paths.is_empty()).then_some(Change::Offer(paths));
+    let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
     CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
 }
 
-fn changed(round: &Round<'_>, change: Change, text: &str) -> CallOutcome {
+fn changed(round: &Round<'_>, change: LoadChange, text: &str) -> CallOutcome {
     round.change(&change);
     CallOutcome { change: Some(change), ..CallOutcome::plain(Outcome::Ok, text) }
 }

@@ -2,19 +2,19 @@
 
 use super::answers::{self, Made};
 use super::calls::{Round, refused};
-use crate::domain::authority::Resource;
+use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::context::origin::Seen;
 use crate::domain::context::text;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf};
 use crate::domain::limits::OPERATION_TIME;
-use crate::domain::resource::memory::Source;
-use crate::domain::resource::{Ability, Declared, Held, prefix};
-use crate::domain::tools::Target;
+use crate::domain::resource::memory::MemoryAuthor;
+use crate::domain::resource::{Ability, Declared, HeldNamespaces, prefix};
+use crate::domain::tools::ToolTarget;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
 use crate::venue::operation::{Need, OpError};
-use crate::venue::resources::{Access, Call, Registered};
+use crate::venue::resources::{Access, RegisteredProvider, ResourceCall};
 use crate::worker::lease::Stop;
 use serde_json::Value;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Valu
     let needs = used
         .into_iter()
         .filter(|(index, _)| *index == called.index)
-        .map(|(_, used)| Need { ability: used.ability.as_str(), resource: Resource::namespace(&used.namespace) });
+        .map(|(_, used)| Need { ability: used.ability.as_str(), resource: ResourcePath::namespace(&used.namespace) });
     let mut used = round.used(&needs.collect::<Vec<_>>());
     used.dedup();
     Ok(made.by(used))
@@ -63,7 +63,7 @@ async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
     let uses = round.workspace().used().await.into_iter();
     let read = uses.filter(|(index, used)| *index == called.index && used.ability == Ability::Read);
     let seen = read.map(|(_, used)| {
-        let on = Resource::namespace(&used.namespace);
+        let on = ResourcePath::namespace(&used.namespace);
         let allowed = round.caller.authority.grounds(Ability::Read.as_str(), &on);
         Seen { through: called.call.tool.clone(), allowed, ..Seen::new(on.to_string()) }
     });
@@ -87,7 +87,7 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let declared = declared.ok_or_else(|| OpError::NotFound(format!("there is no resource `{resource}` any more")))?;
     let found = round.worker.venue.catalog.resources.of(declared.kind);
     let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
-    let held = Held::of(&round.caller.authority);
+    let held = HeldNamespaces::of(&round.caller.authority);
     let mode = round.worker.venue.catalog.resources.mode(declared, &round.caller.envelope, &held);
     let (arguments, writes) = checked(found, called, mode, arguments)?;
     if writes && let Some(outcome) = ask_person(round, called, &held, &arguments) {
@@ -106,7 +106,7 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
         key: &venue.key,
         now: venue.now(),
     };
-    let source = Source {
+    let source = MemoryAuthor {
         agent: setting.session.agent.to_string(),
         session: Some(setting.session.session.to_string()),
         job: setting.plan.job().map(ToString::to_string),
@@ -114,7 +114,7 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let (owner, session, turn, instance) = (&setting.owner, &setting.session, round.turn(), call.instance.as_deref());
     let place = IdOf::Call { owner, session, turn, call: index, instance };
     let key = EventId::of_venue(&venue.key, place).to_string();
-    let request = Call { access, name: &call.tool, index, source, key };
+    let request = ResourceCall { access, name: &call.tool, index, source, key };
     let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
     let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
     let late = |_| Err(OpError::Timeout(format!("`{}` took longer than {} s", call.tool, limit.as_secs())));
@@ -122,19 +122,24 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
 }
 
 /// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.
-fn ask_person(round: &Round<'_>, called: &Called<'_>, held: &Held, arguments: &Value) -> Option<CallOutcome> {
+fn ask_person(round: &Round<'_>, called: &Called<'_>, held: &HeldNamespaces, arguments: &Value) -> Option<CallOutcome> {
     let Called { index, call, resource, tool } = *called;
-    let target = Target::Resource { resource: resource.to_owned(), tool: tool.to_owned() };
+    let target = ToolTarget::Resource { resource: resource.to_owned(), tool: tool.to_owned() };
     let authority = &round.caller.authority;
     let ability = Ability::Write.as_str();
     let needs =
-        held.on(Ability::Write).iter().map(|namespace| Need { ability, resource: Resource::namespace(namespace) });
+        held.on(Ability::Write).iter().map(|namespace| Need { ability, resource: ResourcePath::namespace(namespace) });
     let needs = needs.filter(|need| authority.permits(need.ability, &need.resource).is_ok()).collect();
     answers::ask_person(round, &Made { index, call, runs: &call.tool, needs, target, arguments })
 }
 
 /// The final arguments of a call that the mode permits, and whether it writes. No error shows an injected value.
-fn checked(found: &Registered, called: &Called<'_>, mode: Mode, arguments: &Value) -> Result<(Value, bool), OpError> {
+fn checked(
+    found: &RegisteredProvider,
+    called: &Called<'_>,
+    mode: Mode,
+    arguments: &Value,
+) -> Result<(Value, bool), OpError> {
     let Called { call: PlannedCall { tool: name, injection, .. }, tool, .. } = *called;
     let known = found.tools.iter().find(|(known, _)| known.name == tool);
     let (known, validator) = known.ok_or_else(|| OpError::NotFound(format!("there is no tool `{name}` any more")))?;

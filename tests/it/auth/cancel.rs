@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::job::JobStatus;
@@ -31,7 +31,7 @@ async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
     let job = venue.submit("idle", "t1", json!("x")).await.job.unwrap();
     let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
     let inbox = format!("trellis.reply.acme.ann.{prefix}.cancel");
-    let mut answers = venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
+    let mut answers = venue.venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await.unwrap();
     let publish = async |token: Option<String>, more: Value| {
         let mut body = json!({"job": job, "replyTo": inbox});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::config::{AuthConfig, AuthMode, DidKeys};
-use trellis::domain::token::Subject;
+use trellis::domain::token::TokenSubject;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::venue::auth::Auth;
@@ -88,7 +88,7 @@ pub fn token(issuer: &SigningKey, sub: &str, more: &Value) -> String {
 }
 
 fn auth(config: AuthConfig) -> Arc<Auth> {
-    let operators = vec![Subject::parse("acme/root").unwrap()];
+    let operators = vec![TokenSubject::parse("acme/root").unwrap()];
     Arc::new(Auth::open(&AuthConfig { mode: AuthMode::Jwt, operators, ..config }, "trellis").unwrap())
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trellis::bus::{Bus, Delivery, Live, Piece};
+use trellis::bus::{Bus, Delivery, LiveSubject, Piece};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::process::clock::Clock;
@@ -322,9 +322,9 @@ pub async fn accepted_messages_survive_a_restart(f: impl Fixture) {
 
 pub async fn signals_reach_who_listens(f: impl Fixture) {
     let bus = f.bus();
-    let job = Live::Job(JobId::new(&"0f".repeat(16)).unwrap());
+    let job = LiveSubject::Job(JobId::new(&"0f".repeat(16)).unwrap());
     let (mut one, mut two) = (bus.listen(&job).await.unwrap(), bus.listen(&job).await.unwrap());
-    let mut other = bus.listen(&Live::Job(JobId::new(&"1f".repeat(16)).unwrap())).await.unwrap();
+    let mut other = bus.listen(&LiveSubject::Job(JobId::new(&"1f".repeat(16)).unwrap())).await.unwrap();
     for body in ["a", "b"] {
         bus.signal(&job, Bytes::from(body)).await.unwrap();
     }
@@ -341,7 +341,7 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     let (job, other) = (JobId::new(&"0f".repeat(16)).unwrap(), JobId::new(&"1f".repeat(16)).unwrap());
     let mut first = bus.follow(&job, None).await.unwrap();
     for (of, body) in [(&job, "a"), (&other, "x"), (&job, "b"), (&job, "c")] {
-        bus.signal(&Live::Job(of.clone()), Bytes::from(body)).await.unwrap();
+        bus.signal(&LiveSubject::Job(of.clone()), Bytes::from(body)).await.unwrap();
     }
     let mut pieces = Vec::new();
     while pieces.len() < 3 {
@@ -353,7 +353,7 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     // One that comes back has what it missed, and then what is new; one that comes late only that.
     let mut again = bus.follow(&job, Some(pieces[0].sequence)).await.unwrap();
     let mut late = bus.follow(&job, None).await.unwrap();
-    bus.signal(&Live::Job(job.clone()), Bytes::from("d")).await.unwrap();
+    bus.signal(&LiveSubject::Job(job.clone()), Bytes::from("d")).await.unwrap();
     for expected in ["b", "c", "d"] {
         let piece = tokio::time::timeout(LIMIT, again.next()).await.expect("a piece").unwrap();
         assert_eq!(piece.body, expected);
@@ -364,9 +364,9 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
 pub async fn control_hears_every_owner_and_says_whose_subject_it_was(f: impl Fixture) {
     let bus = f.bus();
     let mut all = bus.control().await.unwrap();
-    let mut mine = bus.listen(&Live::Control(owner())).await.unwrap();
-    bus.signal(&Live::Control("b/c".parse().unwrap()), Bytes::from_static(b"theirs")).await.unwrap();
-    bus.signal(&Live::Control(owner()), Bytes::from_static(b"mine")).await.unwrap();
+    let mut mine = bus.listen(&LiveSubject::Control(owner())).await.unwrap();
+    bus.signal(&LiveSubject::Control("b/c".parse().unwrap()), Bytes::from_static(b"theirs")).await.unwrap();
+    bus.signal(&LiveSubject::Control(owner()), Bytes::from_static(b"mine")).await.unwrap();
     let mut heard = BTreeSet::new();
     for _ in 0..2 {
         let signal = tokio::time::timeout(LIMIT, all.next()).await.expect("a signal").unwrap();
@@ -379,7 +379,7 @@ pub async fn control_hears_every_owner_and_says_whose_subject_it_was(f: impl Fix
 
 pub async fn signals_without_a_listener_are_lost(f: impl Fixture) {
     let bus = f.bus();
-    let to = Live::Control(owner());
+    let to = LiveSubject::Control(owner());
     drop(bus.listen(&to).await.unwrap());
     bus.signal(&to, Bytes::from_static(b"early")).await.unwrap();
     let mut late = bus.listen(&to).await.unwrap();

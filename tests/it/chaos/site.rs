@@ -21,7 +21,7 @@ use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::QuotaSettings;
 use trellis::process::clock::Clock;
-use trellis::process::retry::Policy;
+use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
@@ -117,7 +117,7 @@ impl Site {
         }
         let config = Config::load(None, &env, &[]).unwrap().config;
         let metrics = Arc::new(Metrics::new());
-        let bus = NatsBus::open(&NatsOptions::new(&config, &nats.url(), Policy::CONNECT, metrics)).await.unwrap();
+        let bus = NatsBus::open(&NatsOptions::new(&config, &nats.url(), RetryPolicy::CONNECT, metrics)).await.unwrap();
         let (bus, store) =
             (Arc::new(bus), RedisStore::open(RedisOptions { connections: 2, ..redis_options }).await.unwrap());
         let venue = venue(store, Arc::clone(&bus) as Arc<dyn Bus>).await;

@@ -31,10 +31,10 @@ use trellis::domain::quota::QuotaSettings;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::model::Model;
-use trellis::model::rules::Rules;
+use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
 use trellis::process::clock::Clock;
-use trellis::process::retry::Policy;
+use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
@@ -153,8 +153,8 @@ impl Run {
             approval_time: Duration::from_hours(1),
             turns_per_origin: 1_000,
             audit: Duration::from_hours(1_000_000),
-            retention: trellis::domain::retention::Rules::NEVER,
-            retry: Policy {
+            retention: trellis::domain::retention::RetentionRules::NEVER,
+            retry: RetryPolicy {
                 first: Duration::from_millis(200),
                 max: Duration::from_secs(1),
                 total: Some(Duration::from_mins(10)),
@@ -474,6 +474,6 @@ fn a_task_of_three_turns_on_redis() {
 
 #[test]
 fn the_rules_of_the_scenarios_are_legal() {
-    let rules = Rules::parse(RULES);
+    let rules = ScriptRules::parse(RULES);
     assert!(rules.is_ok(), "{rules:?}");
 }

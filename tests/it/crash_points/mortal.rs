@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Alarms, Bus, BusError, Delivery, Live, Piece, Settle, Signal};
+use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Settle, Signal};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::JobId;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
-use trellis::store::{Checkpoint, Held, Lease, Setting};
+use trellis::store::{BackendSetting, Checkpoint, Lease, LeaseCheck};
 use trellis::venue::secrets::Secret;
 
 /// What happened in a run, in order, whoever did it.
@@ -33,8 +33,8 @@ pub type Log = Arc<Mutex<Vec<Trace>>>;
 /// The store that everybody shares notes recorded replies.
 #[async_trait]
 impl Watch for Log {
-    async fn checkpointed(&self, lease: &Lease, write: &Checkpoint, held: &Held) {
-        if write.reply.is_some() && *held != Held::Fenced {
+    async fn checkpointed(&self, lease: &Lease, write: &Checkpoint, held: &LeaseCheck) {
+        if write.reply.is_some() && *held != LeaseCheck::Fenced {
             let turn = format!("{}/{}/{}", lease.owner, lease.session, write.turn);
             self.lock().unwrap().push(Trace::Recorded(turn));
         }
@@ -123,12 +123,12 @@ impl Bus for Line {
         Ok(())
     }
 
-    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
+    async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
         self.life.go_on().await;
         self.inner.signal(to, body).await
     }
 
-    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
+    async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
         self.inner.listen(from).await
     }
 
@@ -144,7 +144,7 @@ impl Bus for Line {
         self.inner.in_transit().await
     }
 
-    async fn settings(&self) -> Result<Vec<Setting>, BusError> {
+    async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         self.inner.settings().await
     }
 

@@ -38,7 +38,7 @@ async fn poison(run: &Run) -> Value {
 
 /// The dead task is kept as it was sent, and completes when it is driven again.
 async fn redriven(run: &Run, venue: &Arc<Venue>) {
-    let trellis::venue::jobs::Listed { items: letters, total, .. } =
+    let trellis::venue::jobs::ListPage { items: letters, total, .. } =
         dead::list(venue, &run.owner, 0, 10).await.unwrap();
     let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
     assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::timer::Timer;
 use trellis::process::clock::Clock;
-use trellis::process::retry::Policy;
+use trellis::process::retry::RetryPolicy;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
 use trellis::venue::timers;
@@ -47,7 +47,7 @@ impl Life {
         let mut worker = TestVenue::at(faulty.clone(), Arc::new(bus.clone()), dir, RULES, clock.clone()).await;
         (worker.lease, worker.sweep) = (LEASE, SWEEP);
         let total = Some(Duration::from_mins(30));
-        worker.retry = Policy { first: Duration::from_secs(2), max: Duration::from_mins(1), total };
+        worker.retry = RetryPolicy { first: Duration::from_secs(2), max: Duration::from_mins(1), total };
         Self { worker, faulty, door, bus }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use trellis::domain::agent::{AgentConfig, AgentLimits, NamedTool, Retry};
 use trellis::domain::approval::AnswerBody;
-use trellis::domain::approval::Given;
+use trellis::domain::approval::GivenAnswer;
 use trellis::domain::authority::Capability;
 use trellis::domain::authority::grant;
 use trellis::domain::budget::Budget;
@@ -229,8 +229,8 @@ fn no_public_struct_takes_a_list() {
         &json!({"approval": id, "answer": {"approve": {"scopes": ["x"]}}}),
         typed::<AnswerBody>,
     );
-    refuses_lists("Given", &json!({"reject": {"reason": "no"}}), typed::<Given>);
-    refuses_lists("Given", &json!({"answers": {"a": 1}}), typed::<Given>);
+    refuses_lists("Given", &json!({"reject": {"reason": "no"}}), typed::<GivenAnswer>);
+    refuses_lists("Given", &json!({"answers": {"a": 1}}), typed::<GivenAnswer>);
     refuses_lists("Budget", &json!({"tokens": 5, "cost": 1.5}), typed::<Budget>);
     refuses_lists("Capability", &json!({"with": "w", "can": "crud"}), typed::<Capability>);
     refuses_lists(

@@ -12,7 +12,7 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::{JobResult, JobStatus};
 use trellis::domain::limits::{DECODER_DEPTH, MESSAGE_DEPTH, RESULT_DEPTH, VALUE_DEPTH};
 use trellis::domain::message::{Address, InKind, Message};
-use trellis::domain::scope::{Handed, Scoped};
+use trellis::domain::scope::{Handed, ScopedSection};
 use trellis::domain::session::TurnRecord;
 use trellis::domain::time::Millis;
 
@@ -100,7 +100,7 @@ fn the_deepest_value_survives_every_wrapping() {
     let said = vec![ChatMessage::Assistant { text: String::new(), calls: vec![call] }];
     survives(&TurnRecord { said, ..TurnRecord::default() });
 
-    let scoped: Scoped = serde_json::from_value(json!({
+    let scoped: ScopedSection = serde_json::from_value(json!({
         "key": "context/x", "source": "w/x", "content": shown, "bytes": 1, "of": 1
     }))
     .unwrap();

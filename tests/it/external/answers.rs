@@ -5,7 +5,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::store::{Change, DocWrite, Expect, keys};
@@ -158,7 +158,7 @@ async fn a_job_is_cancelled_with_the_job_above_and_its_worker_is_told_whenever_i
     office.started(&taken.job).await;
     let venue = &office.venue.venue;
     assert_eq!(taken.body["control"], format!("{}.ctl.local.me", office.prefix));
-    let mut signals = venue.bus.listen(&Live::Control(office.venue.owner.clone())).await.unwrap();
+    let mut signals = venue.bus.listen(&LiveSubject::Control(office.venue.owner.clone())).await.unwrap();
     jobs::cancel(venue, &office.venue.owner, &clerks, None).await.unwrap();
     assert_eq!(office.venue.ended(&taken.job).await.status, JobStatus::Cancelled);
     told_to_stop(&mut signals, &taken.job).await;

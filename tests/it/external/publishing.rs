@@ -253,7 +253,7 @@ async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
 #[tokio::test]
 async fn a_watch_whose_job_never_came_to_be_is_removed() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, trellis::process::clock::Clock::manual(super::START)).await;
-    let times = trellis::domain::external::Times::of(Some(1), None, None);
+    let times = trellis::domain::external::ExternalTimes::of(Some(1), None, None);
     let id = trellis::domain::ids::JobId::new(&"0a".repeat(16)).unwrap();
     let watch = trellis::domain::external::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
     external::watch(&venue.venue, &venue.owner, watch.clone()).await.unwrap();

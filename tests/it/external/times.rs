@@ -105,7 +105,7 @@ async fn a_job_goes_with_all_that_is_kept_of_it() {
     office.say(&taken, json!({"status": "COMPLETE", "output": 1})).await;
     office.venue.ended(&clerks).await;
     office.venue.venue.clock.advance(Duration::from_hours(24 * 40));
-    let rules = trellis::domain::retention::Rules::default();
+    let rules = trellis::domain::retention::RetentionRules::default();
     let janitor = trellis::upkeep::retention::Janitor::new(rules);
     for _ in 0..3 {
         janitor.step(&office.venue.venue, &office.venue.owner).await.unwrap();

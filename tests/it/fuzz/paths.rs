@@ -3,7 +3,7 @@
 use super::mutate::{self, Random};
 use super::{Target, Verdict};
 use serde_json::Value;
-use trellis::domain::authority::Resource;
+use trellis::domain::authority::ResourcePath;
 use trellis::domain::authority::capability::covers;
 use trellis::domain::lattice::{Namespace, Path};
 use unicode_normalization::UnicodeNormalization;
@@ -83,22 +83,22 @@ fn check(input: &str, _: &mut Random) -> Result<Verdict, String> {
 /// The name that capabilities are compared with has one part for each key, and is covered by those
 /// of the paths above it and by no other.
 fn names_agree(path: &Path, whole: &[String]) -> Result<(), String> {
-    let name = Resource::from(path);
+    let name = ResourcePath::from(path);
     let name = name.as_str();
     if name.split('/').count() != whole.len() {
         return Err(format!("{} keys are named {name:?}", whole.len()));
     }
     for length in 1..=whole.len() {
         let above = Path::from_segments(whole[..length].to_vec()).map_err(|error| error.to_string())?;
-        if !covers(Resource::from(&above).as_str(), name)
-            || (length < whole.len() && covers(name, Resource::from(&above).as_str()))
+        if !covers(ResourcePath::from(&above).as_str(), name)
+            || (length < whole.len() && covers(name, ResourcePath::from(&above).as_str()))
         {
             return Err(format!("`{above}` and `{path}` cover each other wrongly"));
         }
         let mut beside = whole[..length].to_vec();
         beside[length - 1].push('x');
         let beside = Path::from_segments(beside);
-        if beside.is_ok_and(|beside| covers(Resource::from(&beside).as_str(), name)) {
+        if beside.is_ok_and(|beside| covers(ResourcePath::from(&beside).as_str(), name)) {
             return Err(format!("a path beside `{above}` covers `{path}`"));
         }
     }

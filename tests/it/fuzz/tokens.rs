@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use trellis::config::{AuthConfig, AuthMode, DidKeys};
 use trellis::domain::authority::Capability;
 use trellis::domain::time::Millis;
-use trellis::domain::token::{Claims, DidKey, Subject};
+use trellis::domain::token::{Claims, DidKey, TokenSubject};
 use trellis::venue::auth::signing::SigningKey;
 use trellis::venue::auth::{Auth, Verified};
 
@@ -59,7 +59,7 @@ impl Site {
             audience: vec![AUDIENCE.into()],
             jwks: Some(path),
             did_keys: DidKeys::All,
-            operators: vec![Subject::parse("acme/root").unwrap()],
+            operators: vec![TokenSubject::parse("acme/root").unwrap()],
             leeway: Duration::from_secs(10),
         };
         let auth = Auth::open(&config, "trellis").unwrap();
@@ -194,8 +194,8 @@ fn last_bit_changed(token: &str) -> String {
 
 /// Names of subjects have one spelling.
 fn subject_prints(input: &str) -> Result<(), String> {
-    let Ok(subject) = Subject::parse(input) else { return Ok(()) };
-    if Subject::parse(&subject.to_string()).as_ref() != Ok(&subject) {
+    let Ok(subject) = TokenSubject::parse(input) else { return Ok(()) };
+    if TokenSubject::parse(&subject.to_string()).as_ref() != Ok(&subject) {
         return Err(format!("the subject {subject} is read as another"));
     }
     Ok(())

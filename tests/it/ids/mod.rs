@@ -12,7 +12,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::bus::nats::NatsBus;
 use trellis::process::clock::Clock;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -101,7 +101,7 @@ impl Site {
     /// The same with what it says, told where to.
     async fn refuses(&self, kind: &str, agent: &str, id: &str, body: impl FnOnce(&str) -> Value, reason: &str) {
         let inbox = format!("_INBOX.{}.refused", uuid::Uuid::now_v7().simple());
-        let mut answers = self.venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
+        let mut answers = self.venue.venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await.unwrap();
         let body = body(&inbox);
         let error = if let Err(error) = self.send(kind, agent, id, &body).await {
             error

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::venue::auth::signing::SigningKey;
@@ -126,7 +126,7 @@ async fn an_id_is_of_a_caller_and_an_authority_whichever_way_it_comes() {
     let Some(owned) = Owned::open(On::Nats).await else { return };
     let Way::Queue { context, prefix } = &owned.site.way else { unreachable!() };
     let inbox = format!("trellis.reply.acme.ann.{prefix}");
-    let mut answers = owned.site.venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
+    let mut answers = owned.site.venue.venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await.unwrap();
     let mut answer = async || -> Value {
         let answer = tokio::time::timeout(LIMIT, answers.next()).await.expect("no answer").unwrap();
         serde_json::from_slice(&answer).unwrap()

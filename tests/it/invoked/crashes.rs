@@ -17,7 +17,7 @@ use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
 use trellis::upkeep::audit;
-use trellis::venue::invoked::{self, Admission};
+use trellis::venue::invoked::{self, InvokedAdmission};
 use trellis::venue::jobs;
 
 /// The head of an operation's job, and its record.
@@ -63,7 +63,7 @@ async fn dies_at(redis: bool, n: u64, at: FaultAt, op: &str, input: &Value) -> O
     clock.advance(Duration::from_mins(1));
     operate::as_worker(&second.venue, &second.owner).await;
     let job = jobs::get(&second.venue, &second.owner, &head.id).await.unwrap();
-    if matches!(accepted, Ok(Admission::Done)) {
+    if matches!(accepted, Ok(InvokedAdmission::Done)) {
         let job = job.expect("what was accepted is there");
         assert!(job.status.is_terminal(), "{op} at {n} {at:?}: {:?}", job.status);
     } else if let Some(job) = job {

@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trellis::bus::Live;
+use trellis::bus::LiveSubject;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::limits::INVOKED_OPEN;
@@ -325,7 +325,7 @@ async fn a_wake_only_makes_a_worker_look(on: On) {
     for _ in 0..50 {
         site.venue.venue.wake(&site.venue.owner, &trellis::domain::invoked::session(&unknown)).await;
     }
-    let control = Live::Control(site.venue.owner.clone());
+    let control = LiveSubject::Control(site.venue.owner.clone());
     site.venue.venue.bus.signal(&control, bytes::Bytes::from(unknown.to_string())).await.unwrap();
     let body = json!({"operation": "lattice/append", "input": {"path": "w/log", "value": 1}, "wait": true});
     let done = site.server.post("/api/v1/invoke", body).await.body(200);

@@ -14,9 +14,9 @@ use trellis::domain::context::ledger::Status;
 use trellis::domain::resource::remote::Verb;
 use trellis::domain::secret::{Plain, SecretName};
 use trellis::venue::operation::Caller;
-use trellis::venue::outbound::endpoint::{Credential, Endpoint, Place};
-use trellis::venue::resources::remote::{Remote, Settings};
-use trellis::venue::resources::{Provider, Providers};
+use trellis::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
+use trellis::venue::resources::remote::{Remote, RemoteSettings};
+use trellis::venue::resources::{Providers, ResourceProvider};
 
 const A: &str = "app/user/a";
 const B: &str = "app/user/b";
@@ -31,7 +31,7 @@ fn kinds(url: &str, allow_private: bool) -> Providers {
         value: Plain::new(KEY.into()).unwrap(),
         shown: SecretName::new("rag").unwrap(),
     };
-    let place = Place {
+    let place = EndpointPlace {
         url: url.to_owned(),
         allow_private,
         timeout: Duration::from_secs(2),
@@ -39,8 +39,9 @@ fn kinds(url: &str, allow_private: bool) -> Providers {
         credential: Some(credential),
         setting: "resources.kinds.rag".into(),
     };
-    let settings = Settings { kind: "rag".into(), about: "the handbook".into(), verbs: Verb::ALL.to_vec(), mode: None };
-    Providers::with([Box::new(Remote::new(settings, Endpoint::new(place).unwrap())) as Box<dyn Provider>])
+    let settings =
+        RemoteSettings { kind: "rag".into(), about: "the handbook".into(), verbs: Verb::ALL.to_vec(), mode: None };
+    Providers::with([Box::new(Remote::new(settings, Endpoint::new(place).unwrap())) as Box<dyn ResourceProvider>])
 }
 
 /// `clerk` may read and write `docs`, of the kind `rag`.

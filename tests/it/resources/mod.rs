@@ -28,7 +28,7 @@ use trellis::domain::session::TurnRecord;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Checkpoint, Held, Lease, Store, keys};
+use trellis::store::{Checkpoint, Lease, LeaseCheck, Store, keys};
 use trellis::venue::ledger;
 
 /// The calls of these tests: a tool, and which arguments it is given.
@@ -104,7 +104,7 @@ struct HeldUp {
 
 #[async_trait]
 impl Watch for HeldUp {
-    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &Held) {
+    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &LeaseCheck) {
         if !write.calls.is_empty() && !self.was.swap(true, Ordering::SeqCst) {
             self.reached.notify_one();
             self.go_on.notified().await;

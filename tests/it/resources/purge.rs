@@ -9,7 +9,7 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
+use trellis::domain::timer::{CatchUp, Overlap, Schedule, TimerId, TimerKind, TimerRequest};
 use trellis::venue::dead;
 use trellis::venue::operation::{Caller, OpError};
 use trellis::venue::timers;
@@ -133,14 +133,14 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     let site = site.clerk(writable()).await;
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
     for (nth, namespace) in (1_u64..).zip(["app/user/a", "app/user/b"]) {
-        let timer = Wanted {
+        let timer = TimerRequest {
             id: TimerId::of(namespace),
             name: None,
             origin: "t".parse().unwrap(),
             asked: None,
             place: None,
             agent: "clerk".parse().unwrap(),
-            kind: Kind::Task,
+            kind: TimerKind::Task,
             submission: granted(namespace),
             schedule: Schedule::At(venue.now().plus(Duration::from_hours(1))),
             catch_up: CatchUp::default(),

@@ -25,7 +25,7 @@ use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Checkpoint, Held, Lease, keys};
+use trellis::store::{Checkpoint, Lease, LeaseCheck, keys};
 use trellis::venue::jobs;
 use trellis::venue::ledger;
 use trellis::venue::workspace::{Workspace, WriteOp};
@@ -100,7 +100,7 @@ struct Between {
 
 #[async_trait]
 impl Watch for Between {
-    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &Held) {
+    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &LeaseCheck) {
         if write.reply.is_some() {
             self.recorded.notify_one();
             self.go_on.notified().await;

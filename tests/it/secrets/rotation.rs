@@ -8,7 +8,7 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::{Change, DocWrite, DocumentStore, Expect, Store, keys};
-use trellis::venue::secrets::{Rotated, SecretError, Set, Vault, list, rotate};
+use trellis::venue::secrets::{Rotated, SecretError, SetSecret, Vault, list, rotate};
 
 fn vault(keys: &str) -> Vault {
     let keys = keys.split(' ').map(|name| format!("{name}:{}", hex::encode([name.as_bytes()[0]; 32])));
@@ -17,7 +17,7 @@ fn vault(keys: &str) -> Vault {
 
 async fn set(vault: &Vault, store: &dyn Store, owner: &Owner, name: &str, value: &str) {
     let value = Plain::new(value.to_owned()).unwrap();
-    let set = Set { name: name.parse().unwrap(), value, hosts: None, overwrite: false, within: Quota::default() };
+    let set = SetSecret { name: name.parse().unwrap(), value, hosts: None, overwrite: false, within: Quota::default() };
     vault.set(store, Clock::default().now(), owner, &set).await.unwrap();
 }
 
@@ -132,9 +132,9 @@ async fn of_many_who_set_at_once_each_gets_a_version_of_its_own() {
     let (vault, now) = (vault("a"), Clock::default().now());
     let set = |n: usize| {
         let value = Plain::new(format!("value number {n}")).unwrap();
-        Set { name: "Z".parse().unwrap(), value, hosts: None, overwrite: true, within: Quota::default() }
+        SetSecret { name: "Z".parse().unwrap(), value, hosts: None, overwrite: true, within: Quota::default() }
     };
-    let asked: Vec<Set> = (0..8).map(set).collect();
+    let asked: Vec<SetSecret> = (0..8).map(set).collect();
     let all = asked.iter().map(|set| vault.set(&*site.store, now, &site.owners[0], set));
     let mut versions: Vec<u64> =
         futures::future::join_all(all).await.into_iter().map(|set| set.unwrap().0.version).collect();

@@ -4,7 +4,7 @@ use super::*;
 use trellis::domain::agent::AgentConfig;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::domain::resource::Held;
+use trellis::domain::resource::HeldNamespaces;
 
 /// `covia-tools-and-context`, "Tool Resolution".
 const TOOLS: &str = r#""tools": [
@@ -208,7 +208,7 @@ fn resources_are_declared_as_on_the_page() {
     let config = AgentConfig::parse(&config).unwrap();
     let providers = trellis::venue::resources::Providers::default();
     assert_eq!(providers.check(&config), Ok(()));
-    let tools = providers.offered(&config, &Envelope::default(), &Held::default());
+    let tools = providers.offered(&config, &Envelope::default(), &HeldNamespaces::default());
     let names: Vec<_> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();
     assert_eq!(names[..3], ["memory_read", "memory_search", "memory_write"]);
 }

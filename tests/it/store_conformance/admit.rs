@@ -247,7 +247,7 @@ pub async fn what_a_lease_hands_out_has_a_weight(w: World) {
     assert_eq!((seen.len(), w.facts("main").await.mailbox.len()), (3, 5));
     let grant = w.run(at(6), message("e6")).await;
     assert_eq!(keys(&grant.mailbox), seen);
-    let Committed::Done(Next::Held { mailbox, .. }) = w.commit(at(7), &grant, &turn(&grant)).await else {
+    let Committed::Done(Continuation::Held { mailbox, .. }) = w.commit(at(7), &grant, &turn(&grant)).await else {
         panic!("the lease goes on")
     };
     assert_eq!(keys(&mailbox).len(), 3, "two heavy ones and the light one");

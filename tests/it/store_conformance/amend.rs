@@ -76,7 +76,7 @@ pub async fn a_session_that_a_worker_has_is_not_amended(world: World) {
 
 pub async fn a_dropped_session_is_gone_with_its_documents_and_its_holders(world: World) {
     let seen = rested(&world).await;
-    assert_eq!(world.write(at(2), &[put("w/of-it", "1")]).await, Written::Done);
+    assert_eq!(world.write(at(2), &[put("w/of-it", "1")]).await, OutsideWrite::Done);
     world.append(at(2), "main", message("m2")).await;
     let seen = SessionFacts { arrivals: seen.arrivals + 1, ..seen };
     for again in [at(3), at(4)] {

@@ -1,11 +1,11 @@
 //! How many sessions of an agent run, and who waits.
 
 use super::*;
-use trellis::store::{Held, Intake, Released};
+use trellis::store::{Intake, LeaseCheck, Released};
 
 async fn give_back(w: &World, now: Millis, grant: &Grant) {
     let released = w.store.release(now, &grant.lease, release(grant.arrivals)).await.unwrap();
-    assert!(matches!(released, Released::Done(Next::Released { .. })), "{released:?}");
+    assert!(matches!(released, Released::Done(Continuation::Released { .. })), "{released:?}");
 }
 
 pub async fn concurrency_counts_unexpired_leases(w: World) {
@@ -122,7 +122,7 @@ pub async fn a_waiter_whose_work_went_away_lets_the_next_one_in(w: World) {
 }
 
 pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(w: World) {
-    let woken_by = |next: &Next| next.wakes().iter().filter_map(woken).collect::<Vec<_>>();
+    let woken_by = |next: &Continuation| next.wakes().iter().filter_map(woken).collect::<Vec<_>>();
     w.gate("ACTIVE 1 100 queue").await;
     let first = granted(w.admit(T0, "a", message("a")).await);
     w.admit(at(1), "b", message("b")).await;
@@ -156,7 +156,7 @@ pub async fn a_holder_who_comes_back_waits_for_no_slot(w: World) {
         granted(w.admit(at(30_000), name, message(&format!("x{n}"))).await);
     }
     assert_eq!(w.wake(at(30_001), "slow").await, LeaseOutcome::Waiting);
-    assert!(matches!(w.store.renew(at(30_002), &slow.lease, TTL * 10).await.unwrap(), Held::Yes { .. }));
+    assert!(matches!(w.store.renew(at(30_002), &slow.lease, TTL * 10).await.unwrap(), LeaseCheck::Yes { .. }));
     assert_eq!(w.admit(at(30_003), "next", message("e2")).await.lease, LeaseOutcome::Waiting);
     // Both others lapse; the slot that is free now isn't the slow one's.
     granted(w.admit_with(at(60_000), "next", None, Some(ask())).await);

@@ -153,13 +153,13 @@ pub async fn a_keep_starts_the_next_task(w: World) {
     let mut grant = w.run(T0, task("e2")).await;
     grant.mailbox.truncate(1);
     let Committed::Done(next) = w.commit(at(1), &grant, &turn(&grant)).await else { panic!("expected a commit") };
-    let Next::Held { mailbox, .. } = next else { panic!("expected to keep the lease") };
+    let Continuation::Held { mailbox, .. } = next else { panic!("expected to keep the lease") };
     assert_eq!(mailbox[0].job_status, Some(JobStatus::Started));
     assert_eq!(w.status("e2").await, Some(JobStatus::Started));
     // It is the served one now: its cancellation reaches the holder.
     cancel(&w, at(2), "e2").await;
     let renewed = w.store.renew(at(3), &grant.lease, TTL).await.unwrap();
-    assert_eq!(renewed, trellis::store::Held::Yes { cancelled: true });
+    assert_eq!(renewed, trellis::store::LeaseCheck::Yes { cancelled: true });
 }
 
 pub async fn a_release_holds_on_when_more_arrived(w: World) {

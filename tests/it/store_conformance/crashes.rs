@@ -45,7 +45,7 @@ pub async fn a_commit_resets_crash_counts(w: World) {
     w.append(T0, "main", message("b")).await;
     let mut grant = crash(&w, T0, 2).await;
     grant.mailbox.truncate(1);
-    let Committed::Done(Next::Held { mailbox, .. }) = w.commit(grant.until, &grant, &turn(&grant)).await else {
+    let Committed::Done(Continuation::Held { mailbox, .. }) = w.commit(grant.until, &grant, &turn(&grant)).await else {
         panic!("expected to go on")
     };
     assert_eq!((&*mailbox[0].key, mailbox[0].crashes), ("0001|b", 0));

@@ -1,7 +1,7 @@
 //! Jobs ended from outside their turn.
 
 use super::*;
-use trellis::store::{Checkpoint, Finished, Held};
+use trellis::store::{Checkpoint, Finished, LeaseCheck};
 
 async fn finish(w: &World, now: Millis, id: &str, status: JobStatus) -> Finished {
     w.store.finish(now, &w.owner, &session("main"), &ends(id, status), None, &[entry("end")]).await.unwrap()
@@ -72,12 +72,12 @@ pub async fn the_holder_learns_of_a_cancellation(w: World) {
     let grant = w.run(T0, task("e2")).await;
     let renew = async |now| w.store.renew(now, &grant.lease, TTL).await.unwrap();
     cancel(&w, at(1), "e2").await;
-    assert_eq!(renew(at(2)).await, Held::Yes { cancelled: false }, "another task than the served one");
+    assert_eq!(renew(at(2)).await, LeaseCheck::Yes { cancelled: false }, "another task than the served one");
     cancel(&w, at(3), "e1").await;
-    assert_eq!(renew(at(4)).await, Held::Yes { cancelled: true });
+    assert_eq!(renew(at(4)).await, LeaseCheck::Yes { cancelled: true });
     let nothing = trellis::store::Checkpoint { turn: 1, ..Default::default() };
     let held = w.store.checkpoint(at(5), &grant.lease, &nothing).await.unwrap();
-    assert_eq!(held, Held::Yes { cancelled: true });
+    assert_eq!(held, LeaseCheck::Yes { cancelled: true });
 }
 
 pub async fn an_end_during_the_lease_leaves_the_session_due(w: World) {

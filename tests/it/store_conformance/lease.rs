@@ -1,9 +1,9 @@
 //! Stages 3 to 5 for the holder: grant, renew, checkpoint, release.
 
 use super::*;
-use trellis::store::{Checkpoint, Held, Intake, Released};
+use trellis::store::{Checkpoint, Intake, LeaseCheck, Released};
 
-const YES: Held = Held::Yes { cancelled: false };
+const YES: LeaseCheck = LeaseCheck::Yes { cancelled: false };
 
 fn checkpoint(reply: &'static str, calls: &[(u32, &'static str)]) -> Checkpoint {
     let calls = calls.iter().map(|(i, c)| (*i, Bytes::from_static(c.as_bytes()))).collect();
@@ -147,7 +147,7 @@ pub async fn renewal_after_another_grant_is_fenced(w: World) {
     w.agent().await;
     let old = w.run(T0, message("e1")).await;
     let new = granted(w.admit_with(at(30_000), "main", None, Some(ask())).await);
-    assert_eq!(w.store.renew(at(30_001), &old.lease, TTL).await.unwrap(), Held::Fenced);
+    assert_eq!(w.store.renew(at(30_001), &old.lease, TTL).await.unwrap(), LeaseCheck::Fenced);
     assert_eq!(w.store.renew(at(30_001), &new.lease, TTL).await.unwrap(), YES);
 }
 
@@ -155,7 +155,7 @@ pub async fn renewal_after_release_is_fenced(w: World) {
     w.agent().await;
     let grant = w.run(T0, message("e1")).await;
     w.store.release(at(1), &grant.lease, release(1)).await.unwrap();
-    assert_eq!(w.store.renew(at(2), &grant.lease, TTL).await.unwrap(), Held::Fenced);
+    assert_eq!(w.store.renew(at(2), &grant.lease, TTL).await.unwrap(), LeaseCheck::Fenced);
     assert_eq!(w.facts("main").await.lease_until, None);
 }
 
@@ -223,7 +223,7 @@ pub async fn a_fenced_checkpoint_writes_nothing(w: World) {
     let old = w.run(T0, message("e1")).await;
     let _new = granted(w.admit_with(at(30_000), "main", None, Some(ask())).await);
     let write = Checkpoint { open: vec![new_job("child")], outbox: vec![entry("m1")], ..checkpoint("reply", &[]) };
-    assert_eq!(w.store.checkpoint(at(30_001), &old.lease, &write).await.unwrap(), Held::Fenced);
+    assert_eq!(w.store.checkpoint(at(30_001), &old.lease, &write).await.unwrap(), LeaseCheck::Fenced);
     assert_eq!((w.status("child").await, w.outbox().await.len()), (None, 0));
     assert_eq!(granted(w.admit_with(at(60_000), "main", None, Some(ask())).await).checkpoint, None);
 }

@@ -34,8 +34,9 @@ use trellis::domain::job::{ErrorCode, JobResult, JobStatus};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Admit, Admitted, After, Change, Commit, Committed, Doc, DocWrite, EventKind, Expect, Grant, JobFinish,
-    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Next, OutboxEntry, SessionFacts, Store, Swept, Window, Written, keys,
+    Admit, Admitted, After, Change, Commit, Committed, Continuation, Doc, DocWrite, EventKind, Expect, Grant,
+    JobFinish, LeaseOutcome, LeaseRequest, NewEvent, NewJob, OutboxEntry, OutsideWrite, SessionFacts, Store, Swept,
+    Window, keys,
 };
 
 /// A backend under test.
@@ -193,7 +194,7 @@ const T0: Millis = Millis(1_700_000_000_000);
 const TTL: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(10);
 /// Given back, and nobody waited for the slot.
-const RELEASED: Next = Next::Released { wakes: Vec::new() };
+const RELEASED: Continuation = Continuation::Released { wakes: Vec::new() };
 
 /// `ms` after the beginning.
 fn at(ms: u64) -> Millis {
@@ -291,10 +292,10 @@ fn granted(admitted: Admitted) -> Grant {
     }
 }
 
-fn held(next: Next) -> (Vec<String>, u64) {
+fn held(next: Continuation) -> (Vec<String>, u64) {
     match next {
-        Next::Held { mailbox, arrivals } => (mailbox.into_iter().map(|e| e.key).collect(), arrivals),
-        Next::Released { .. } => panic!("expected the lease to be kept"),
+        Continuation::Held { mailbox, arrivals } => (mailbox.into_iter().map(|e| e.key).collect(), arrivals),
+        Continuation::Released { .. } => panic!("expected the lease to be kept"),
     }
 }
 
@@ -306,7 +307,7 @@ impl World {
     /// Writes the gate of an agent, e.g. `ACTIVE 8 100 queue`.
     async fn gate_of(&self, agent: &str, gate: &str) {
         let key = keys::agent_gate(&agent.parse::<AgentId>().unwrap());
-        assert_eq!(self.write(T0, &[put(&key, gate)]).await, Written::Done);
+        assert_eq!(self.write(T0, &[put(&key, gate)]).await, OutsideWrite::Done);
     }
 
     /// Writes the gate of the agent `clerk`.
@@ -319,7 +320,7 @@ impl World {
         self.gate("ACTIVE 8 100 queue").await;
     }
 
-    async fn write(&self, now: Millis, writes: &[DocWrite]) -> Written {
+    async fn write(&self, now: Millis, writes: &[DocWrite]) -> OutsideWrite {
         self.store.write(now, &self.owner, writes).await.unwrap()
     }
 
@@ -359,7 +360,7 @@ impl World {
     /// Commits a turn that consumes everything, and gives the lease back.
     async fn done(&self, now: Millis, grant: &Grant) {
         let done = self.commit(now, grant, &last_turn(grant)).await;
-        assert!(matches!(done, Committed::Done(Next::Released { .. })), "{done:?}");
+        assert!(matches!(done, Committed::Done(Continuation::Released { .. })), "{done:?}");
     }
 
     async fn facts(&self, name: &str) -> SessionFacts {

@@ -133,7 +133,7 @@ pub async fn a_holder_keeps_its_slot_when_the_cap_sinks(w: World) {
     let first = run(admit(&w, T0, "a", 0).await);
     let second = run(admit(&w, at(1), "b", 0).await);
     assert_eq!(admit(&w, at(2), "c", 1).await, LeaseOutcome::Waiting);
-    assert!(matches!(w.store.renew(at(3), &first.lease, TTL).await.unwrap(), trellis::store::Held::Yes { .. }));
+    assert!(matches!(w.store.renew(at(3), &first.lease, TTL).await.unwrap(), trellis::store::LeaseCheck::Yes { .. }));
     assert!(done(&w, at(4), &second).await.is_empty(), "one is still running");
     assert_eq!(done(&w, at(5), &first).await, ["c"]);
 }

@@ -35,7 +35,7 @@ pub async fn what_a_turn_says_of_a_paused_job_counts_when_it_goes_on(w: World) {
     park(&w, at(1), "e1", true).await;
     let asks = Commit { consume: Vec::new(), status: Some((job("e1"), JobStatus::InputRequired)), ..turn(&grant) };
     let done = w.store.commit(at(2), &grant.lease, &asks).await.unwrap();
-    let Committed::Done(trellis::store::Next::Held { mailbox, .. }) = done else { panic!("{done:?}") };
+    let Committed::Done(trellis::store::Continuation::Held { mailbox, .. }) = done else { panic!("{done:?}") };
     assert_eq!(mailbox[0].job_status, Some(JobStatus::Paused), "the holder sees it");
     assert_eq!(w.status("e1").await, Some(JobStatus::Paused));
     park(&w, at(3), "e1", false).await;

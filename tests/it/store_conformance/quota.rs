@@ -1,11 +1,11 @@
 //! What owners keep is counted with every change. After every case of the suite the counts are those of a recount.
 
 use super::*;
-use trellis::domain::quota::{Counts, Kind, Over, Own, Quota, Usage};
+use trellis::domain::quota::{Counts, Over, Own, Quota, QuotaKind, QuotaUsage};
 use trellis::store::{Forget, Forgotten, Intake, Recount, Refusal, Resting, Seat, Seated, StoreError};
 
 /// A whole recount: what stood, and what is.
-pub async fn recount(store: &dyn Store, owner: &Owner, mend: bool) -> (Usage, Usage) {
+pub async fn recount(store: &dyn Store, owner: &Owner, mend: bool) -> (QuotaUsage, QuotaUsage) {
     loop {
         if let Recount::Done { was, is } = store.recount(owner, mend).await.unwrap() {
             return (was, is);
@@ -23,18 +23,18 @@ pub async fn all_is_counted(store: &dyn Store) {
 }
 
 impl World {
-    async fn used(&self) -> Usage {
+    async fn used(&self) -> QuotaUsage {
         self.store.usage(&self.owner).await.unwrap().used
     }
 
     async fn delete(&self, key: &str) {
         let write = DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Delete };
-        assert_eq!(self.write(T0, &[write]).await, Written::Done);
+        assert_eq!(self.write(T0, &[write]).await, OutsideWrite::Done);
     }
 }
 
 pub async fn what_an_owner_keeps_is_counted(world: World) {
-    assert_eq!(world.used().await, Usage::default());
+    assert_eq!(world.used().await, QuotaUsage::default());
     world.write(T0, &[put("w/a", "12345")]).await;
     assert_eq!(world.used().await, Counts { documents: 1, bytes: 8, sessions: 0, jobs: 0 });
     world.write(T0, &[put("w/a", "1"), put("w/b", "")]).await;
@@ -42,7 +42,7 @@ pub async fn what_an_owner_keeps_is_counted(world: World) {
     world.delete("w/a").await;
     world.delete("w/a").await;
     world.delete("w/b").await;
-    assert_eq!(world.used().await, Usage::default());
+    assert_eq!(world.used().await, QuotaUsage::default());
 
     world.agent().await;
     let before = world.used().await;
@@ -105,7 +105,7 @@ pub async fn owners_are_counted_apart(world: World) {
 }
 
 impl World {
-    async fn within(&self, quota: Quota, writes: &[DocWrite]) -> Result<Written, Over> {
+    async fn within(&self, quota: Quota, writes: &[DocWrite]) -> Result<OutsideWrite, Over> {
         match self.store.write_within(T0, &self.owner, writes, &quota).await {
             Ok(written) => Ok(written),
             Err(StoreError::Over(over)) => Err(over),
@@ -126,25 +126,25 @@ fn delete(key: &str) -> DocWrite {
 
 pub async fn writes_that_would_pass_a_quota_are_refused_whole(world: World) {
     let two = Quota { documents: 2, ..NONE };
-    assert_eq!(world.within(two, &[put("w/a", "1"), put("w/b", "1")]).await, Ok(Written::Done));
+    assert_eq!(world.within(two, &[put("w/a", "1"), put("w/b", "1")]).await, Ok(OutsideWrite::Done));
     let refused = world.within(two, &[put("w/a", "2"), put("w/c", "1")]).await;
-    assert_eq!(refused, Err(Over { kind: Kind::Documents, used: 2, adds: 1, allowed: 2 }));
+    assert_eq!(refused, Err(Over { kind: QuotaKind::Documents, used: 2, adds: 1, allowed: 2 }));
     assert_eq!((world.text("w/a").await.as_deref(), world.text("w/c").await), (Some("1"), None));
-    assert_eq!(world.within(two, &[delete("w/a"), put("w/c", "1")]).await, Ok(Written::Done));
+    assert_eq!(world.within(two, &[delete("w/a"), put("w/c", "1")]).await, Ok(OutsideWrite::Done));
 
     let bytes = Quota { bytes: 12, ..NONE };
-    assert_eq!(world.within(bytes, &[put("w/b", "12345")]).await, Ok(Written::Done));
+    assert_eq!(world.within(bytes, &[put("w/b", "12345")]).await, Ok(OutsideWrite::Done));
     let refused = world.within(bytes, &[put("w/b", "123456")]).await;
-    assert_eq!(refused, Err(Over { kind: Kind::Bytes, used: 12, adds: 1, allowed: 12 }));
+    assert_eq!(refused, Err(Over { kind: QuotaKind::Bytes, used: 12, adds: 1, allowed: 12 }));
     // Lowered since: what is smaller, is as large as before or goes is never refused.
     let less = Quota { documents: 1, bytes: 1, ..NONE };
     for write in [put("w/b", "1234"), put("w/b", "4321"), delete("w/b"), delete("w/never")] {
-        assert_eq!(world.within(less, &[write]).await, Ok(Written::Done));
+        assert_eq!(world.within(less, &[write]).await, Ok(OutsideWrite::Done));
     }
     let expect = Expect::Version(7);
     let conflict = world.within(less, &[DocWrite { expect, ..put("w/d", "many bytes") }]).await.unwrap();
-    assert!(matches!(conflict, Written::Conflict(_)), "what conflicts is tried again first: {conflict:?}");
-    assert_eq!(world.within(NONE, &[put("w/d", "1234567890")]).await, Ok(Written::Done));
+    assert!(matches!(conflict, OutsideWrite::Conflict(_)), "what conflicts is tried again first: {conflict:?}");
+    assert_eq!(world.within(NONE, &[put("w/d", "1234567890")]).await, Ok(OutsideWrite::Done));
 }
 
 pub async fn an_owners_own_quota_counts_before_the_venues(world: World) {
@@ -153,21 +153,21 @@ pub async fn an_owners_own_quota_counts_before_the_venues(world: World) {
     let standing = world.store.usage(&world.owner).await.unwrap();
     assert_eq!((standing.own, standing.used.documents), (own, 1));
     let venues = Quota { documents: 100, bytes: 5, sessions: 0, jobs: 0 };
-    assert_eq!(world.within(venues, &[put("w/a", "more than five")]).await, Ok(Written::Done));
+    assert_eq!(world.within(venues, &[put("w/a", "more than five")]).await, Ok(OutsideWrite::Done));
     for venues in [venues, NONE] {
-        assert_eq!(world.within(venues, &[put("w/b", "1")]).await.unwrap_err().kind, Kind::Documents);
+        assert_eq!(world.within(venues, &[put("w/b", "1")]).await.unwrap_err().kind, QuotaKind::Documents);
     }
-    assert_eq!(world.write(T0, &[put("w/b", "1")]).await, Written::Done, "nothing else has a quota");
+    assert_eq!(world.write(T0, &[put("w/b", "1")]).await, OutsideWrite::Done, "nothing else has a quota");
 }
 
 pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world: World) {
     world.agent().await;
     for (kind, quota, event) in [
-        (Kind::Jobs, Quota { jobs: 1, ..NONE }, task("t2")),
-        (Kind::Sessions, Quota { sessions: 1, ..NONE }, message("m2")),
-        (Kind::Documents, Quota { documents: 5, ..NONE }, task("t3")),
-        (Kind::Bytes, Quota { bytes: 1, ..NONE }, message("m3")),
-        (Kind::Documents, Quota { documents: 1, ..NONE }, message("m4")),
+        (QuotaKind::Jobs, Quota { jobs: 1, ..NONE }, task("t2")),
+        (QuotaKind::Sessions, Quota { sessions: 1, ..NONE }, message("m2")),
+        (QuotaKind::Documents, Quota { documents: 5, ..NONE }, task("t3")),
+        (QuotaKind::Bytes, Quota { bytes: 1, ..NONE }, message("m3")),
+        (QuotaKind::Documents, Quota { documents: 1, ..NONE }, message("m4")),
     ] {
         world.append(T0, "main", task("t1")).await;
         let to = format!("{kind:?}");
@@ -184,7 +184,7 @@ pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world
     assert_eq!(world.appended("main", result, Quota { documents: 1, ..NONE }).await, Intake::New);
     let seat = Seat { version: 1, state: Bytes::new(), within: Some(Quota { sessions: 1, ..NONE }) };
     let refused = world.store.seat(T0, &world.owner, &session("fork"), Some(&seat)).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Over(Over { kind: Kind::Sessions, .. })), "{refused}");
+    assert!(matches!(refused, StoreError::Over(Over { kind: QuotaKind::Sessions, .. })), "{refused}");
 }
 
 pub async fn what_was_accepted_ends_whatever_the_quota_is(world: World) {

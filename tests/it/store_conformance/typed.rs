@@ -61,8 +61,11 @@ pub async fn writes_are_made_of_what_they_say(w: World) {
     w.write(T0, &[DocWrite::json("w/j", &[1]), DocWrite::mark("w/m"), DocWrite::put("w/p", "text").at(0)]).await;
     assert_eq!(w.text("w/j").await.as_deref(), Some("[1]"));
     assert_eq!((w.text("w/m").await.as_deref(), w.text("w/p").await.as_deref()), (Some(""), Some("text")));
-    assert!(matches!(w.write(T0, &[DocWrite::check("w/j", 2), DocWrite::delete("w/m")]).await, Written::Conflict(_)));
-    assert_eq!(w.write(T0, &[DocWrite::check("w/j", 1), DocWrite::delete("w/m").at(1)]).await, Written::Done);
+    assert!(matches!(
+        w.write(T0, &[DocWrite::check("w/j", 2), DocWrite::delete("w/m")]).await,
+        OutsideWrite::Conflict(_)
+    ));
+    assert_eq!(w.write(T0, &[DocWrite::check("w/j", 1), DocWrite::delete("w/m").at(1)]).await, OutsideWrite::Done);
     assert_eq!(w.text("w/m").await, None);
     assert_eq!(w.store.get_many(&w.owner, &["w/x".into(), "w/j".into()]).await.unwrap(), [None, Some(vec![1])]);
     assert_eq!(w.store.versioned::<u8>(&w.owner, "w/m").await.unwrap(), (None, 2));

@@ -4,7 +4,7 @@ use crate::support::dice::Dice;
 use bytes::Bytes;
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::quota::Quota;
-use trellis::store::{Committed, NewJob, Next, OutboxEntry, Released};
+use trellis::store::{Committed, Continuation, NewJob, OutboxEntry, Released};
 
 pub fn job(n: u64) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
@@ -41,8 +41,8 @@ pub fn comparable(mut entries: Vec<OutboxEntry>) -> Vec<Bytes> {
     entries.into_iter().map(|entry| entry.message).collect()
 }
 
-pub fn without_wake_ids(mut next: Next) -> Next {
-    if let Next::Released { wakes } = &mut next {
+pub fn without_wake_ids(mut next: Continuation) -> Continuation {
+    if let Continuation::Released { wakes } = &mut next {
         for wake in wakes {
             wake.id.clear();
         }

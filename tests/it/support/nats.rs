@@ -16,7 +16,7 @@ use std::{
 };
 use tempfile::TempDir;
 use trellis::bus::nats::NatsOptions;
-use trellis::process::retry::Policy;
+use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
 
 /// The project's own configuration file: what is tested is what is shipped.
@@ -149,7 +149,7 @@ pub fn options(url: &str) -> NatsOptions {
         max_bytes: 16 << 20,
         ack_wait: Duration::from_secs(30),
         poll: Duration::from_millis(500),
-        connect: Policy { total: Some(Duration::from_mins(1)), ..Policy::CONNECT },
+        connect: RetryPolicy { total: Some(Duration::from_mins(1)), ..RetryPolicy::CONNECT },
         metrics: Arc::new(Metrics::new()),
     }
 }

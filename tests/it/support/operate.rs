@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::authority::{Authority, Capability, Resource};
+use trellis::domain::authority::{Authority, Capability, ResourcePath};
 use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
 use trellis::store::StoreError;
@@ -18,8 +18,8 @@ pub fn boss(owner: &Owner) -> Caller {
 }
 
 /// A resource as a capability spells it.
-pub fn on(with: &str) -> Resource {
-    Resource::of(&Capability { with: with.into(), can: "*".into() })
+pub fn on(with: &str) -> ResourcePath {
+    ResourcePath::of(&Capability { with: with.into(), can: "*".into() })
 }
 
 /// Runs an operation in the workspace of the caller's owner.

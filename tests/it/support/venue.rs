@@ -17,13 +17,13 @@ use trellis::domain::job::Job;
 use trellis::domain::lattice::Path as LatticePath;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::quota::QuotaSettings;
-use trellis::domain::retention::Rules;
+use trellis::domain::retention::RetentionRules;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::model::Model;
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::process::clock::Clock;
-use trellis::process::retry::Policy;
+use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
 use trellis::store::embedded::EmbeddedStore;
@@ -51,7 +51,7 @@ pub struct TestVenue {
     /// Pause of its workers between two sweeps.
     pub sweep: Duration,
     /// How long its workers keep jobs and turns: for ever, so that a clock may be moved by years.
-    pub retention: Rules,
+    pub retention: RetentionRules,
     /// How its workers recognise who sends.
     pub auth: Arc<Auth>,
     /// What its model providers take.
@@ -70,7 +70,7 @@ pub struct TestVenue {
     /// What previews have shown of its turns, where that is looked at.
     pub foresight: Option<Arc<Foresight>>,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
-    pub retry: Policy,
+    pub retry: RetryPolicy,
 }
 
 impl TestVenue {
@@ -113,12 +113,12 @@ impl TestVenue {
             turns_per_origin: 1_000,
             audit: Duration::from_hours(1_000_000),
             foresight: None,
-            retry: Policy {
+            retry: RetryPolicy {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
                 total: Some(Duration::from_secs(2)),
             },
-            retention: Rules::NEVER,
+            retention: RetentionRules::NEVER,
         }
     }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::ids::Owner;
 use trellis::domain::time::Millis;
-use trellis::store::{Checkpoint, Commit, Committed, Doc, DocKey, Held, Layer, Lease, Store, StoreError};
+use trellis::store::{Checkpoint, Commit, Committed, Doc, DocKey, Layer, Lease, LeaseCheck, Store, StoreError};
 
 /// What happens between an answer of the store and its arrival.
 #[async_trait]
 pub trait Watch: Send + Sync + 'static {
     fn read(&self, _keys: &[DocKey]) {}
-    async fn renewed(&self, _held: &Held) {}
-    async fn checkpointed(&self, _lease: &Lease, _write: &Checkpoint, _held: &Held) {}
+    async fn renewed(&self, _held: &LeaseCheck) {}
+    async fn checkpointed(&self, _lease: &Lease, _write: &Checkpoint, _held: &LeaseCheck) {}
     async fn committed(&self, _commit: &Commit, _committed: &Committed) {}
 }
 
@@ -32,13 +32,13 @@ impl<W: Watch> Layer for Watched<W> {
         self.inner.read(owner, keys).await
     }
 
-    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
+    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
         let held = self.inner.renew(now, lease, ttl).await?;
         self.watch.renewed(&held).await;
         Ok(held)
     }
 
-    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
+    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError> {
         let held = self.inner.checkpoint(now, lease, write).await?;
         self.watch.checkpointed(lease, write, &held).await;
         Ok(held)

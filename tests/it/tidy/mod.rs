@@ -1,6 +1,7 @@
 //! What the code may not contain: the rules that are stated as absences, each violation with its place.
 
 mod arrows;
+mod names;
 mod score;
 
 use std::collections::BTreeSet;
@@ -335,7 +336,7 @@ fn nobody_but_the_store_writes_a_loop_around_a_versioned_write_or_a_cursor() {
                 match LOOPS.iter().find(|(home, _why)| *home == source.path) {
                     Some((home, _)) => drop(needed.insert(*home)),
                     None => {
-                        violations.push(source.at(number, format!("`{call}` in a loop, expected `edit` or `Pages`")))
+                        violations.push(source.at(number, format!("`{call}` in a loop, expected `edit` or `Pages`")));
                     }
                 }
             }

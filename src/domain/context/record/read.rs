@@ -5,15 +5,15 @@ use super::manifest::{Damaged, Manifest};
 use super::part::PartName;
 use super::write::{CANONICAL, ItemLine, Kind, OriginRowLine, RowLine};
 use crate::chat::ToolSpec;
-use crate::context::budget::Budget;
+use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Inputs, Moment, Served};
 use crate::context::item::{Content, Item};
 use crate::context::ledger::{Form, Ledger, Row};
 use crate::context::origin::Origin;
 use crate::decode;
 use crate::session::TurnRecord;
-use crate::tools::{Target, ToolTable};
-use crate::values::known::Known;
+use crate::tools::{ToolTable, ToolTarget};
+use crate::values::known::KnownValues;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Span {
 }
 
 /// Specs, targets, refusals and reports of a tool table.
-type ToolsText = (Vec<ToolSpec>, Vec<Target>, Vec<(String, String)>, Vec<(String, String)>);
+type ToolsText = (Vec<ToolSpec>, Vec<ToolTarget>, Vec<(String, String)>, Vec<(String, String)>);
 
 /// A component: its line in two halves, and the text that follows.
 struct Component<'m> {
@@ -144,7 +144,7 @@ impl<'m> Reader<'m> {
         component.value(name, gone)
     }
 
-    fn moment(&self) -> Result<(String, Budget), Damaged> {
+    fn moment(&self) -> Result<(String, PromptBudget), Damaged> {
         self.about("moment")
     }
 
@@ -166,7 +166,7 @@ impl<'m> Reader<'m> {
         let (date, budget) = self.moment()?;
         let system = self.find("system").ok_or_else(|| Damaged::Line("no `system`".into()))?.text("system", gone);
         let values = match self.find("filled") {
-            None => Some(Known::default()),
+            None => Some(KnownValues::default()),
             Some(filled) => filled.value("filled", gone)?,
         };
         let mut items = Vec::new();
@@ -205,7 +205,7 @@ impl<'m> Reader<'m> {
         Ok(served)
     }
 
-    fn ledger(&self, budget: Budget) -> Result<Ledger, Damaged> {
+    fn ledger(&self, budget: PromptBudget) -> Result<Ledger, Damaged> {
         let list = |name: &str| self.find(name).map_or(Ok(Vec::new()), |found| parse(found.about));
         let text = |name: &str| self.find(name).map(|found| found.about.to_owned()).unwrap_or_default();
         let prompt = text("prompt");

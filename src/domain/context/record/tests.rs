@@ -3,11 +3,11 @@
 use super::manifest::{Base, Manifest};
 use super::part::{Namer, PartName};
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
-use crate::agent::Completion;
+use crate::agent::CompletedBy;
 use crate::authority::Authority;
 use crate::chat::{ChatMessage, ModelSettings, ToolSpec};
 use crate::context::assemble::assemble;
-use crate::context::budget::Budget;
+use crate::context::budget::PromptBudget;
 use crate::context::fill;
 use crate::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section};
@@ -19,10 +19,10 @@ use crate::ids::JobId;
 use crate::job::JobResult;
 use crate::session::{Heard, PendingJob, TurnRecord};
 use crate::time::Millis;
-use crate::tools::{Target, ToolTable};
+use crate::tools::{ToolTable, ToolTarget};
 use crate::values::inject::Injection;
-use crate::values::known::Known;
-use crate::values::placeholder::Used;
+use crate::values::known::KnownValues;
+use crate::values::placeholder::UsedKey;
 use crate::values::{Mapping, Resolver, Tier};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn tools(n: usize) -> Arc<ToolTable> {
         description: format!("Does {at}. {}", "It really does. ".repeat(at)),
         schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
     };
-    let targets = (0..n).map(|at| Target::Operation(format!("v/ops/x/{at}"))).collect();
+    let targets = (0..n).map(|at| ToolTarget::Operation(format!("v/ops/x/{at}"))).collect();
     let refused = vec![("v/ops/no".into(), "no such".into())];
     let mut table = ToolTable::new((0..n).map(spec).collect(), targets, refused);
     if let Some(last) = table.injections.last_mut().filter(|_| n.is_multiple_of(3)) {
@@ -79,14 +79,14 @@ fn inputs(items: Vec<Item>) -> Inputs {
             model: ModelSettings { temperature: Some(0.25), ..ModelSettings::new("scripted", "x") },
             authority: Authority::default(),
             bound: Authority::default(),
-            completion: Completion::Implicit,
+            completion: CompletedBy::Implicit,
             strict: false,
             aliases: false,
             bare: false,
         },
-        moment: Moment { turn: NAME.into(), date: "2026-01-02".into(), budget: Budget::default() },
+        moment: Moment { turn: NAME.into(), date: "2026-01-02".into(), budget: PromptBudget::default() },
         system: "You are {{session.name}}, a clerk.".into(),
-        values: Known::default(),
+        values: KnownValues::default(),
         items,
         tools: tools(2),
         transcript: Vec::new(),
@@ -339,7 +339,7 @@ fn the_bytes_of_a_record_are_pinned() {
     };
     let ledger = Ledger {
         rows: vec![row.clone(), Row { origin, ..row }],
-        values: vec![Used { key: "a".into(), tier: Tier::Session }],
+        values: vec![UsedKey { key: "a".into(), tier: Tier::Session }],
         unresolved: vec!["b".into()],
         cut: vec!["c".into()],
         used: 1_383,

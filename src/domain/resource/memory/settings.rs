@@ -1,6 +1,6 @@
 //! Settings of a memory in an agent's configuration, in the forms of agntz too.
 
-use super::Kind;
+use super::MemoryKind;
 use crate::decode;
 use crate::limits::{MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ const CORE: &str = "core";
 /// How an agent uses a memory.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Settings {
+pub struct MemorySettings {
     /// The topics that can be read stand in the context.
     pub auto_scan: bool,
     /// Entries that stand in the context.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub forget_scope: bool,
 }
 
-impl Default for Settings {
+impl Default for MemorySettings {
     fn default() -> Self {
         Self {
             auto_scan: true,
@@ -46,7 +46,7 @@ pub struct Preload {
     /// Those about any of these, as they are kept.
     pub topics: Vec<String>,
     /// Of these sorts; empty = of any.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<MemoryKind>,
     /// So many of them.
     pub limit: usize,
     /// Characters of all of them together.
@@ -103,7 +103,7 @@ struct Full {
     limit: Option<usize>,
     max_chars: Option<usize>,
     #[serde(default)]
-    types: Vec<Kind>,
+    types: Vec<MemoryKind>,
 }
 
 impl TryFrom<Value> for Preload {
@@ -183,7 +183,7 @@ impl TryFrom<String> for Promotion {
     }
 }
 
-impl Settings {
+impl MemorySettings {
     /// Reads them.
     pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
         let read: Self = decode::typed(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn settings(value: &Value) -> Result<Settings, String> {
-        Settings::parse(value.as_object().unwrap())
+    fn settings(value: &Value) -> Result<MemorySettings, String> {
+        MemorySettings::parse(value.as_object().unwrap())
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
             (json!({"core": true, "topics": ["goals"]}), preload(&["core", "goals"])),
             (
                 json!({"topics": "all", "types": ["fact"]}),
-                Preload { all: true, kinds: vec![Kind::Fact], ..preload(&[]) },
+                Preload { all: true, kinds: vec![MemoryKind::Fact], ..preload(&[]) },
             ),
             (
                 json!({"topics": ["a"], "limit": 30, "maxChars": 10000}),

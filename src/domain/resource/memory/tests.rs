@@ -3,21 +3,21 @@
 use super::*;
 use crate::authority::{Authority, Capability};
 
-fn held(grants: &[(&str, &str)]) -> Held {
+fn held(grants: &[(&str, &str)]) -> HeldNamespaces {
     let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
-    Held::of(&Authority::new(Some(caps.collect())))
+    HeldNamespaces::of(&Authority::new(Some(caps.collect())))
 }
 
-fn entry(at: u64, text: &str, about: &[&str]) -> Entry {
-    Entry {
+fn entry(at: u64, text: &str, about: &[&str]) -> MemoryEntry {
+    MemoryEntry {
         id: format!("e{at}"),
         scope: "app/u1".into(),
         key: None,
         content: text.into(),
         topics: topics(&about.iter().map(|topic| (*topic).to_owned()).collect::<Vec<_>>()).unwrap(),
-        kind: Kind::Fact,
-        source: Source { agent: "clerk".into(), ..Source::default() },
-        status: Status::Active,
+        kind: MemoryKind::Fact,
+        source: MemoryAuthor { agent: "clerk".into(), ..MemoryAuthor::default() },
+        status: MemoryStatus::Active,
         superseded_by: None,
         created: Millis(at),
         updated: Millis(at),
@@ -25,8 +25,8 @@ fn entry(at: u64, text: &str, about: &[&str]) -> Entry {
     }
 }
 
-fn settings(value: &Value) -> Result<Settings, String> {
-    Settings::parse(value.as_object().unwrap())
+fn settings(value: &Value) -> Result<MemorySettings, String> {
+    MemorySettings::parse(value.as_object().unwrap())
 }
 
 #[test]
@@ -90,48 +90,52 @@ fn writes_go_to_a_granted_scope_or_below() {
 
 #[test]
 fn what_holds_is_found_by_topic_word_sort_and_mark_the_newest_first() {
-    let travel = Entry { kind: Kind::Preference, tags: vec!["import".into()], ..entry(2, "Window SEAT", &["travel"]) };
+    let travel = MemoryEntry {
+        kind: MemoryKind::Preference,
+        tags: vec!["import".into()],
+        ..entry(2, "Window SEAT", &["travel"])
+    };
     let gone = superseded(entry(3, "Lives in Bonn", &["home"]), "e4", Millis(4));
     let entries = [entry(1, "Uses metric units", &["units"]), travel, gone, entry(4, "Lives in Jena", &["home"])];
-    let ids = |wanted: Wanted, limit| {
+    let ids = |wanted: MemoryQuery, limit| {
         let (found, count) = select(&entries, &wanted, limit);
         (found.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>(), count)
     };
     let words = |text: &[&str]| text.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     for (wanted, limit, expected, count) in [
-        (Wanted::default(), 50, &["e4", "e2", "e1"][..], 3),
-        (Wanted::default(), 2, &["e4", "e2"], 3),
-        (Wanted { topics: words(&["home", "units"]), ..Wanted::default() }, 50, &["e4", "e1"], 2),
-        (Wanted { words: words(&["seat"]), ..Wanted::default() }, 50, &["e2"], 1),
-        (Wanted { words: words(&["lives", "home"]), ..Wanted::default() }, 50, &["e4"], 1),
-        (Wanted { words: words(&["seat", "units"]), ..Wanted::default() }, 50, &[], 0),
-        (Wanted { kind: Some(Kind::Preference), ..Wanted::default() }, 50, &["e2"], 1),
-        (Wanted { tag: Some("import".into()), ..Wanted::default() }, 50, &["e2"], 1),
-        (Wanted { prefix: Some("tra".into()), ..Wanted::default() }, 50, &["e2"], 1),
+        (MemoryQuery::default(), 50, &["e4", "e2", "e1"][..], 3),
+        (MemoryQuery::default(), 2, &["e4", "e2"], 3),
+        (MemoryQuery { topics: words(&["home", "units"]), ..MemoryQuery::default() }, 50, &["e4", "e1"], 2),
+        (MemoryQuery { words: words(&["seat"]), ..MemoryQuery::default() }, 50, &["e2"], 1),
+        (MemoryQuery { words: words(&["lives", "home"]), ..MemoryQuery::default() }, 50, &["e4"], 1),
+        (MemoryQuery { words: words(&["seat", "units"]), ..MemoryQuery::default() }, 50, &[], 0),
+        (MemoryQuery { kind: Some(MemoryKind::Preference), ..MemoryQuery::default() }, 50, &["e2"], 1),
+        (MemoryQuery { tag: Some("import".into()), ..MemoryQuery::default() }, 50, &["e2"], 1),
+        (MemoryQuery { prefix: Some("tra".into()), ..MemoryQuery::default() }, 50, &["e2"], 1),
     ] {
         let shown = format!("{wanted:?}");
         assert_eq!(ids(wanted, limit), (words(expected), count), "{shown}");
     }
-    let answer = shown(select(&entries, &Wanted::default(), 1));
+    let answer = shown(select(&entries, &MemoryQuery::default(), 1));
     assert_eq!((answer["entries"][0]["content"].as_str(), answer["more"].as_u64()), (Some("Lives in Jena"), Some(2)));
 }
 
 #[test]
 fn the_same_content_is_the_same_entry_and_a_correction_edits_nothing() {
     let (old, new) = (entry(1, "Lives in Bonn", &[]), entry(5, "Lives in Bonn", &["home"]));
-    assert_eq!(write(new.clone(), None), Written::Put(Box::new(new.clone())));
-    assert_eq!(write(new.clone(), Some(old.clone())), Written::Deduped);
+    assert_eq!(write(new.clone(), None), MemoryWrite::Put(Box::new(new.clone())));
+    assert_eq!(write(new.clone(), Some(old.clone())), MemoryWrite::Deduped);
     let gone = superseded(old.clone(), "e9", Millis(3));
     assert_eq!((&gone.content, gone.created, gone.superseded_by.as_deref()), (&old.content, old.created, Some("e9")));
-    let Written::Put(again) = write(new, Some(gone)) else { panic!("expected it to hold again") };
-    assert_eq!((again.id.as_str(), again.created, again.status), ("e1", Millis(1), Status::Active));
+    let MemoryWrite::Put(again) = write(new, Some(gone)) else { panic!("expected it to hold again") };
+    assert_eq!((again.id.as_str(), again.created, again.status), ("e1", Millis(1), MemoryStatus::Active));
     assert_eq!((again.superseded_by.as_deref(), again.updated), (None, Millis(5)));
 }
 
 #[test]
 fn topics_and_preloaded_entries_have_their_exact_texts() {
     let entries = [entry(1, "Metric", &["units"]), entry(2, "Aisle", &["travel", "units"]), entry(3, "Jena", &[])];
-    let text = |value: Value, entries: &[Entry]| context(entries, &settings(&value).unwrap(), "memory_read");
+    let text = |value: Value, entries: &[MemoryEntry]| context(entries, &settings(&value).unwrap(), "memory_read");
     let scan = "Memory topics visible to this run:\n- general (1)\n- travel (1)\n- units (2)";
     assert_eq!(text(json!({}), &entries).unwrap(), scan);
     assert_eq!(text(json!({}), &[]).unwrap(), "Memory topics: none.");
@@ -162,7 +166,7 @@ fn an_entry_of_many_lines_stays_one_entry() {
 
 #[test]
 fn what_is_put_under_a_key_takes_the_place_of_what_was_there_and_keeps_its_age() {
-    let keyed = |at, scope: &str| Entry { key: Some("diet".into()), scope: scope.into(), ..entry(at, "x", &[]) };
+    let keyed = |at, scope: &str| MemoryEntry { key: Some("diet".into()), scope: scope.into(), ..entry(at, "x", &[]) };
     let put = overwritten(keyed(9, "app/u1"), Some(&keyed(2, "app/u1")));
     assert_eq!((put.created, put.updated), (Millis(2), Millis(9)));
     assert_eq!(overwritten(keyed(9, "app/u1"), None).created, Millis(9));
@@ -178,16 +182,16 @@ fn what_is_put_under_a_key_takes_the_place_of_what_was_there_and_keeps_its_age()
 
 #[test]
 fn what_was_changed_last_comes_first() {
-    let old = Entry { updated: Millis(9), ..entry(1, "changed", &[]) };
+    let old = MemoryEntry { updated: Millis(9), ..entry(1, "changed", &[]) };
     let all = [old, entry(5, "new", &[])];
-    let (found, _) = select(&all, &Wanted::default(), 10);
+    let (found, _) = select(&all, &MemoryQuery::default(), 10);
     assert_eq!(found.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["changed", "new"]);
 }
 
 #[test]
 fn every_kind_has_its_name_in_the_tools() {
-    for name in Kind::NAMES {
-        let kind: Kind = serde_json::from_value(json!(name)).unwrap();
+    for name in MemoryKind::NAMES {
+        let kind: MemoryKind = serde_json::from_value(json!(name)).unwrap();
         assert_eq!(json!(kind), json!(name));
     }
 }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::authority::{Authority, Capability};
 
-fn held(grants: &[(&str, &str)], revoked: &[&str]) -> Held {
+fn held(grants: &[(&str, &str)], revoked: &[&str]) -> HeldNamespaces {
     let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
     let authority = Authority::new(Some(caps.collect()));
-    Held::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
+    HeldNamespaces::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn whose_data_it_is_stands_where_no_name_of_others_reaches() {
     let owner: Owner = "acme/jo".parse().unwrap();
     let settings = json!({"owner": {"tenant": "evil"}, "index": "docs"});
     let arguments = json!({"query": "x\",\"owner\":{\"tenant\":\"evil\"}", "namespace": "b", "owner": "evil/x"});
-    let source = Source { agent: "a".into(), session: Some("s".into()), job: None };
-    let asked = Asked {
+    let source = MemoryAuthor { agent: "a".into(), session: Some("s".into()), job: None };
+    let asked = RemoteRequest {
         verb: Verb::Search,
         kind: "rag",
         resource: "docs",

@@ -2,7 +2,7 @@
 
 use super::tests::{job, keys, message, result, state, task};
 use super::*;
-use crate::budget::{Budget, Deadline, Origin};
+use crate::budget::{Budget, Deadline, LimitOrigin};
 use crate::job::ErrorCode;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ fn what_has_ended_from_outside_does_not_wait_with_it() {
 #[test]
 fn the_time_of_a_paused_job_goes_on() {
     let mut begun = state(Some(1), false, &[]);
-    begun.task.as_mut().unwrap().deadline = Some(Deadline { at: Millis(50), origin: Origin::Request });
+    begun.task.as_mut().unwrap().deadline = Some(Deadline { at: Millis(50), origin: LimitOrigin::Request });
     let paused = run(begun.clone(), &[task(1, PAUSED)]);
     let any = Budget::default();
     assert_eq!((paused.look_at(&any), paused.too_late(&any, Millis(49))), (Some(Millis(50)), None));

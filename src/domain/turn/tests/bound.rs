@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::chat::ToolSpec;
-use crate::tools::guard::{Guards, Rule};
+use crate::tools::guard::{GuardRule, Guards};
 
 #[test]
 fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_successor() {
     let mut guards = Guards::default();
     let mut fills = Injection::default();
     fills.values.insert("path".into(), "w/good".into());
-    guards.add("v/ops/lattice/write", &[], Rule::Inject(fills.clone()));
+    guards.add("v/ops/lattice/write", &[], GuardRule::Inject(fills.clone()));
     let spec = ToolSpec { name: "run".into(), description: String::new(), schema: json!({}) };
-    let target = Target::Operation(RUN.into());
+    let target = ToolTarget::Operation(RUN.into());
     let table = ToolTable { guards, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
     let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
     let Observed::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
@@ -25,7 +25,7 @@ fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_succe
     let recorded: Recorded = serde_json::from_str(&kept).unwrap();
     let (_, action) = resume(begun(1, 1, false), vec![task(1)], recorded);
     let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
-    let target = Target::Operation("v/ops/lattice/write".into());
+    let target = ToolTarget::Operation("v/ops/lattice/write".into());
     assert_eq!(planned[0].1.what, Ok(Resolved { target, arguments: json!({"value": 1}) }));
     assert_eq!(planned[0].1.injection, fills);
 }

@@ -48,7 +48,7 @@ impl Session {
         if let Action::Record(_) = action {
             let Action::Call(planned) = turn.step(Observed::Recorded, NOW) else { panic!("expected calls") };
             let outcome = |(_, call): &(u32, PlannedCall)| match &call.what {
-                Ok(Resolved { target: Target::Operation(_), .. }) => ok(),
+                Ok(Resolved { target: ToolTarget::Operation(_), .. }) => ok(),
                 Ok(Resolved { target, arguments }) => ends::outcome(&setting, target, arguments),
                 Err(unmade) => unmade.into(),
             };

@@ -1,7 +1,7 @@
 //! What a turn does at a limit: it fails its task, or lets it end itself.
 
 use super::*;
-use crate::budget::{Deadline, Origin};
+use crate::budget::{Deadline, LimitOrigin};
 
 fn windy(mut setting: Setting) -> Setting {
     let mut config = (*setting.config).clone();
@@ -72,7 +72,9 @@ fn a_task_whose_time_is_over_asks_no_model() {
         let purse = Purse { deadline: Some(Deadline { at: NOW, origin }), ..Purse::default() };
         Turn::begin(Setting { purse, ..setting }, NOW)
     };
-    for (origin, code) in [(Origin::Agent, ErrorCode::LimitReached), (Origin::Request, ErrorCode::BudgetExceeded)] {
+    for (origin, code) in
+        [(LimitOrigin::Agent, ErrorCode::LimitReached), (LimitOrigin::Request, ErrorCode::BudgetExceeded)]
+    {
         let (_, action) = over(serving(), origin);
         let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
         assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(code))));
@@ -80,7 +82,7 @@ fn a_task_whose_time_is_over_asks_no_model() {
         assert_eq!((action, turn.setting().last.as_ref().map(|last| last.code)), (Action::Gather, Some(code)));
     }
     let early = Purse {
-        deadline: Some(Deadline { at: NOW.plus(std::time::Duration::from_millis(1)), origin: Origin::Agent }),
+        deadline: Some(Deadline { at: NOW.plus(std::time::Duration::from_millis(1)), origin: LimitOrigin::Agent }),
         ..Purse::default()
     };
     assert_eq!(Turn::begin(Setting { purse: early, ..serving() }, NOW).1, Action::Gather);
@@ -89,7 +91,7 @@ fn a_task_whose_time_is_over_asks_no_model() {
 #[test]
 fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
     let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
-    let purse = Purse { deadline: Some(Deadline { at: NOW, origin: Origin::Agent }), ..Purse::default() };
+    let purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
     let (_, action) = Turn::begin(Setting { purse, ..setting }, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     assert_eq!(decision.consume, ["k1"], "the task alone");
@@ -106,7 +108,7 @@ fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
         calls: Vec::new(),
     };
     setting.state.awaiting = Some(awaiting);
-    setting.purse = Purse { deadline: Some(Deadline { at: NOW, origin: Origin::Agent }), ..Purse::default() };
+    setting.purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
     let (_, action) = Turn::begin(setting, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));

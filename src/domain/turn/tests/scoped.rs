@@ -11,7 +11,7 @@ fn recorded(times: usize) -> Recorded {
     let spec = ToolSpec { name: "ask".into(), description: String::new(), schema: json!({}) };
     let scopes: Scopes = serde_json::from_value(json!({"const": ["context/doc"]})).unwrap();
     let reaches = vec![Reach { scopes: Some(scopes), ..Reach::default() }];
-    let target = Target::Operation("v/ops/test/echo".into());
+    let target = ToolTarget::Operation("v/ops/test/echo".into());
     let table = ToolTable { reaches, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
     let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
     let doc = Item {

@@ -1,18 +1,19 @@
 //! Calls that wait for a person: what the turn that asks leaves, and what the decided ones come to.
 
 use super::*;
-use crate::approval::{Approval, Place, Subject, Verdict};
+use crate::approval::{Approval, ApprovalSubject, CallPlace, Verdict};
 
 fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
-    let place = Place { owner, session, turn: 5, call };
-    let subject = Subject::Call {
+    let place = CallPlace { owner, session, turn: 5, call };
+    let subject = ApprovalSubject::Call {
         operation: "v/ops/lattice/read".into(),
         arguments: json!({}),
         fixed: Vec::new(),
         scopes: Vec::new(),
     };
     let approval = Approval::new(b"key", place, READ, subject, NOW, NOW.plus(std::time::Duration::from_mins(1)));
-    let resolved = Resolved { target: Target::Operation("v/ops/lattice/read".into()), arguments: json!({"n": call}) };
+    let resolved =
+        Resolved { target: ToolTarget::Operation("v/ops/lattice/read".into()), arguments: json!({"n": call}) };
     let planned = PlannedCall {
         id: format!("c{call}"),
         tool: READ.into(),
