@@ -11,7 +11,7 @@ pub enum Repeat {
     Once,
 }
 
-/// A method of [`Store`] or of a part of it.
+/// A method of [`Store`](crate::store::Store) or of a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreMethod {
     /// As in the trait.

@@ -22,7 +22,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 /// Attempts of an edit that others get in the way of. Before each but the first two is a pause of up to
-/// [`PAUSES`] - 1 ms, so that not all who want the same try again at the same moment.
+/// `PAUSES` - 1 ms, so that not all who want the same try again at the same moment.
 pub const EDIT_ATTEMPTS: u32 = 64;
 const PAUSES: u32 = 7;
 
@@ -92,7 +92,7 @@ impl<T> Edit<T> {
         Self { writes: writes.into(), within: None, answer }
     }
 
-    /// The same as [`Store::write_within`] does it, where there is a quota.
+    /// The same as [`DocumentStore::write_within`](crate::store::DocumentStore::write_within) does it, where there is a quota.
     #[must_use]
     pub fn within(self, quota: impl Into<Option<Quota>>) -> Self {
         Self { within: quota.into(), ..self }
