@@ -6,6 +6,7 @@ pub use event::{EventId, IdOf};
 
 use crate::visible::{self, hidden};
 use hmac::{Hmac, KeyInit, Mac};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{fmt, str::FromStr};
@@ -52,8 +53,9 @@ fn check(what: &'static str, text: &str) -> Result<(), IdError> {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
+        #[schemars(inline, description = "")]
         pub struct $name(String);
 
         impl $name {
@@ -218,8 +220,9 @@ impl fmt::Display for SessionKey {
 }
 
 /// Name of an asset: the SHA-256 of its content as 64 lower-case hex digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, description = "")]
 pub struct AssetId(String);
 
 impl AssetId {
@@ -262,8 +265,9 @@ impl From<AssetId> for String {
 }
 
 /// 128-bit job id as 32 lower-case hex digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, description = "")]
 pub struct JobId(String);
 
 /// HMAC-SHA256 as 64 lower-case hex digits.

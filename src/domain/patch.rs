@@ -1,6 +1,7 @@
 //! JSON merged and picked apart: RFC 7396 merge patches, RFC 6901 pointers, paths without a namespace.
 
 use crate::lattice::value;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Changes `target` as `patch` says (RFC 7396): maps are merged key by key, null removes a key,
@@ -28,22 +29,38 @@ pub fn merge(target: &mut Value, patch: Value) {
 /// A text that begins with `/` is a JSON pointer (`~1` is `/`, `~0` is `~`, empty keys are keys);
 /// any other is keys between slashes (`lines/0/price`); an array is its keys. Empty text is the
 /// whole value.
-pub fn place(selector: &Value) -> Result<Vec<String>, String> {
-    match selector {
-        Value::String(text) if text.is_empty() => Ok(Vec::new()),
-        Value::String(text) => match text.strip_prefix('/') {
-            Some(pointer) => pointer.split('/').map(unescaped).collect(),
-            None => Ok(text.trim_end_matches('/').split('/').map(str::to_owned).collect()),
-        },
-        Value::Array(keys) => keys
-            .iter()
-            .map(|key| match key {
-                Value::String(text) => Ok(text.clone()),
-                Value::Number(number) => Ok(number.to_string()),
-                other => Err(format!("expected keys and indexes, got `{other}`")),
-            })
-            .collect(),
-        other => Err(format!("expected a JSON pointer, a path or an array of keys, got `{other}`")),
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct Selector(Vec<String>);
+
+impl TryFrom<Value> for Selector {
+    type Error = String;
+
+    fn try_from(selector: Value) -> Result<Self, String> {
+        let keys: Result<Vec<String>, String> = match selector {
+            Value::String(text) if text.is_empty() => Ok(Vec::new()),
+            Value::String(text) => match text.strip_prefix('/') {
+                Some(pointer) => pointer.split('/').map(unescaped).collect(),
+                None => Ok(text.trim_end_matches('/').split('/').map(str::to_owned).collect()),
+            },
+            Value::Array(keys) => {
+                let key = |key| match key {
+                    Value::String(text) => Ok(text),
+                    Value::Number(number) => Ok(number.to_string()),
+                    other => Err(format!("expected keys and indexes, got `{other}`")),
+                };
+                keys.into_iter().map(key).collect()
+            }
+            other => Err(format!("expected a JSON pointer, a path or an array of keys, got `{other}`")),
+        };
+        keys.map(Self)
+    }
+}
+
+impl Selector {
+    /// What is at the place of a value.
+    pub fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        value::get(value, &self.0)
     }
 }
 
@@ -61,11 +78,6 @@ fn unescaped(key: &str) -> Result<String, String> {
         out.push_str(rest);
     }
     Ok(out)
-}
-
-/// The value at a place.
-pub fn select<'v>(value: &'v Value, place: &[String]) -> Option<&'v Value> {
-    value::get(value, place)
 }
 
 #[cfg(test)]
@@ -124,7 +136,7 @@ mod tests {
             (json!("foo/2"), None),
             (json!("lines/-"), None),
         ] {
-            let found = select(&value, &place(&selector).unwrap()).cloned();
+            let found = Selector::try_from(selector.clone()).unwrap().of(&value).cloned();
             assert_eq!(found, expected, "{selector}");
         }
         for (selector, part) in [
@@ -133,7 +145,7 @@ mod tests {
             (json!(7), "got `7`"),
             (json!([{}]), "got `{}`"),
         ] {
-            assert!(place(&selector).unwrap_err().contains(part), "{selector}");
+            assert!(Selector::try_from(selector.clone()).unwrap_err().contains(part), "{selector}");
         }
     }
 }

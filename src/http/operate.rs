@@ -143,9 +143,8 @@ pub(super) async fn invoke(
     }
     // Before anything is said of an earlier run: that is for those who may make this one.
     let is_quick = {
-        let settled = permitted(&api.venue, &who.caller, (path, path), order.input.clone()).await?;
-        let runs = &settled.found.operation;
-        settled.found.spec.effect == Effect::Read && runs.destination(&settled.arguments)?.is_none()
+        let call = permitted(&api.venue, &who.caller, (path, path), order.input.clone()).await?;
+        call.found.spec.effect == Effect::Read && call.parsed.destination().is_none()
     };
     let mut shown = order.input.clone();
     hide(&api.venue.catalog, path, &mut shown);

@@ -8,7 +8,9 @@ use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::approvals;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -7,7 +7,9 @@ use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::WriteOp;
 use async_trait::async_trait;

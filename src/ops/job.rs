@@ -9,9 +9,12 @@ use crate::domain::ids::JobId;
 use crate::domain::tools::guard::RUN;
 use crate::venue::approvals;
 use crate::venue::jobs;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
-use async_trait::async_trait;
-use serde_json::{Value, json};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation, untyped,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,93 +30,65 @@ pub const ALIASES: [(&str, &str); 5] = [
 /// Longest wait for a job in one call.
 const MAX_WAIT: Duration = Duration::from_mins(2);
 
-struct JobResult;
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let mut all: Vec<Arc<dyn Operation>> = vec![Arc::new(JobRun), Arc::new(JobResult), Arc::new(bulk::Bulk)];
-    all.extend(hold::Verb::ALL.map(|verb| Arc::new(verb) as Arc<dyn Operation>));
+pub fn operations() -> Vec<RegisteredOperation> {
+    let mut all = vec![operation::<Run>(), operation::<Look>(), operation::<bulk::Bulk>()];
+    all.extend(untyped(hold::Verb::ALL.map(|verb| Arc::new(verb) as _).into()));
     all
 }
 
-/// Another operation under a name that every agent has: never more than that operation itself.
-struct JobRun;
+/// Run an operation of the catalog (v/ops lists them) with `input` and wait for its output. It needs what that operation
+/// needs.
+#[derive(Deserialize, JsonSchema)]
+struct Run {
+    /// catalog path, e.g. v/ops/json/merge
+    operation: String,
+    /// the operation's arguments
+    #[serde(default)]
+    input: Value,
+}
 
-#[async_trait]
-impl Operation for JobRun {
-    fn spec(&self) -> Spec {
-        Spec {
-            path: RUN,
-            description: "Run an operation of the catalog (v/ops lists them) with `input` and wait for its output. It \
-                          needs what that operation needs.",
-            input: json!({
-                "type": "object",
-                "properties": {
-                    "operation": {"type": "string", "description": "catalog path, e.g. v/ops/json/merge"},
-                    "input": {"description": "the operation's arguments"}
-                },
-                "required": ["operation"],
-                "additionalProperties": false
-            }),
-            // Of a call it is the effect of what it runs; who doesn't ask for that fears the worst.
-            effect: Effect::Once,
-        }
+/// Another operation under a name that every agent has: never more than that operation itself, which
+/// [`dispatch::settle`] finds.
+impl Operation for Run {
+    const PATH: &'static str = RUN;
+    // Of a call it is the effect of what it runs; who doesn't ask for that fears the worst.
+    const EFFECT: Effect = Effect::Once;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
     }
 
-    fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(Vec::new())
-    }
-
-    fn inner(&self, arguments: &mut Value) -> Option<(String, Value)> {
-        let operation = arguments["operation"].as_str()?.to_owned();
-        let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
-        Some((operation, input))
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, mut arguments: Value) -> Result<Output, OpError> {
-        let (operation, input) = self.inner(&mut arguments).unwrap_or_default();
-        dispatch::invoke(call, &operation, input).await
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        Box::pin(dispatch::invoke(call, &self.operation, self.input)).await
     }
 }
 
-fn job_id(arguments: &Value) -> Result<JobId, OpError> {
-    JobId::new(arguments["id"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
+/// Status of a job, and its output or error once it has ended; `wait` ms at most for that.
+#[derive(Deserialize, JsonSchema)]
+struct Look {
+    id: JobId,
+    wait: Option<u64>,
+    /// the same as `wait`
+    timeout: Option<u64>,
 }
 
-#[async_trait]
-impl Operation for JobResult {
-    fn spec(&self) -> Spec {
-        Spec {
-            path: "v/ops/job/result",
-            description: "Status of a job, and its output or error once it has ended; `wait` ms at most for that.",
-            input: json!({
-                "type": "object",
-                "properties": {
-                    "id": {"type": "string"},
-                    "wait": {"type": "integer", "minimum": 0},
-                    "timeout": {"type": "integer", "minimum": 0, "description": "the same as `wait`"}
-                },
-                "required": ["id"],
-                "additionalProperties": false
-            }),
-            effect: Effect::Read,
-        }
+impl Operation for Look {
+    const PATH: &'static str = "v/ops/job/result";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::job(&self.id))
     }
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "crud/read", resource: ResourcePath::job(&job_id(arguments)?) }])
+    fn reads_job(&self) -> Option<JobId> {
+        Some(self.id.clone())
     }
 
-    fn reads_job(&self, arguments: &Value) -> Option<JobId> {
-        job_id(arguments).ok()
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        let id = job_id(&arguments)?;
-        let wait = Duration::from_millis(arguments["wait"].as_u64().or(arguments["timeout"].as_u64()).unwrap_or(0))
-            .min(MAX_WAIT);
-        let job = jobs::wait(call.venue, &call.caller.owner, &id, wait).await?;
-        let job = job.ok_or_else(|| OpError::NotFound(format!("no job `{id}`")))?;
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let wait = Duration::from_millis(self.wait.or(self.timeout).unwrap_or(0)).min(MAX_WAIT);
+        let job = jobs::wait(call.venue, &call.caller.owner, &self.id, wait).await?;
+        let job = job.ok_or_else(|| OpError::NotFound(format!("no job `{}`", self.id)))?;
         Ok(approvals::shown(call.venue, call.caller, &job).await?.into())
     }
 }

@@ -4,9 +4,11 @@ use crate::domain::lattice::path::MAX_SEGMENTS;
 use crate::domain::lattice::value::below;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
-use crate::domain::patch::{place, select};
+use crate::domain::patch::Selector;
 use crate::domain::render::{RenderOptions, render};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::tree::{shared, value_at, virtuals};
 use crate::venue::workspace::{TreePage, WriteOp, page};
 use async_trait::async_trait;
@@ -398,10 +400,10 @@ async fn aggregate(call: &Invocation<'_>, arguments: &Value) -> Result<Value, Op
     let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
     let mut answer = json!({"exists": true, "count": count});
     if !arguments["groupBy"].is_null() {
-        let field = place(&arguments["groupBy"]).map_err(OpError::Invalid)?;
+        let field = Selector::try_from(arguments["groupBy"].clone()).map_err(OpError::Invalid)?;
         let mut groups: Map<String, Value> = Map::new();
         for entry in entries {
-            let key = match select(entry, &field) {
+            let key = match field.of(entry) {
                 None | Some(Value::Null) => "null".to_owned(),
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),

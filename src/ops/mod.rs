@@ -22,7 +22,7 @@ pub mod timer;
 pub mod venue;
 
 use crate::model::endpoint::providers;
-use crate::venue::operation::Catalog;
+use crate::venue::operation::{Catalog, untyped};
 use crate::venue::outbound::HttpPolicy;
 
 /// The operations of this version; `test` adds the group `test/`. No host may be called.
@@ -33,28 +33,29 @@ pub fn catalog(test: bool) -> Catalog {
 /// [`catalog`] with a policy for HTTP calls.
 pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
     let groups = [
-        lattice::operations(),
-        agent::operations(),
-        asset::operations(),
+        untyped(lattice::operations()),
+        untyped(agent::operations()),
+        untyped(asset::operations()),
         schema::operations(),
         json::operations(),
         job::operations(),
-        secret::operations(),
-        policy::operations(),
-        quota::operations(),
-        resource::operations(),
-        approval::operations(),
+        untyped(secret::operations()),
+        untyped(policy::operations()),
+        untyped(quota::operations()),
+        untyped(resource::operations()),
+        untyped(approval::operations()),
         human::operations(),
-        queue::operations(),
-        timer::operations(),
+        untyped(queue::operations()),
+        untyped(timer::operations()),
         dead::operations(),
-        spend::operations(),
-        venue::operations(),
-        http::operations(http),
-        if test { test::operations() } else { Vec::new() },
+        untyped(spend::operations()),
+        untyped(venue::operations()),
+        http::operations(),
+        if test { untyped(test::operations()) } else { Vec::new() },
     ];
     Catalog::of(groups.into_iter().flatten(), lattice::ALIASES.into_iter().chain(job::ALIASES))
         .calling(providers(std::iter::empty()))
+        .reaching(http)
 }
 
 #[cfg(test)]
@@ -71,9 +72,15 @@ mod tests {
             .operations()
             .map(|found| {
                 let spec = &found.spec;
-                (spec.path.to_owned(), json!({"description": spec.description, "input": spec.input}))
+                let mut input = spec.input.clone();
+                // Nothing is required where nothing is said of it.
+                input.as_object_mut().unwrap().entry("required").or_insert_with(|| json!([]));
+                (spec.path.to_owned(), json!({"description": spec.description, "input": input}))
             })
             .collect();
+        if let Ok(to) = std::env::var("REPIN") {
+            std::fs::write(to, serde_json::to_string(&said).unwrap()).unwrap();
+        }
         for (path, spec) in pinned.as_object().unwrap() {
             let now = serde_json::to_string_pretty(&said.get(path)).unwrap();
             assert!(said.get(path) == Some(spec), "{path} says now {now}");

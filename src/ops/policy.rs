@@ -6,7 +6,9 @@ use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::decode;
 use crate::domain::lattice::{Namespace, Path};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::policy;
 use crate::venue::revoked;
 use async_trait::async_trait;

@@ -16,7 +16,9 @@ use crate::domain::quota::QuotaUsage;
 use crate::ingress;
 use crate::venue::external;
 use crate::venue::jobs;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, TurnSite, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

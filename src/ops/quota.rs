@@ -2,7 +2,9 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::quota::{MOST, QuotaKind};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::quotas;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

@@ -4,7 +4,9 @@
 use crate::domain::authority;
 use crate::domain::authority::grant::check_namespace;
 use crate::venue::ledger::erase::{self, Erasure};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::resources::purge;
 use async_trait::async_trait;
 use serde_json::{Value, json};

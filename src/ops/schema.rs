@@ -1,96 +1,106 @@
 //! `v/ops/schema/*`: check a value against a JSON Schema, and find one from samples.
 
-use super::json::{subject, subject_needs};
-use super::lattice::{number, path_schema, schema};
+use super::json::{given, subject};
+use super::lattice::need;
+use crate::domain::lattice::Path;
 use crate::domain::limits::SCHEMA_ERRORS;
 use crate::domain::schema::infer::infer;
 use crate::domain::schema::misfits;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use async_trait::async_trait;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Misfits listed when nothing is said.
 const ERRORS: usize = 20;
 
-#[derive(Clone, Copy)]
-enum Verb {
-    Validate,
-    Infer,
-}
-
-struct Schema(Verb);
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    [Verb::Validate, Verb::Infer].into_iter().map(|verb| Arc::new(Schema(verb)) as Arc<dyn Operation>).collect()
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<Validate>(), operation::<Infer>()]
 }
 
-#[async_trait]
-impl Operation for Schema {
-    fn spec(&self) -> Spec {
-        let (path, description, input) = match self.0 {
-            Verb::Validate => (
-                "v/ops/schema/validate",
-                "Check `value`, or what is at the lattice path `path`, against a JSON Schema. Returns `valid` and \
-                 `errors` with the place of each. References stay inside the schema (#/…).",
-                schema(
-                    &json!({
-                        "schema": {"type": ["object", "boolean"]},
-                        "value": {},
-                        "path": path_schema(),
-                        "maxErrors": {"type": "integer", "minimum": 1, "maximum": SCHEMA_ERRORS}
-                    }),
-                    &["schema"],
-                ),
-            ),
-            Verb::Infer => (
-                "v/ops/schema/infer",
-                "Find a JSON Schema that fits `value`, or what is at the lattice path `path`; with `each` the elements \
-                 or entries of it are samples of one thing. Properties in all samples are required.",
-                schema(&json!({"value": {}, "path": path_schema(), "each": {"type": "boolean"}}), &[]),
-            ),
+/// Work with the value of a call. It is pure and can take a second: not on a thread that serves others.
+async fn with(
+    call: &Invocation<'_>,
+    (value, path): (Option<Value>, Option<Path>),
+    work: impl FnOnce(Value) -> Result<Value, OpError> + Send + 'static,
+) -> Result<Output, OpError> {
+    let value = subject(call, value, path.as_ref()).await?;
+    let value = value
+        .ok_or_else(|| OpError::NotFound(path.map(|path| format!("nothing is at \"{path}\"")).unwrap_or_default()))?;
+    let work = tokio::task::spawn_blocking(move || work(value));
+    work.await.map_err(|error| OpError::Failed(error.to_string()))?.map(Into::into)
+}
+
+/// Check `value`, or what is at the lattice path `path`, against a JSON Schema. Returns `valid` and `errors` with the place
+/// of each. References stay inside the schema (#/…).
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Validate {
+    #[schemars(extend("type" = ["object", "boolean"]))]
+    schema: Value,
+    #[serde(default, deserialize_with = "given")]
+    value: Option<Value>,
+    path: Option<Path>,
+    #[schemars(range(min = 1, max = SCHEMA_ERRORS))]
+    max_errors: Option<usize>,
+}
+
+impl Operation for Validate {
+    const PATH: &'static str = "v/ops/schema/validate";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (schema, limit) = (self.schema, self.max_errors.unwrap_or(ERRORS));
+        let validate = move |value| {
+            let found = misfits(&schema, &value, limit);
+            let (errors, more) = found.map_err(|error| OpError::Invalid(error.to_string()))?;
+            let mut answer = json!({"valid": errors.is_empty(), "errors": errors});
+            if more {
+                answer["truncated"] = true.into();
+            }
+            Ok(answer)
         };
-        Spec { path, description, input, effect: Effect::Read }
-    }
-
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        subject_needs(arguments)
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, mut arguments: Value) -> Result<Output, OpError> {
-        let value = subject(call, &mut arguments).await?;
-        let missing = || OpError::NotFound(format!("nothing is at {}", arguments["path"]));
-        let value = value.ok_or_else(missing)?;
-        // Both can take a second of pure work: not on a thread that serves others.
-        let verb = self.0;
-        let work = tokio::task::spawn_blocking(move || match verb {
-            Verb::Validate => validate(&arguments, &value),
-            Verb::Infer => inferred(&arguments, &value),
-        });
-        work.await.map_err(|error| OpError::Failed(error.to_string()))?.map(Into::into)
+        with(call, (self.value, self.path), validate).await
     }
 }
 
-fn validate(arguments: &Value, value: &Value) -> Result<Value, OpError> {
-    let limit = number(arguments, "maxErrors", ERRORS);
-    let (errors, more) =
-        misfits(&arguments["schema"], value, limit).map_err(|error| OpError::Invalid(error.to_string()))?;
-    let mut answer = json!({"valid": errors.is_empty(), "errors": errors});
-    if more {
-        answer["truncated"] = true.into();
-    }
-    Ok(answer)
+/// Find a JSON Schema that fits `value`, or what is at the lattice path `path`; with `each` the elements or entries of it
+/// are samples of one thing. Properties in all samples are required.
+#[derive(Deserialize, JsonSchema)]
+struct Infer {
+    #[serde(default, deserialize_with = "given")]
+    value: Option<Value>,
+    path: Option<Path>,
+    #[serde(default)]
+    each: bool,
 }
 
-fn inferred(arguments: &Value, value: &Value) -> Result<Value, OpError> {
-    let schema = match (arguments["each"].as_bool().unwrap_or(false), value) {
-        (false, value) => infer([value]),
-        (true, Value::Array(items)) => infer(items),
-        (true, Value::Object(map)) => infer(map.values()),
-        (true, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-            return Err(OpError::Invalid("`each` expected an array or a map of samples".to_owned()));
-        }
-    };
-    Ok(json!({"schema": schema}))
+impl Operation for Infer {
+    const PATH: &'static str = "v/ops/schema/infer";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let each = self.each;
+        let found = move |value| {
+            let schema = match (each, &value) {
+                (false, value) => infer([value]),
+                (true, Value::Array(items)) => infer(items),
+                (true, Value::Object(map)) => infer(map.values()),
+                (true, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+                    return Err(OpError::Invalid("`each` expected an array or a map of samples".to_owned()));
+                }
+            };
+            Ok(json!({"schema": schema}))
+        };
+        with(call, (self.value, self.path), found).await
+    }
 }

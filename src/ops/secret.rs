@@ -4,7 +4,9 @@ use super::lattice::schema;
 use crate::domain::authority::ResourcePath;
 use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, Plain, SecretName};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::secrets::{self, SetSecret};
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -3,7 +3,9 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::SessionKey;
 use crate::domain::lattice::Namespace;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::spending;
 use async_trait::async_trait;
 use serde_json::{Value, json};

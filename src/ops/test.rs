@@ -1,6 +1,8 @@
 //! `v/ops/test/*`: operations for trying things out; only with `catalog.test = true`.
 
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -20,7 +20,10 @@ use crate::domain::timer::{
 use crate::ingress;
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
-use crate::venue::operation::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use crate::venue::operation::{
+    Caller, Effect, Invocation, Need, OpError, Output, Site, TurnSite, UntypedOperation as Operation,
+    UntypedSpec as Spec,
+};
 use crate::venue::timers;
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -3,7 +3,9 @@
 use crate::domain::authority::ResourcePath;
 use crate::upkeep::audit::{self, AuditError};
 use crate::upkeep::doctor;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use crate::authority::Authority;
 use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
 use crate::time::Millis;
 use crate::turn::PlannedCall;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -107,7 +108,7 @@ pub struct CallSection {
 }
 
 /// One question of `human/ask`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// Its name in the answers.
@@ -117,13 +118,13 @@ pub struct Question {
     pub kind: QuestionKind,
     /// The question.
     pub prompt: String,
-    /// What can be chosen.
+    /// Of the kind `choice`: what can be chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
 }
 
 /// Kind of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QuestionKind {
     /// Any text.

@@ -1,7 +1,10 @@
 //! Lattice paths: a validated type; a raw string never reaches a store.
 
 use crate::visible::{self, hidden};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
 use unicode_normalization::is_nfc;
 
@@ -171,6 +174,34 @@ impl Path {
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
+}
+
+/// As [`Path::from_json`].
+impl<'de> Deserialize<'de> for Path {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::from_json(&Value::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Path {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Path".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = keys(generator);
+        schema.insert("description".into(), "lattice path, e.g. w/records/123, or an array of keys".into());
+        schema
+    }
+}
+
+/// Schema of keys: a text, or an array of them.
+pub fn keys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]})
 }
 
 fn not_a_path(value: &Value) -> PathError {

@@ -18,6 +18,7 @@ pub use record::{SecretRecord, Stamp};
 pub use reference::Reference;
 
 use crate::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -27,8 +28,9 @@ use zeroize::Zeroizing;
 const NAME_BYTES: usize = 64;
 
 /// Name of a secret under its owner: `s/NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, description = "")]
 pub struct SecretName(String);
 
 /// Why a name was refused.

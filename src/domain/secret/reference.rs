@@ -79,27 +79,11 @@ pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
     found
 }
 
-/// The references in marked fields of arguments, to be replaced where they stand.
-pub fn places<'v>(schema: &Value, arguments: &'v mut Value) -> Vec<&'v mut Value> {
+/// The references in a value of a marked field, to be replaced where they stand.
+pub fn standing_in(value: &mut Value) -> Vec<&mut Value> {
     let mut found = Vec::new();
-    marked(schema, arguments, &mut found);
+    all(value, &mut found);
     found
-}
-
-fn marked<'v>(schema: &Value, value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
-    if schema[MARK] == true {
-        return all(value, found);
-    }
-    match value {
-        Value::Object(map) => {
-            for (key, inner) in map {
-                let below = schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]);
-                marked(below, inner, found);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| marked(&schema["items"], item, found)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 fn all<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
@@ -119,20 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_count_in_marked_fields_only() {
-        let schema = json!({"properties": {
-            "url": {"type": "string"},
-            "headers": {"additionalProperties": text_schema()},
-            "body": {MARK: true},
-            "list": {"items": {MARK: true}}
-        }});
+    fn references_count_wherever_they_stand_in_a_marked_field() {
         let one = || json!({KEY: "s/A"});
-        let mut arguments = json!({
-            "url": one(), "other": one(), "headers": {"x": one(), "y": "s/A"}, "list": [1, one()],
-            "body": {"deep": [{"key": {KEY: "s/A", PREFIX: "p"}}], "text": "{\"$secret\":\"s/A\"}"}
-        });
-        let found: Vec<Value> = places(&schema, &mut arguments).into_iter().map(|value| value.clone()).collect();
-        assert_eq!(found, [one(), one(), json!({KEY: "s/A", PREFIX: "p"})]);
+        let mut body = json!([
+            {"deep": [{"key": {KEY: "s/A", PREFIX: "p"}}], "text": "{\"$secret\":\"s/A\"}"}, "s/A", [1, one()]
+        ]);
+        let found: Vec<Value> = standing_in(&mut body).into_iter().map(|value| value.clone()).collect();
+        assert_eq!(found, [json!({KEY: "s/A", PREFIX: "p"}), one()]);
     }
 
     #[test]

@@ -31,8 +31,9 @@ use std::time::Duration;
 pub const KEEP: &str = "timer/keep";
 
 /// Name of a timer: 32 lower-case hex digits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, description = "")]
 pub struct TimerId(String);
 
 impl TimerId {

@@ -8,7 +8,9 @@ use crate::venue::agents::key_needed;
 use crate::venue::agents::lifecycle::{self, By, Fork, LifeError, Patch};
 use crate::venue::agents::{doing, ending, names};
 use crate::venue::jobs::{self, Cancelled};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

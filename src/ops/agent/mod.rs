@@ -16,7 +16,9 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::options;
 use crate::venue::agents;
 use crate::venue::agents::key_needed;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

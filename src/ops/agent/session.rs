@@ -14,7 +14,9 @@ use crate::domain::session::SessionState;
 use crate::venue::agents::{self, amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::run;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use crate::venue::policy;
 use async_trait::async_trait;
 use serde_json::{Value, json};

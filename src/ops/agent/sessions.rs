@@ -7,7 +7,9 @@ use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
 use crate::venue::agents::transcript::{self, TranscriptRange};
 use crate::venue::agents::{self, sessions};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -8,7 +8,9 @@ use crate::domain::outputs;
 use crate::store::Finished;
 use crate::venue::agents;
 use crate::venue::jobs;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -13,6 +13,8 @@ use crate::venue::Venue;
 use crate::venue::dead;
 use crate::venue::jobs::list::{self, Cursor, JobFilter};
 use crate::venue::jobs::{Cancelled, cancel};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Jobs of one batch at most.
@@ -23,7 +25,9 @@ const COUNTED: usize = 500;
 const REASONS: usize = 20;
 
 /// What is done with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline, description = "")]
 pub enum BatchAction {
     /// Open ones are cancelled.
     Cancel,

@@ -8,107 +8,106 @@ use crate::domain::lattice::Namespace;
 use crate::domain::reader::Reader;
 use crate::domain::time::Millis;
 use crate::venue::jobs::list::{Cursor, JobFilter};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use async_trait::async_trait;
-use serde_json::{Value, json};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::{Deserializer, IntoDeserializer};
+use serde_json::json;
 
-/// The operation.
-pub(super) struct Bulk;
+/// Cancel the open jobs, or drive the failed ones again, that a filter takes. First ask with `dryRun` how many there are,
+/// then say that number as `expected`; `next` is the `cursor` of the following batch.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Bulk {
+    action: BatchAction,
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    status: Vec<AnyCase<JobStatus>>,
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    code: Vec<AnyCase<ErrorCode>>,
+    agent: Option<AgentId>,
+    session: Option<SessionId>,
+    #[schemars(with = "Option<u64>")]
+    since: Option<Millis>,
+    #[schemars(with = "Option<u64>")]
+    until: Option<Millis>,
+    q: Option<String>,
+    /// say how many there are, and change nothing
+    #[serde(default)]
+    dry_run: bool,
+    /// how many there are; with another number nothing is done
+    expected: Option<usize>,
+    /// the `next` of the batch before
+    #[schemars(with = "Option<String>")]
+    cursor: Option<Cursor>,
+    #[schemars(range(min = 1, max = BATCH))]
+    limit: Option<usize>,
+    /// of a cancellation, for the record
+    reason: Option<String>,
+}
+
+/// A name that is written in any case.
+struct AnyCase<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for AnyCase<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?.to_ascii_uppercase();
+        T::deserialize(name.into_deserializer()).map(Self)
+    }
+}
 
 fn invalid(key: &str, why: impl std::fmt::Display) -> OpError {
     OpError::Invalid(format!("`{key}`: {why}"))
 }
 
-fn texts<'a>(arguments: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
-    arguments[key].as_array().into_iter().flatten().filter_map(Value::as_str)
-}
-
-fn filter(arguments: &Value, reader: Reader) -> Result<JobFilter, OpError> {
-    let known = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
-    let status = |text: &str| {
-        let found = JobStatus::parse(&text.to_ascii_uppercase());
-        found.ok_or_else(|| invalid("status", format!("expected some of {}, got `{text}`", known())))
-    };
-    let code = |text: &str| {
-        ErrorCode::parse(text).ok_or_else(|| invalid("code", format!("expected codes such as DEAD, got `{text}`")))
-    };
-    let agent = arguments["agent"].as_str().map(AgentId::new).transpose();
-    let session = arguments["session"].as_str().map(SessionId::new).transpose();
-    Ok(JobFilter {
-        statuses: texts(arguments, "status").map(status).collect::<Result<_, _>>()?,
-        codes: texts(arguments, "code").map(code).collect::<Result<_, _>>()?,
-        agent: agent.map_err(|error| invalid("agent", error))?,
-        session: session.map_err(|error| invalid("session", error))?,
-        since: arguments["since"].as_u64().map(Millis),
-        until: arguments["until"].as_u64().map(Millis),
-        text: arguments["q"].as_str().map(str::to_owned),
-        reader: Some(reader),
-    })
-}
-
-#[async_trait]
-impl Operation for Bulk {
-    fn spec(&self) -> Spec {
-        let count = json!({"type": "integer", "minimum": 0});
-        let texts = json!({"type": "array", "items": {"type": "string"}});
-        Spec {
-            path: "v/ops/job/bulk",
-            description: "Cancel the open jobs, or drive the failed ones again, that a filter takes. First ask with \
-                          `dryRun` how many there are, then say that number as `expected`; `next` is the `cursor` of \
-                          the following batch.",
-            input: json!({
-                "type": "object",
-                "properties": {
-                    "action": {"enum": ["cancel", "redrive"]},
-                    "status": texts, "code": texts,
-                    "agent": {"type": "string"}, "session": {"type": "string"},
-                    "since": count, "until": count, "q": {"type": "string"},
-                    "dryRun": {"type": "boolean", "description": "say how many there are, and change nothing"},
-                    "expected": {"type": "integer", "minimum": 0, "description": "how many there are; with another number nothing is done"},
-                    "cursor": {"type": "string", "description": "the `next` of the batch before"},
-                    "limit": {"type": "integer", "minimum": 1, "maximum": BATCH},
-                    "reason": {"type": "string", "description": "of a cancellation, for the record"}
-                },
-                "required": ["action"],
-                "additionalProperties": false
-            }),
-            effect: Effect::Idempotent,
-        }
-    }
-
-    /// Of each job its own ability is asked as well.
-    fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Jobs) }])
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        let (venue, owner) = (call.venue, &call.caller.owner);
-        let action = if arguments["action"] == "cancel" { BatchAction::Cancel } else { BatchAction::Redrive };
-        let mut filter = action.narrowed(filter(&arguments, call.caller.reader())?).map_err(|status| {
-            let to = if action == BatchAction::Cancel {
-                "only open jobs are cancelled"
-            } else {
-                "only FAILED ones are driven again"
+impl Bulk {
+    fn filter(&self, reader: Reader) -> Result<JobFilter, OpError> {
+        let filter = JobFilter {
+            statuses: self.status.iter().map(|AnyCase(status)| *status).collect(),
+            codes: self.code.iter().map(|AnyCase(code)| *code).collect(),
+            agent: self.agent.clone(),
+            session: self.session.clone(),
+            since: self.since,
+            until: self.until,
+            text: self.q.clone(),
+            reader: Some(reader),
+        };
+        self.action.narrowed(filter).map_err(|status| {
+            let to = match self.action {
+                BatchAction::Cancel => "only open jobs are cancelled",
+                BatchAction::Redrive => "only FAILED ones are driven again",
             };
             invalid("status", format!("{} doesn't fit: {to}", status.as_str()))
-        })?;
+        })
+    }
+}
+
+impl Operation for Bulk {
+    const PATH: &'static str = "v/ops/job/bulk";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    /// Of each job its own ability is asked as well.
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let mut filter = self.filter(call.caller.reader())?;
         // What comes while it runs is left alone.
         let until = *filter.until.get_or_insert_with(|| venue.now());
-        if arguments["dryRun"] == true {
-            let many = batch::count(venue, owner, action, &filter, usize::MAX - 1).await?;
+        if self.dry_run {
+            let many = batch::count(venue, owner, self.action, &filter, usize::MAX - 1).await?;
             return Ok(json!({"matched": many, "done": 0, "until": until, "dryRun": true}).into());
         }
-        let bad = |text: &str| invalid("cursor", format!("expected the `next` of a batch, got `{text}`"));
-        let cursor = arguments["cursor"].as_str();
-        let cursor = cursor.map(|text| Cursor::parse(text).ok_or_else(|| bad(text))).transpose()?;
-        match (&cursor, arguments["expected"].as_u64()) {
+        match (&self.cursor, self.expected) {
             (Some(_), _) => {}
             (None, None) => {
                 return Err(invalid("expected", "ask with `dryRun` how many jobs these are, and say that number here"));
             }
             (None, Some(expected)) => {
-                let expected = usize::try_from(expected).unwrap_or(usize::MAX - 1);
-                let many = batch::count(venue, owner, action, &filter, expected).await?;
+                let many = batch::count(venue, owner, self.action, &filter, expected).await?;
                 if many != expected {
                     let many = if many > expected { "more".to_owned() } else { many.to_string() };
                     return Err(OpError::Conflict(format!(
@@ -117,11 +116,9 @@ impl Operation for Bulk {
                 }
             }
         }
-        let limit = arguments["limit"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(BATCH);
-        let by = (owner, &call.caller.authority);
-        let done =
-            batch::batch(venue, by, action, &filter, cursor.as_ref(), limit, arguments["reason"].as_str()).await?;
-        let mut answer = done.to_json();
+        let (by, limit) = ((owner, &call.caller.authority), self.limit.unwrap_or(BATCH));
+        let (after, reason) = (self.cursor.as_ref(), self.reason.as_deref());
+        let mut answer = batch::batch(venue, by, self.action, &filter, after, limit, reason).await?.to_json();
         answer["until"] = json!(until);
         Ok(answer.into())
     }

@@ -1,6 +1,5 @@
 //! `v/ops/job/pause`, `resume` and `message`: a job is held, goes on, and is spoken to.
 
-use super::job_id;
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{JobId, SessionKey};
@@ -11,7 +10,9 @@ use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::jobs::hold::{self, HoldOutcome};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
+};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -74,6 +75,10 @@ impl Operation for Verb {
             HoldOutcome::Unknown => Err(unknown(&id)),
         }
     }
+}
+
+fn job_id(arguments: &Value) -> Result<JobId, OpError> {
+    JobId::new(arguments["id"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
 }
 
 fn unknown(id: &JobId) -> OpError {

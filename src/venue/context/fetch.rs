@@ -147,7 +147,7 @@ impl Reader<'_> {
     /// What running an operation needs; of one that can't run, nothing.
     fn needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
         let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
-        let needs = settled.and_then(|settled| settled.found.operation.needs(&settled.arguments));
+        let needs = settled.and_then(|settled| settled.needs());
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
     }
 

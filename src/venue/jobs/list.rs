@@ -8,6 +8,7 @@ use crate::domain::reader::{JobSight, Reader};
 use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Places of the list that one step looks at.
@@ -68,8 +69,17 @@ pub fn contains(value: &Value, text: &str) -> bool {
 }
 
 /// Where a list goes on: the place of the last job that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Cursor(String);
+
+impl TryFrom<String> for Cursor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("expected the `next` of a batch, got `{text}`"))
+    }
+}
 
 impl Cursor {
     /// A place as an answer has named it.

@@ -1,7 +1,8 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
-use super::{Caller, Catalog, Invocation, OpError, Output, RegisteredOperation, fill, pin};
+use super::{Caller, Catalog, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, fill, pin};
 use crate::domain::decode::{self, Code, Wrong};
+use crate::domain::ids::JobId;
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
@@ -64,6 +65,16 @@ pub struct Settled<'c> {
     pub inner: Option<String>,
 }
 
+impl Settled<'_> {
+    /// What a call with these arguments needs.
+    ///
+    /// # Errors
+    /// They say something that no call can.
+    pub fn needs(&self) -> Result<Vec<Need>, OpError> {
+        self.found.parse(self.arguments.clone())?.needs()
+    }
+}
+
 /// What a call really runs, with its valid arguments. With `mask` no error shows an argument.
 pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool) -> Result<Settled<'c>, OpError> {
     let mut found = resolve(catalog, path)?;
@@ -77,9 +88,11 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
             path: found.spec.path,
             wrong: vec![Wrong::root(Code::Rule, wrong)],
         })?;
-        let Some((path, input)) = found.operation.inner(&mut arguments) else {
+        if found.spec.path != RUN {
             return Ok(Settled { found, arguments, inner: named });
-        };
+        }
+        let path = arguments["operation"].as_str().unwrap_or_default().to_owned();
+        let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
         found = resolve(catalog, &path)?;
         (arguments, named) = (input, Some(path));
         // By its path an operation is called with what its caller says, and that may be a model.
@@ -93,30 +106,42 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
     Err(OpError::Invalid(format!("`v/ops/job/run` is nested more than {JOB_DEPTH} times, call the operation itself")))
 }
 
+/// What a call really runs, with what it needs.
+pub struct PermittedCall<'c> {
+    /// The operation.
+    pub found: &'c RegisteredOperation,
+    /// A call of it.
+    pub parsed: Box<dyn ParsedCall>,
+    inner: Option<String>,
+    needs: Vec<Need>,
+}
+
 /// What a call really runs, when it is valid and its caller may make it.
 pub async fn permitted<'c>(
     venue: &'c Venue,
     caller: &Caller,
     (named, path): (&str, &str),
     arguments: Value,
-) -> Result<Settled<'c>, OpError> {
+) -> Result<PermittedCall<'c>, OpError> {
     let mut arguments = arguments;
     localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
-    let settled = settle(&venue.catalog, path, arguments, false)?;
-    for need in settled.found.operation.needs(&settled.arguments)? {
+    let Settled { found, arguments, inner } = settle(&venue.catalog, path, arguments, false)?;
+    let parsed = found.parse(arguments)?;
+    let needs = parsed.needs()?;
+    for need in &needs {
         let permitted = caller.authority.permits(need.ability, &need.resource);
         if let Err(denied) = permitted
-            && !asked_for(venue, caller, &settled).await?
+            && !asked_for(venue, caller, parsed.reads_job()).await?
         {
-            return Err(OpError::Denied(denied.text(settled.inner.as_deref().unwrap_or(named))));
+            return Err(OpError::Denied(denied.text(inner.as_deref().unwrap_or(named))));
         }
     }
-    Ok(settled)
+    Ok(PermittedCall { found, parsed, inner, needs })
 }
 
-/// Whether a call reads a job that its caller has asked for.
-async fn asked_for(venue: &Venue, caller: &Caller, settled: &Settled<'_>) -> Result<bool, OpError> {
-    let Some(job) = settled.found.operation.reads_job(&settled.arguments) else { return Ok(false) };
+/// Whether a job that a call reads was asked for by its caller.
+async fn asked_for(venue: &Venue, caller: &Caller, job: Option<JobId>) -> Result<bool, OpError> {
+    let Some(job) = job else { return Ok(false) };
     let head = jobs::head(venue, &caller.owner, &job).await?;
     Ok(head.is_some_and(|head| caller.reader().sees(&head) == JobSight::Whole))
 }
@@ -124,19 +149,18 @@ async fn asked_for(venue: &Venue, caller: &Caller, settled: &Settled<'_>) -> Res
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
     let path = &pin::meant(&call.caller.owner, &call.caller.authority, call.workspace, path).await?;
-    let settled = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
-    let Settled { found, arguments, inner } = settled;
+    let permitted = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
+    let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
-    let needs = found.operation.needs(&arguments)?;
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
-    let (arguments, mask) = fill::fill(call, found, arguments).await?;
+    let mask = fill::fill(call, &mut *parsed).await?;
     let limit = call.time();
     let begun = call.reads.begun();
     let late = |_| {
         let path = found.spec.path;
         Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
     };
-    let result = tokio::time::timeout(limit, found.operation.invoke(call, arguments)).await.unwrap_or_else(late);
+    let result = tokio::time::timeout(limit, parsed.run(call)).await.unwrap_or_else(late);
     call.reads.ended(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
     let output = fill::masked(&mask, result)?;
     Ok(Output { value: decode::shown(output.value), ..output })

@@ -5,21 +5,17 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::secret::{Destination, Mask, Reference, SecretName, reference};
-use crate::venue::operation::{Invocation, OpError, Output, RegisteredOperation};
+use crate::venue::operation::{Invocation, OpError, Output, ParsedCall};
 use crate::venue::secrets::{self, Secret};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The arguments with every reference replaced, and what must be masked in the result.
-pub async fn fill(
-    call: &Invocation<'_>,
-    found: &RegisteredOperation,
-    mut arguments: Value,
-) -> Result<(Value, Mask), OpError> {
+/// Replaces every reference in the arguments of `parsed`. Returns what must be masked in the result.
+pub async fn fill(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<Mask, OpError> {
     let mut mask = Mask::default();
-    let Some(to) = found.operation.destination(&arguments)? else { return Ok((arguments, mask)) };
+    let Some(to) = parsed.destination() else { return Ok(mask) };
     let mut opened = BTreeMap::new();
-    for place in reference::places(&found.spec.input, &mut arguments) {
+    for place in parsed.secrets().into_iter().flat_map(reference::standing_in) {
         let asked = Reference::parse(place).map_err(OpError::Invalid)?;
         if !opened.contains_key(&asked.name) {
             let secret = open(call, &asked.name, &to).await?;
@@ -31,7 +27,7 @@ pub async fn fill(
         }
     }
     others(call, &to, &opened, &mut mask).await?;
-    Ok((arguments, mask))
+    Ok(mask)
 }
 
 /// One secret, for a caller that may use it, where it may go.

@@ -1,14 +1,23 @@
 //! Seam 4, `Operation`: what agents and callers can do, by catalog path.
 //!
-//! An operation says what it is, what it needs and what happens when it is repeated; [`dispatch`]
+//! An operation is the struct of its arguments, what it needs and what happens when it is repeated; [`dispatch`]
 //! checks all of that in one place before any operation runs. The operations themselves are [`crate::ops`].
+//!
+//! ```text
+//! arguments ─▶ validated by the schema ─▶ parsed, once ─▶ needs permitted ─▶ secrets put in ─▶ run
+//! ```
 
+mod catalog;
 pub mod dispatch;
 mod fill;
 pub mod pin;
 mod reads;
+mod schema;
+mod untyped;
 
+pub use catalog::{Catalog, RegisteredOperation, Spec, operation};
 pub use reads::{READ, Reads};
+pub use untyped::{UntypedOperation, UntypedSpec, untyped};
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
@@ -21,18 +30,16 @@ use crate::domain::principal::Principal;
 use crate::domain::reader::Reader;
 use crate::domain::scope::ScopedSection;
 use crate::domain::secret::Destination;
-use crate::domain::tools::guard::catalog_path;
-use crate::domain::tools::{Described, Directory};
 use crate::store::{Lease, StoreError};
 use crate::venue::Venue;
-use crate::venue::resources::Providers;
 use crate::venue::secrets::SecretError;
 use crate::venue::workspace::{Workspace, WorkspaceError};
 use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// What happens to the world when an operation runs, and so what may happen after a crash.
@@ -49,19 +56,6 @@ pub enum Effect {
     Once,
 }
 
-/// What an operation is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spec {
-    /// Catalog path, `v/ops/<group>/<name>`.
-    pub path: &'static str,
-    /// What it does, for models and people.
-    pub description: &'static str,
-    /// JSON Schema of its input.
-    pub input: Value,
-    /// What happens when it is repeated.
-    pub effect: Effect,
-}
-
 /// One thing that a call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
@@ -69,6 +63,23 @@ pub struct Need {
     pub ability: &'static str,
     /// On what.
     pub resource: ResourcePath,
+}
+
+impl Need {
+    /// An ability on something.
+    pub fn new(ability: &'static str, resource: impl Into<ResourcePath>) -> Self {
+        Self { ability, resource: resource.into() }
+    }
+
+    /// This and nothing else, for [`Operation::needs`].
+    pub fn only(ability: &'static str, resource: impl Into<ResourcePath>) -> Result<Vec<Self>, OpError> {
+        Ok(vec![Self::new(ability, resource)])
+    }
+
+    /// Nothing, for [`Operation::needs`].
+    pub fn none() -> Result<Vec<Self>, OpError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Why an operation has no result.
@@ -295,132 +306,71 @@ impl From<Value> for Output {
     }
 }
 
-/// One operation of the catalog.
+/// One operation: the struct of its arguments, whose comment says what it does and whose fields' comments say what each
+/// argument is, to models and people. Its schema is made of the same.
+pub trait Operation: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    /// Catalog path, `v/ops/<group>/<name>`.
+    const PATH: &'static str;
+    /// What happens when it is repeated.
+    const EFFECT: Effect;
+
+    /// What the call needs.
+    fn needs(&self) -> Result<Vec<Need>, OpError>;
+
+    /// The job that the call reads: who asked for that needs nothing else.
+    fn reads_job(&self) -> Option<JobId> {
+        None
+    }
+
+    /// Where the call goes: [secrets](Self::secrets) count only for a place that each is bound to. `None`: it goes
+    /// nowhere, and takes none.
+    fn destination(&self) -> Option<Destination> {
+        None
+    }
+
+    /// The arguments in which references to secrets count.
+    fn secrets(&mut self) -> Vec<&mut Value> {
+        Vec::new()
+    }
+
+    /// Runs it. What it needs is permitted by then, and secrets stand in the place of their references.
+    fn run(self, call: &Invocation<'_>) -> impl Future<Output = Result<Output, OpError>> + Send;
+}
+
+/// [`Operation`] of any type: a call whose arguments are read, once.
 #[async_trait]
-pub trait Operation: Send + Sync {
-    /// What it is.
-    fn spec(&self) -> Spec;
-
-    /// What a call with these (valid) arguments needs, on resolved paths.
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError>;
-
-    /// The operation that valid arguments mean to run in this one's stead, and its arguments: what
-    /// is asked of the call then is what that operation asks.
-    fn inner(&self, _arguments: &mut Value) -> Option<(String, Value)> {
-        None
-    }
-
-    /// The job that a call with valid arguments reads: who asked for that needs nothing else.
-    fn reads_job(&self, _arguments: &Value) -> Option<JobId> {
-        None
-    }
-
-    /// Where a call goes: references to secrets in its arguments count only for a place that each
-    /// is bound to. `None`: it goes nowhere, and takes none.
-    fn destination(&self, _arguments: &Value) -> Result<Option<Destination>, OpError> {
-        Ok(None)
-    }
-
-    /// Runs it. Capabilities are checked and arguments validated by then.
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError>;
+pub trait ParsedCall: Send + Sync {
+    /// As of the operation.
+    fn needs(&self) -> Result<Vec<Need>, OpError>;
+    /// As of the operation.
+    fn reads_job(&self) -> Option<JobId>;
+    /// As of the operation.
+    fn destination(&self) -> Option<Destination>;
+    /// As of the operation.
+    fn secrets(&mut self) -> Vec<&mut Value>;
+    /// As of the operation.
+    async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<Output, OpError>;
 }
 
-/// An operation with what is computed once from its spec.
-pub struct RegisteredOperation {
-    /// The operation.
-    pub operation: Arc<dyn Operation>,
-    /// Its spec.
-    pub spec: Spec,
-    /// The compiled input schema.
-    pub validator: jsonschema::Validator,
-    /// The entities that it is about; the built-in operations are about none.
-    pub entities: Vec<String>,
-}
-
-/// All operations by path, and their aliases; the names of the model providers that agents may name; and the kinds of
-/// resources.
-#[derive(Default)]
-pub struct Catalog {
-    /// The providers of resources by kind.
-    pub resources: Providers,
-    operations: BTreeMap<&'static str, RegisteredOperation>,
-    aliases: BTreeMap<&'static str, &'static str>,
-    providers: Vec<String>,
-}
-
-impl Catalog {
-    /// A catalog of these operations, and of other names for their paths.
-    pub fn of(
-        operations: impl IntoIterator<Item = Arc<dyn Operation>>,
-        aliases: impl IntoIterator<Item = (&'static str, &'static str)>,
-    ) -> Self {
-        let mut catalog = Self { aliases: aliases.into_iter().collect(), ..Self::default() };
-        operations.into_iter().for_each(|operation| catalog.add(operation));
-        catalog
+#[async_trait]
+impl<T: Operation> ParsedCall for T {
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Operation::needs(self)
     }
 
-    /// The same with these names of model providers.
-    #[must_use]
-    pub fn calling(self, providers: Vec<String>) -> Self {
-        Self { providers, ..self }
+    fn reads_job(&self) -> Option<JobId> {
+        Operation::reads_job(self)
     }
 
-    /// The same with these kinds of resources.
-    #[must_use]
-    pub fn keeping(self, resources: Providers) -> Self {
-        Self { resources, ..self }
+    fn destination(&self) -> Option<Destination> {
+        Operation::destination(self)
     }
 
-    /// The names of the model providers that agents may name.
-    pub fn providers(&self) -> &[String] {
-        &self.providers
+    fn secrets(&mut self) -> Vec<&mut Value> {
+        Operation::secrets(self)
     }
 
-    fn add(&mut self, operation: Arc<dyn Operation>) {
-        let spec = operation.spec();
-        let validator = jsonschema::validator_for(&spec.input).expect("the catalog's schemas are valid");
-        self.operations.insert(spec.path, RegisteredOperation { operation, spec, validator, entities: Vec::new() });
-    }
-
-    /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.
-    /// Covia's `group:name` is the same as `v/ops/group/name`.
-    pub fn resolve(&self, path: &str) -> Option<&RegisteredOperation> {
-        let full = catalog_path(path);
-        let real = self.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
-        self.operations.get(real)
-    }
-
-    /// All operations, by path.
-    pub fn operations(&self) -> impl Iterator<Item = &RegisteredOperation> {
-        self.operations.values()
-    }
-
-    /// All aliases and what they mean.
-    pub fn aliases(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        self.aliases.iter().map(|(alias, path)| (*alias, *path))
-    }
-}
-
-impl RegisteredOperation {
-    fn described(&self, asked: &str, catalog: &Catalog) -> Described {
-        let aliases = catalog.aliases().filter(|(_, path)| *path == self.spec.path);
-        Described {
-            asked: asked.to_owned(),
-            path: self.spec.path.to_owned(),
-            description: self.spec.description.to_owned(),
-            input: self.spec.input.clone(),
-            entities: self.entities.clone(),
-            aliases: aliases.map(|(alias, _)| alias.to_owned()).collect(),
-        }
-    }
-}
-
-impl Directory for Catalog {
-    fn find(&self, path: &str) -> Option<Described> {
-        self.resolve(path).map(|found| found.described(path, self))
-    }
-
-    fn all(&self) -> Vec<Described> {
-        self.operations().map(|found| found.described(found.spec.path, self)).collect()
+    async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<Output, OpError> {
+        Operation::run(*self, call).await
     }
 }

@@ -58,6 +58,7 @@ impl Ask {
 type Permitted<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
 
 /// The client and its policy.
+#[derive(Default)]
 pub(crate) struct Sender {
     policy: HttpPolicy,
     /// Built by the first call: most venues allow no host.
@@ -65,9 +66,9 @@ pub(crate) struct Sender {
 }
 
 /// Headers as given; names and values that would break out of their line are refused.
-pub(crate) fn headers(given: &Value) -> Result<HeaderMap, OpError> {
+pub(crate) fn headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in given.as_object().into_iter().flatten() {
+    for (name, value) in given {
         let legal = HeaderName::from_bytes(name.as_bytes());
         let legal = legal.map_err(|_| OpError::Invalid(format!("`{}` is not a header name", name.escape_debug())))?;
         if OWN.contains(&legal) || legal.as_str().starts_with("proxy-") {

@@ -2,7 +2,7 @@
 
 use super::calls::Round;
 use crate::domain::approval::{
-    Answer, Approval, ApprovalSubject, AwaitingCall, CallPlace, CallSection, Question, Verdict, check_questions,
+    Answer, Approval, ApprovalSubject, AwaitingCall, CallPlace, CallSection, Verdict, check_questions,
 };
 use crate::domain::decode;
 use crate::domain::limits::APPROVAL_TIME_MAX;
@@ -101,10 +101,9 @@ fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
 }
 
 fn questions(arguments: &Value, usual: Duration) -> Result<(ApprovalSubject, Duration), String> {
-    let asks: Vec<Question> = decode::typed(arguments["asks"].clone()).map_err(|e| format!("`asks`: {e}"))?;
+    let human::AskPerson { title, asks, expires } = decode::typed(arguments.clone()).map_err(|e| e.to_string())?;
     check_questions(&asks)?;
-    let title = arguments["title"].as_str().unwrap_or_default().to_owned();
-    let time = arguments["expires"].as_u64().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
+    let time = expires.map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
     Ok((ApprovalSubject::Questions { title, asks }, time))
 }
 

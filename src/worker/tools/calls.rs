@@ -301,14 +301,14 @@ impl Round<'_> {
             Err(OpError::NotFound(text)) => return Ok(CallOutcome::plain(Outcome::Unknown, text)),
             Err(error) => return refused(error),
         };
+        // What it needs is said again where it is made.
+        let needs = settled.needs().unwrap_or_default();
         let dispatch::Settled { found, arguments, inner } = settled;
         if pinned && !matches!(found.spec.effect, Effect::Read | Effect::Buffered) {
             let text = format!("error: a pin of `{}` isn't run by its path; call that operation", found.spec.path);
             return Ok(CallOutcome::plain(Outcome::Arguments, text));
         }
         let named = inner.as_deref().unwrap_or(&call.tool);
-        // What it needs is said again where it is made.
-        let needs = found.operation.needs(&arguments).unwrap_or_default();
         let used = self.used(&needs);
         let (runs, target) = (found.spec.path, ToolTarget::Operation(found.spec.path.to_owned()));
         if let Some(asked) =

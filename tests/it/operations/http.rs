@@ -207,7 +207,7 @@ async fn only_listed_hosts_are_called_and_none_by_default() {
     }
     failed(get(&open, "file:///etc/passwd").await, "expected `http://` or `https://`");
     failed(get(&open, "http://user:word@127.0.0.1/").await, "credentials are not allowed in a URL");
-    failed(get(&open, "not a url").await, "`url` expected a URL");
+    failed(get(&open, "not a url").await, "at `/url`: expected a URL");
     assert_eq!(site.count(), 0);
 }
 
