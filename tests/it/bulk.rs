@@ -109,8 +109,8 @@ async fn many_at_once((venue, _dir): (TestVenue, tempfile::TempDir)) {
         (json!({"expected": 4}), "4 jobs, but there are more: nothing was done"),
         (json!({"expected": 6}), "6 jobs, but there are 5: nothing was done"),
         (json!({"expected": 5, "status": ["COMPLETE"]}), "`status`"),
-        (json!({"expected": 5, "code": ["NONE"]}), "`code`"),
-        (json!({"expected": 5, "cursor": "x"}), "`cursor`"),
+        (json!({"expected": 5, "code": ["NONE"]}), "`/code/0`"),
+        (json!({"expected": 5, "cursor": "x"}), "`/cursor`"),
         (json!({"expected": 5, "limit": 101}), "limit"),
         (json!({"expected": 5, "agnet": "x"}), "agnet"),
     ] {
