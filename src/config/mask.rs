@@ -1,5 +1,7 @@
 //! Hiding credentials where configuration is shown.
 
+use crate::domain::visible::is_secret_name;
+
 const HIDDEN: &str = "***";
 
 /// `url` without its user and password; comma-separated URLs are masked one by one.
@@ -21,8 +23,7 @@ pub fn mask_url(url: &str) -> String {
 /// The value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password`
 /// are hidden, URLs lose their credentials.
 pub fn mask_value(key: &str, value: &str) -> String {
-    let secret = ["key", "secret", "token", "password"].iter().any(|end| key.ends_with(end));
-    if secret && !value.is_empty() {
+    if (is_secret_name(key) || key.ends_with("key")) && !value.is_empty() {
         return HIDDEN.to_owned();
     }
     if value.contains("://") { mask_url(value) } else { value.to_owned() }

@@ -52,16 +52,41 @@ pub const fn is_unseen(c: char) -> bool {
     )
 }
 
-/// Most bytes of the text of an error.
+/// Most bytes that the text of an error takes in JSON.
 const ERROR_BYTES: usize = 2048;
 
 /// The text of an error as it is told, whatever of a stranger's stands in it: the beginning, and that it goes on.
-pub fn told(mut text: String) -> String {
-    if text.len() > ERROR_BYTES {
-        text.truncate(text.floor_char_boundary(ERROR_BYTES - '…'.len_utf8()));
-        text.push('…');
+pub fn told(text: String) -> String {
+    beginning(text, ERROR_BYTES)
+}
+
+/// The beginning of a text, and that it goes on, in as many bytes as it may take inside a JSON text.
+pub fn beginning(mut text: String, bytes: usize) -> String {
+    let size = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        c => c.len_utf8(),
+    };
+    let (mut used, mut end) = (0, 0);
+    for (at, c) in text.char_indices() {
+        used += size(c);
+        if used > bytes {
+            text.truncate(end);
+            text.push('…');
+            break;
+        }
+        if used + '…'.len_utf8() <= bytes {
+            end = at + c.len_utf8();
+        }
     }
     text
+}
+
+/// Whether what has this name, a key or a header, is a secret or a token by it: its value is never quoted.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let whole = ["authorization", "proxy-authorization", "cookie", "headers", "ucans", "prf"].contains(&name.as_str());
+    whole || ["secret", "token", "password", "apikey", "api_key", "api-key"].iter().any(|end| name.ends_with(end))
 }
 
 /// Text of a stranger inside a message: short, and harmless in a terminal or a log.
@@ -77,13 +102,17 @@ mod tests {
     use super::{hidden, quoted, told};
 
     #[test]
-    fn an_error_has_no_more_than_two_kilobytes() {
+    fn an_error_has_no_more_than_two_kilobytes_also_in_json() {
         assert_eq!(told("short".into()), "short");
         assert_eq!(told("x".repeat(2048)), "x".repeat(2048));
         for text in ["x".repeat(300_000), "é".repeat(300_000), format!("x{}", "𝔘".repeat(9_000))] {
             let told = told(text.clone());
             assert!(told.len() <= 2048 && told.len() > 2040 && told.ends_with('…'), "{}", told.len());
             assert!(text.starts_with(told.trim_end_matches('…')));
+        }
+        for text in ["\"", "\\", "\n", "\u{1}", "\u{7f}", "é\u{c}"].map(|text| text.repeat(9_000)) {
+            let json = serde_json::to_string(&told(text)).unwrap();
+            assert!(json.len() <= 2050 && json.len() > 2034, "{}", json.len());
         }
     }
 

@@ -307,10 +307,7 @@ mod tests {
             (json!({"input": 1}), "missing field `operation`"),
             (json!({"operation": 1}), "`operation`: expected a string"),
             (json!({"operation": "x", "ucans": [1]}), "`ucans[0]`: expected a string"),
-            (
-                json!({"operation": "x", "ucans": "t"}),
-                "`ucans`: expected a list, got text \"t\", did you mean `[\"t\"]`",
-            ),
+            (json!({"operation": "x", "ucans": "t"}), "`ucans`: expected a list, got a text"),
             (json!({"operation": "x", "private": "yes"}), "`private`: expected a boolean"),
             (json!({"operation": "x", "inptu": 1}), "unknown field `inptu`, did you mean `input`"),
         ] {

@@ -3,17 +3,23 @@
 use crate::domain::decode::Wrong;
 use crate::domain::quota::Over;
 use crate::domain::token::TokenRefused;
-use crate::domain::visible::told;
+use crate::domain::visible::beginning;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::store::{Refusal, StoreError};
 use crate::venue::operation::OpError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Display;
 
 /// Media type of a problem.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Bytes that a problem's text takes in JSON; it stands there twice.
+const DETAIL_BYTES: usize = 1024;
+
+/// Bytes of the facts of a problem: with its text and the rest it has at most 4 KB.
+const FACTS_BYTES: usize = 1700;
 
 /// An answer that is an error.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +41,7 @@ impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
         Self {
             status,
-            detail: told(detail.to_string()),
+            detail: beginning(detail.to_string(), DETAIL_BYTES),
             retry_after: None,
             code: None,
             challenge: None,
@@ -183,8 +189,15 @@ impl IntoResponse for Problem {
             "detail": self.detail,
             "error": self.detail,
         });
-        if !self.wrong.is_empty() {
-            body["errors"] = json!(self.wrong);
+        let mut left = FACTS_BYTES;
+        let facts = self.wrong.iter().map(|wrong| json!(wrong)).take_while(|fact| {
+            let fits = left.checked_sub(fact.to_string().len());
+            left = fits.unwrap_or_default();
+            fits.is_some()
+        });
+        let facts: Vec<Value> = facts.collect();
+        if !facts.is_empty() {
+            body["errors"] = facts.into();
         }
         if let Some(code) = self.code {
             body["code"] = code.into();

@@ -2,6 +2,7 @@
 
 use crate::limits::{VALUE_DEPTH, VALUE_PARTS};
 use crate::nearest::did_you_mean;
+use crate::visible::{beginning, is_secret_name};
 use serde::Serialize;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
@@ -14,6 +15,12 @@ const KEYS_SHOWN: usize = 8;
 
 /// Steps of a place that an error shows: those of a deep one say nothing more.
 const STEPS: usize = 12;
+
+/// Bytes that the reason of an error takes in JSON: with a place it fits into the text of an error.
+const REASON_BYTES: usize = 640;
+
+/// Bytes that each of the rest of it takes in JSON.
+const PART_BYTES: usize = 200;
 
 /// Keys of a submission that only the venue sets: nobody is told to.
 const VENUE_ONLY: [&str; 6] = ["caller", "parent", "envelope", "handed", "redriveOf", "seal"];
@@ -45,8 +52,9 @@ pub enum Code {
     Rule,
 }
 
-/// What is wrong with a value.
+/// What is wrong with a value. Each text of it is short, whatever a stranger has sent: it is made here only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Fact {
     /// The kind of rule that it breaks.
     pub code: Code,
@@ -75,24 +83,51 @@ impl fmt::Display for Fact {
 
 impl Fact {
     fn new(code: Code, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), expected: None, found: None, hint: None, keys: Vec::new() }
+        let reason = beginning(reason.into(), REASON_BYTES);
+        Self { code, reason, expected: None, found: None, hint: None, keys: Vec::new() }
+    }
+
+    /// Something else is expected.
+    fn expected(code: Code, expected: String, found: String) -> Self {
+        let reason = format!("expected {expected}, got {found}");
+        let part = |text| Some(beginning(text, PART_BYTES));
+        Self { expected: part(expected), found: part(found), ..Self::new(code, reason) }
+    }
+
+    /// The same without the value that was sent: it is a secret.
+    fn veiled(self) -> Self {
+        let Self { code, reason, expected, found, keys, .. } = self;
+        match (expected, found) {
+            (Some(expected), Some(found)) => {
+                let kinds = [("text ", "a text"), ("number ", "a number"), ("a list", "a list"), ("a map", "a map")];
+                let kind = kinds.iter().find(|(begin, _)| code == Code::Type && found.starts_with(begin));
+                let found = kind.map_or("another value", |(_, kind)| kind);
+                Self { keys, ..Self::expected(code, expected, found.to_owned()) }
+            }
+            _ if code == Code::Missing => Self::new(code, reason),
+            _ => Self::new(code, "not a legal value"),
+        }
     }
 
     /// What a rule says; what it says as `expected a, got b` are two facts.
     fn said(reason: String) -> Self {
         let parts = reason.strip_prefix("expected ").and_then(|rest| rest.rsplit_once(", got "));
-        let (expected, found) = parts.map(|(expected, found)| (expected.to_owned(), found.to_owned())).unzip();
-        Self { expected, found, ..Self::new(Code::Rule, reason) }
+        let parts = parts.map(|(expected, found)| (expected.to_owned(), found.to_owned()));
+        match parts {
+            Some((expected, found)) => Self::expected(Code::Rule, expected, found),
+            None => Self::new(Code::Rule, reason),
+        }
     }
 }
 
 /// What is wrong with data from outside, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Wrong {
     /// `context[1].budget`; empty when it is about all of it.
     #[serde(skip)]
     pub place: String,
-    /// The same as a JSON pointer, `/context/1/budget`.
+    /// The same as a JSON pointer, `/context/1/budget`; of a long one the beginning.
     pub pointer: String,
     /// The rule that it breaks.
     #[serde(flatten)]
@@ -120,12 +155,18 @@ impl Wrong {
         Self::of(&[], code, reason)
     }
 
+    /// Of what a JSON pointer names.
+    pub fn pointed(pointer: &str, code: Code, reason: impl Into<String>) -> Self {
+        Self { pointer: beginning(pointer.to_owned(), PART_BYTES), ..Self::root(code, reason) }
+    }
+
     pub(super) fn of(steps: &[Step], code: Code, reason: impl Into<String>) -> Self {
         Self::at(steps, Box::new(Fact::new(code, reason)))
     }
 
     fn at(steps: &[Step], fact: Box<Fact>) -> Self {
-        Self { place: place(steps), pointer: steps.iter().map(pointer).collect(), fact }
+        let pointer = steps.iter().map(pointer).collect();
+        Self { place: beginning(place(steps), PART_BYTES), pointer: beginning(pointer, PART_BYTES), fact }
     }
 
     pub(super) fn deep(steps: &[Step], depth: usize) -> Self {
@@ -206,9 +247,7 @@ impl Fault {
 
     /// Something else is expected; of a map that is, with these keys.
     pub(super) fn expected(expected: String, found: &Unexpected<'_>, keys: Vec<&'static str>) -> Self {
-        let found = got(found);
-        let reason = format!("expected {expected}, got {found}");
-        Fact { expected: Some(expected), found: Some(found), keys, ..Fact::new(Code::Type, reason) }.into()
+        Fact { keys, ..Fact::expected(Code::Type, expected, got(found)) }.into()
     }
 
     /// A map is expected that is a struct of these fields.
@@ -219,6 +258,9 @@ impl Fault {
 
     #[must_use]
     pub(super) fn under(mut self, step: Step) -> Self {
+        if matches!(&step, Step::Key(key) if is_secret_name(key)) {
+            *self.fact = self.fact.veiled();
+        }
         self.steps.push(step);
         self
     }

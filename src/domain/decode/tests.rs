@@ -224,3 +224,44 @@ fn a_value_has_so_many_values_in_it() {
     }
     assert!(message(list(MESSAGE_PARTS + 1).as_bytes(), MESSAGE_DEPTH).is_err());
 }
+
+#[test]
+fn the_value_of_a_secret_is_never_quoted() {
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[serde(rename = "apiKey")]
+        _key: Option<u8>,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[serde(default, rename = "ucans")]
+        _proofs: Vec<String>,
+        #[serde(rename = "token")]
+        _token: Option<Code>,
+        #[serde(rename = "inner")]
+        _inner: Option<Inner>,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    enum Code {
+        A,
+    }
+    for (given, told) in [
+        (json!({"ucans": "s3cret"}), "`ucans`: expected a list, got a text"),
+        (json!({"ucans": 77}), "`ucans`: expected a list, got a number"),
+        (json!({"ucans": [["s3cret"]]}), "`ucans[0]`: expected a string, got a list"),
+        (json!({"token": "s3cret"}), "`token`: not a legal value"),
+        (json!({"ucans": true}), "`ucans`: expected a list, got another value"),
+        (json!({"inner": {"apiKey": "s3cret"}}), "`inner.apiKey`: expected a whole number of at least 0, got a text"),
+        (json!([{"ucans": ["s3cret"]}]), "expected a map with `ucans`, `token` and `inner`, got a list"),
+        (json!({"inner": {"apiKey": 1, "s3cret": 1}}), "`inner`: unknown field `s3cret`; known are `apiKey`"),
+    ] {
+        let wrong = proposed::<Outer>(&given).unwrap_err();
+        assert_eq!(wrong.to_string(), told, "{given}");
+        assert!(
+            wrong.place.contains("inner") || !serde_json::to_string(&wrong).unwrap().contains("s3cret"),
+            "{wrong:?}"
+        );
+    }
+}

@@ -114,7 +114,7 @@ pub(super) fn document() -> Value {
     })
 }
 
-const INTRODUCTION: &str = "Covia's REST API in front of Trellis. Errors are RFC 9457 problem details with an `error` string of at most 2048 bytes; only what is no HTTP request that can be read (a line or headers over the limits, forbidden characters in them) is answered by the server itself, without a body. A parameter of the query that is not described here is refused. Without authentication only loopback hosts and origins are served.";
+const INTRODUCTION: &str = "Covia's REST API in front of Trellis. Errors are RFC 9457 problem details of at most 4 KB with an `error` string of at most 1024 bytes; only what is no HTTP request that can be read (a line or headers over the limits, forbidden characters in them) is answered by the server itself, without a body. A parameter of the query that is not described here is refused. Without authentication only loopback hosts and origins are served.";
 const TOKEN: &str = "Where `auth.mode` is `jwt`: an EdDSA token for the venue's `did`, see `GET /api/v1/status`.";
 const KEY: &str = "The caller's own id of a submission, up to 128 bytes without spaces or `/`: the same request again is answered with the same job, another request under the same key, or another caller or authority, is a conflict. Keys that begin with `venue:` are refused. `run` uses it for requests, messages and chats to agents.";
 

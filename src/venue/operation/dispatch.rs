@@ -11,7 +11,7 @@ use crate::domain::schema::make_whole;
 use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
 use crate::domain::values::inject::{Injection, reserved};
-use crate::domain::visible::quoted;
+use crate::domain::visible::{is_secret_name, quoted};
 use crate::venue::Venue;
 use crate::venue::jobs;
 use jsonschema::ValidationError;
@@ -203,8 +203,15 @@ fn misfit(error: &ValidationError<'_>, mask: bool) -> Wrong {
         ValidationErrorKind::AdditionalProperties { .. } => Code::Unknown,
         _ => Code::Rule,
     };
-    let text = if mask { error.masked().to_string() } else { error.to_string() };
-    Wrong { pointer: error.instance_path().to_string(), ..Wrong::root(code, text) }
+    let pointer = error.instance_path().to_string();
+    let shown = match error.instance().as_ref() {
+        _ if mask || pointer.split('/').any(is_secret_name) => "value".to_owned(),
+        Value::Object(_) => "a map".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::String(text) => format!("\"{}\"", quoted(text)),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain.to_string(),
+    };
+    Wrong::pointed(&pointer, code, error.masked_with(shown).to_string())
 }
 
 #[cfg(test)]
