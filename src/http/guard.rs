@@ -18,6 +18,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures::FutureExt;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -83,13 +84,14 @@ fn owner(api: &Api, request: &Request) -> String {
 /// A request that may be handled, with its whole body, and the memory that it may take; or the answer to one that may not.
 async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Response> {
     let (parts, body) = request.into_parts();
-    let (access, reads) = routes::access(parts.method.as_str(), parts.extensions.get().map(MatchedPath::as_str));
+    let admits = routes::admits(parts.method.as_str(), parts.extensions.get().map(MatchedPath::as_str));
     // A body that its sender keeps back until it is asked for is not asked for in vain.
     let kept_back = parts.headers.contains_key(header::EXPECT);
-    let unread = match admitted(api, parts, access).await {
+    let unread = match admitted(api, parts, admits.access).await {
         Ok(parts) => match body::read(body, &api.options).await {
-            Ok(bytes) => {
-                let cost = Cost::of(bytes.len(), reads);
+            Ok(read) => {
+                let bytes = if admits.body { read } else { Bytes::new() };
+                let cost = Cost::of(bytes.len(), admits.reads);
                 return Ok((Request::from_parts(parts, Body::from(bytes)), cost));
             }
             Err(unread) => unread,

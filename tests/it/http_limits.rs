@@ -4,6 +4,7 @@ use crate::support::cli::{self, Process};
 use crate::support::http::{BODY_LIMIT, Server};
 use crate::support::port;
 use crate::support::raw::Raw;
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use trellis::http::{HttpOptions, Room};
@@ -216,4 +217,39 @@ async fn a_body_that_nobody_asked_for_is_no_next_request() {
     ))
     .await;
     assert_eq!(raw.answer().await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_counts_only_where_the_route_describes_one() {
+    let server = Server::start().await;
+    server.echo_agent("kept").await;
+    let document = server.get("/api/v1/openapi.json").await.body(200);
+    let mut tried = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let job = path.starts_with("/api/v1/jobs/");
+        let filled = path.replace("{id}", if job { "00000000000000000000000000000000" } else { "kept" });
+        let filled = filled.replace(['{', '}'], "");
+        for method in [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE] {
+            let operation = &item[method.as_str().to_lowercase()];
+            if operation.is_null() || !operation["requestBody"].is_null() || filled == "/metrics" {
+                continue;
+            }
+            tried += 1;
+            // The first is without one: what it changes is changed for all.
+            server.send(method.clone(), &filled, &[], "").await;
+            let without = server.send(method.clone(), &filled, &[], "").await;
+            for body in [r#"{"remove":true}"#, r#"{"limit":1,"agentId":"none","nonsense":1}"#, "[1]", "no JSON"] {
+                let with = server.send(method.clone(), &filled, &[], body).await;
+                assert_eq!(
+                    (with.status, with.body),
+                    (without.status, without.body.clone()),
+                    "{method} {filled} {body}"
+                );
+            }
+        }
+    }
+    assert!(tried > 25, "{tried}");
+    // It was ended, and not taken away.
+    let kept = server.get("/api/v1/agents/kept").await.body(200);
+    assert_eq!(kept["status"], "TERMINATED");
 }

@@ -76,7 +76,7 @@ where
     Route { method, path, access, reads: false, handler: on(filter, handler), about: About::default() }
 }
 
-/// A route that runs an operation: its body, or its query where there is none, holds what the path doesn't give.
+/// A route that runs an operation: the body that it describes, or the query, holds what the path doesn't give.
 fn runs(method: &'static str, path: &'static str, access: Access, operation: &'static str, given: Given) -> Route {
     running(method, path, access, Runs { operation, given, status: StatusCode::OK })
 }
@@ -116,9 +116,18 @@ pub(super) fn methods(path: &str) -> Vec<String> {
 struct Known {
     method: &'static str,
     path: &'static str,
-    access: Access,
-    reads: bool,
+    admits: Admits,
     query: Vec<String>,
+}
+
+/// What a request to a route may do and bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Admits {
+    pub(super) access: Access,
+    /// It reads what its caller names, large or small.
+    pub(super) reads: bool,
+    /// It describes a body; one that comes where none is described says nothing.
+    pub(super) body: bool,
 }
 
 fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
@@ -126,7 +135,8 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
         let of = |route: Route| {
             let Route { method, path, access, reads, about, .. } = route;
-            Known { method, path, access, reads, query: query_names(&about) }
+            let admits = Admits { access, reads, body: about.body.is_some() };
+            Known { method, path, admits, query: query_names(&about) }
         };
         routes().into_iter().map(of).collect()
     });
@@ -134,9 +144,9 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     TABLE.iter().find(|route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method))
 }
 
-/// Who may use a route, and whether it reads what its caller names: nobody without a token who asks for what isn't there.
-pub(super) fn access(method: &str, path: Option<&str>) -> (Access, bool) {
-    known(method, path).map_or((Access::Caller, false), |route| (route.access, route.reads))
+/// What a route admits: nobody without a token who asks for what isn't there.
+pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
+    known(method, path).map_or(Admits { access: Access::Caller, reads: false, body: false }, |route| route.admits)
 }
 
 /// Names that the query of a route may have.
@@ -167,8 +177,10 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        assert_eq!(access("HEAD", Some("/api/v1/agents")), (Access::Holder("crud/read", AGENTS), true));
-        assert_eq!(access("PATCH", Some("/livez")), (Access::Caller, false));
-        assert_eq!(access("GET", None), (Access::Caller, false));
+        let list = Admits { access: Access::Holder("crud/read", AGENTS), reads: true, body: false };
+        assert_eq!(admits("HEAD", Some("/api/v1/agents")), list);
+        let nothing = Admits { access: Access::Caller, reads: false, body: false };
+        assert_eq!((admits("PATCH", Some("/livez")), admits("GET", None)), (nothing, nothing));
+        assert!(admits("PUT", Some("/api/v1/jobs/{id}/cancel")).body);
     }
 }
