@@ -237,9 +237,10 @@ fn unavailable(e: StoreError) -> BusError {
             BusError::Unavailable { bus: store, reason }
         }
         StoreError::Full { store, reason } => BusError::Refused { bus: store, reason },
-        error @ (StoreError::Over(_) | StoreError::Contended { .. }) => {
-            BusError::Refused { bus: "embedded".to_owned(), reason: error.to_string() }
+        error @ StoreError::Contended { .. } => {
+            BusError::Unavailable { bus: "embedded".into(), reason: error.to_string() }
         }
+        error @ StoreError::Over(_) => BusError::Refused { bus: "embedded".into(), reason: error.to_string() },
     }
 }
 

@@ -38,7 +38,9 @@ pub(super) async fn run(
         }
     };
     let schema = &resolve(&api.venue.catalog, operation)?.spec.input;
-    if let Value::Object(asked) = asked.arguments(schema)? {
+    if let Value::Object(mut asked) = asked.arguments(schema)? {
+        // A flag is set where the query or the body sets it: `false` is as if it weren't named.
+        asked.retain(|name, value| *value != false || !arguments.contains_key(name));
         arguments.extend(asked);
     }
     let named =

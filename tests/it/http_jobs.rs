@@ -2,6 +2,7 @@
 
 use crate::support::http::Server;
 use bytes::Bytes;
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use trellis::bus::LiveSubject;
@@ -89,6 +90,7 @@ async fn a_job_can_be_cancelled_and_then_deleted() {
     assert_eq!(server.put(&path(&job, "/resume"), Value::Null).await.body(200)["status"], "PENDING");
     assert_eq!(server.put(&path(&job, "/pause"), Value::Null).await.body(200)["status"], "PAUSED");
     server.put(&path(&job, "/cancel"), json!({"reason": 5})).await.is_problem(400, "`reason`");
+    server.put(&path(&job, "/cancel"), json!({"reson": ""})).await.is_problem(400, "did you mean `reason`");
     let cancelled = server.put(&path(&job, "/cancel"), json!({"reason": "typo"})).await.body(200);
     assert_eq!((&cancelled["status"], &cancelled["error"]), (&json!("CANCELLED"), &json!("cancelled: typo")));
     assert_eq!(server.put(&path(&job, "/cancel"), Value::Null).await.body(200)["status"], "CANCELLED");
@@ -293,4 +295,24 @@ async fn a_shutdown_ends_streams_and_waits_and_soon_everything() {
         }
     }
     panic!("requests under way were cut off");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_job_id_is_refused_alike_everywhere() {
+    let server = Server::start().await;
+    for id in ["x", &"g".repeat(32), &"0".repeat(31)] {
+        for (method, rest, body) in [
+            (Method::GET, "", ""),
+            (Method::GET, "/sse", ""),
+            (Method::POST, "", "1"),
+            (Method::PUT, "/cancel", ""),
+            (Method::PUT, "/pause", ""),
+            (Method::PUT, "/resume", ""),
+            (Method::PUT, "/redrive", ""),
+            (Method::PUT, "/delete", ""),
+        ] {
+            let answer = server.send(method, &format!("/api/v1/jobs/{id}{rest}"), &[], body).await;
+            answer.is_problem(400, "illegal job id");
+        }
+    }
 }

@@ -27,6 +27,7 @@ mod cli_fleet;
 mod cli_life;
 mod cli_policy;
 mod cli_up;
+mod contended;
 mod context;
 mod crash_points;
 mod day;

@@ -54,6 +54,14 @@ async fn a_slip_is_a_warning_at_every_entrance_and_an_error_where_the_caller_is_
     assert_eq!(server.put("/api/v1/agents/a", slips()).await.body(201)["warnings"], json!(WARNINGS));
     assert_eq!(server.post("/api/v1/run", create(false)).await.body(200)["warnings"], json!(WARNINGS));
 
+    // Said in one place it is said: what isn't in the other undoes nothing.
+    server.put("/api/v1/agents/a?strict=false", strict(slips())).await.is_problem(400, "without `strict`");
+    let put = |said: bool| json!({"config": {"delegable": [{"with": "w", "can": "crd"}]}, "strict": said}).to_string();
+    for (query, said) in [("false", true), ("true", false), ("true", true)] {
+        let path = format!("/api/v1/agents/a?strict={query}");
+        server.send(Method::PATCH, &path, &[], put(said)).await.is_problem(400, "without `strict`");
+    }
+
     let more = json!({"config": {"delegable": [{"with": "w", "can": "crd"}]}});
     let patch = async |query: &str| {
         server.send(Method::PATCH, &format!("/api/v1/agents/a{query}"), &[], more.to_string()).await

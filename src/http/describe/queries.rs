@@ -57,7 +57,7 @@ pub(in crate::http) struct Wait {
 #[derive(JsonSchema)]
 pub(in crate::http) struct Strict {
     /// Refuse a configuration that names a provider, operation or ability that the venue doesn't know; without it
-    /// these are `warnings` of the answer.
+    /// these are `warnings` of the answer. It counts here and in the body: `false` in one undoes no `true` in the other.
     strict: Option<bool>,
 }
 
@@ -133,23 +133,6 @@ pub(in crate::http) struct AgentsQuery {
     #[schemars(schema_with = "name")]
     after: Option<String>,
     /// Agents of a page, at most 1000.
-    limit: Option<u64>,
-}
-
-#[derive(JsonSchema)]
-pub(in crate::http) struct Remove {
-    /// Also delete its sessions and documents and free the name.
-    remove: Option<bool>,
-}
-
-#[derive(JsonSchema)]
-pub(in crate::http) struct SessionsQuery {
-    /// The session before the page.
-    #[serde(default)]
-    #[schemars(schema_with = "name")]
-    after: Option<String>,
-    /// Of one page.
-    #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
 

@@ -454,6 +454,8 @@ impl Round<'_> {
 pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
+        // Surely nothing was written: the turn need not begin anew, after which it could not know that.
+        OpError::Store(error @ StoreError::Contended { .. }) => Ok(wrong(Outcome::Error, &error)),
         // Asking again would not mend what is damaged.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
         OpError::Store(error @ StoreError::Over(_)) => Ok(wrong(Outcome::Limit, &error)),
