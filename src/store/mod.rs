@@ -292,12 +292,12 @@ pub trait Accounts {
 
 /// What lies in a store: for sweeps, audits, doctors and operators. No step of an event needs it.
 pub trait Inspect {
-    /// Known owners after `after`, sorted.
+    /// Known owners after `after`, sorted: `limit` of them, or all that are left. A shorter page is the end.
     #[repeat(Reads)]
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;
 
     /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes but without the bodies in
-    /// them; forgotten ones aren't among them.
+    /// them: `limit` of them, or all that are left. A shorter page is the end; forgotten ones aren't counted.
     #[repeat(Reads)]
     async fn sessions(
         &self,

@@ -150,6 +150,7 @@ macro_rules! conformance {
                     a_scan_pages_in_order a_scan_runs_backwards a_scan_stays_under_its_prefix
                     a_page_is_a_window_and_the_number_of_all
                     owners_are_registered_by_their_first_write sessions_page_by_agent
+                    a_page_shorter_than_its_limit_is_the_end
                     arrivals_minus_consumed_is_the_mailbox a_session_shows_what_its_last_commit_left
                     settings_say_something;
                 seat:

@@ -1,6 +1,7 @@
 //! Scans, owners, sessions.
 
 use super::*;
+use trellis::store::{Forget, Forgotten, Resting};
 
 async fn scan(w: &World, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<String> {
     let found = w.store.scan(&w.owner, prefix, after, reverse, limit).await.unwrap();
@@ -100,6 +101,47 @@ pub async fn sessions_page_by_agent(w: World) {
     assert_eq!(list(Some("clerk"), Some("b"), 10).await, ["clerk/c"]);
     assert_eq!(list(Some("cler"), None, 10).await, ["cler/z"]);
     assert!(list(Some("cle"), None, 10).await.is_empty());
+}
+
+pub async fn a_page_shorter_than_its_limit_is_the_end(w: World) {
+    w.agent().await;
+    w.gate_of("other", "ACTIVE 8 100 queue").await;
+    for name in ["a", "b", "c", "d", "e", "other/z"] {
+        w.append(T0, name, message(name.trim_start_matches("other/"))).await;
+    }
+    for name in ["a", "c"] {
+        let grant = granted(w.admit_with(T0, name, None, Some(ask())).await);
+        w.done(T0, &grant).await;
+        let resting = Resting { session: session(name), arrivals: 1 };
+        let forget = Forget { sessions: vec![resting], ..Forget::default() };
+        assert_eq!(w.store.forget(T0, &w.owner, &forget).await.unwrap(), Forgotten::Done);
+    }
+    for name in ["acme/bob", "acme/cid"] {
+        w.store.write(T0, &name.parse().unwrap(), &[put("w/a", "1")]).await.unwrap();
+    }
+    let clerk = "clerk".parse().unwrap();
+    for limit in 1..=6 {
+        // What is gone, or of another agent, takes no place in a page.
+        for (agent, all) in [(None, 4), (Some(&clerk), 3)] {
+            let (mut after, mut left) = (None, all);
+            loop {
+                let page = w.store.sessions(&w.owner, agent, after.as_ref(), limit).await.unwrap();
+                assert_eq!(page.len(), limit.min(left), "{agent:?} {limit}");
+                left -= page.len();
+                let Some(last) = page.last() else { break };
+                after = Some(last.key.clone());
+            }
+            assert_eq!(left, 0);
+        }
+        let (mut after, mut left) = (None, 3);
+        while left > 0 {
+            let page = w.store.owners(after.as_ref(), limit).await.unwrap();
+            assert_eq!(page.len(), limit.min(left), "{limit}");
+            left -= page.len();
+            after = page.last().cloned();
+        }
+        assert!(w.store.owners(after.as_ref(), limit).await.unwrap().is_empty());
+    }
 }
 
 pub async fn a_session_shows_what_its_last_commit_left(w: World) {
