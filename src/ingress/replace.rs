@@ -31,9 +31,8 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
     else {
         return Ok(());
     };
-    let known = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)).map(|(status, _)| status);
     // A turn opens the job of a request before the task is on its way: that one is still pending.
-    if known.is_some_and(|status| status != JobStatus::Pending) {
+    if status.status().is_some_and(|(status, _)| status != JobStatus::Pending) {
         return Ok(());
     }
     // A job of this id that is elsewhere: the task will be a conflict.

@@ -149,8 +149,7 @@ pub async fn relay(
 
 /// Whether a job has not ended: the message of one that has isn't published any more.
 async fn is_open(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
-    let status = store.read(owner, &[keys::job_status(job)]).await?.pop().and_then(|doc| doc.value);
-    let status = status.and_then(|bytes| keys::decode_status(&bytes));
+    let status = store.doc(owner, &keys::job_status(job)).await?.status();
     Ok(status.is_some_and(|(status, _)| !status.is_terminal()))
 }
 

@@ -3,8 +3,7 @@
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner};
 use crate::domain::job::{ErrorCode, Job};
-use crate::domain::limits::LIST_BYTES;
-use crate::store::{DocKey, DocWrite, StoreError, Window, decode, keys, steps};
+use crate::store::{DocKey, DocWrite, StoreError, Window, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, ListPage};
 
@@ -13,7 +12,7 @@ pub fn kept(letter: &DeadLetter) -> DocWrite {
     DocWrite::json(keys::dead_letter(letter.died, &letter.job), letter)
 }
 
-/// A page of them, the last to die first: no more than weigh [`LIST_BYTES`] together.
+/// A page of them, the last to die first: no more than weigh [`LIST_BYTES`](crate::domain::limits::LIST_BYTES) together.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -23,13 +22,8 @@ pub async fn list(
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::DEAD_LETTERS, window).await?;
     let places: Vec<[DocKey; 1]> = page.docs.into_iter().map(|(key, _)| [key]).collect();
-    let (found, _) = steps::read(&*venue.store, owner, &places, LIST_BYTES).await?;
-    let next = offset + found.len();
-    let mut items = Vec::with_capacity(found.len());
-    for ([key], mut doc) in places.iter().zip(found) {
-        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<DeadLetter>(key, &bytes)).transpose()?);
-    }
-    Ok(ListPage { items, total: page.total, next })
+    let (items, read) = steps::page(&*venue.store, owner, &places, 0, limit).await?;
+    Ok(ListPage { items, total: page.total, next: offset + read })
 }
 
 /// That of a job.

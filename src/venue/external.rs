@@ -82,7 +82,7 @@ async fn known(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<Known, S
     Ok(Known {
         watch: watch.decode(&keys[0])?,
         version: watch.version,
-        status: status.value.and_then(|bytes| keys::decode_status(&bytes)).map(|(status, _)| status),
+        status: status.status().map(|(status, _)| status),
         status_version: status.version,
     })
 }

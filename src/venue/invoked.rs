@@ -116,7 +116,7 @@ async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known
         invoked,
         version: record.version,
         head: head.decode(&wanted[1])?,
-        status: status.value.as_ref().and_then(|b| keys::decode_status(b)).map_or(JobStatus::Pending, |(s, _)| s),
+        status: status.status().map_or(JobStatus::Pending, |(status, _)| status),
         status_version: status.version,
     }))
 }

@@ -2,7 +2,6 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
-use crate::domain::message::Message;
 use crate::domain::rate::{self, Limit, Meter, RatedCall, Wait};
 use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
@@ -82,9 +81,8 @@ pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), 
         return Ok(());
     };
     for id in told {
-        let Some((owner, session)) = of(&id) else { continue };
-        if let Err(error) = venue.bus.publish(&Message::wake(&owner, &session)).await {
-            tracing::debug!(%session, %error, "wake not published; the sweep will");
+        if let Some((owner, session)) = of(&id) {
+            venue.wake(&owner, &session).await;
         }
     }
     Ok(())

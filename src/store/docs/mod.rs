@@ -11,8 +11,9 @@ mod pages;
 
 pub use pages::{Documents, Listing, Owners, Pages, Sessions};
 
-use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, Store, StoreError, decode};
+use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, Store, StoreError, decode, keys};
 use crate::domain::ids::Owner;
+use crate::domain::job::JobStatus;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use bytes::Bytes;
@@ -30,6 +31,12 @@ impl Doc {
     /// Its value, from JSON; `None` when it isn't there. [`StoreError::Corrupt`] names `key`.
     pub fn decode<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         self.value.as_ref().map(|bytes| decode(key, bytes)).transpose()
+    }
+
+    /// Of the document at [`keys::job_status`]: where the job stands and since when. `None` when it isn't there, or
+    /// is none.
+    pub fn status(&self) -> Option<(JobStatus, Millis)> {
+        keys::decode_status(self.value.as_ref()?)
     }
 }
 

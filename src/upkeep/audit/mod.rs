@@ -164,7 +164,7 @@ async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Jo
 fn job_facts(pair: &[Doc]) -> Option<JobFacts> {
     let [head, status] = pair else { return None };
     let head: JobHead = decode::stored(head.value.as_ref()?).ok()?;
-    let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
+    let status = status.status();
     Some(JobFacts {
         job: head.id,
         event: head.event.to_string(),

@@ -10,7 +10,7 @@ use crate::domain::audit::JobFacts;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
-use crate::store::{EventKind, keys};
+use crate::store::{Doc, EventKind, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -119,7 +119,7 @@ impl Seen {
         for page in jobs.chunks(PAGE) {
             let statuses: Vec<_> = page.iter().map(keys::job_status).collect();
             let docs = venue.store.read(owner, &statuses).await?;
-            let statuses = docs.iter().map(|doc| doc.value.as_ref().and_then(|bytes| keys::decode_status(bytes)));
+            let statuses = docs.iter().map(Doc::status);
             let is_open =
                 |status: &Option<(JobStatus, Millis)>| status.is_some_and(|(status, _)| !status.is_terminal());
             let left: Vec<_> = page.iter().zip(statuses).filter(|(_, status)| is_open(status)).collect();

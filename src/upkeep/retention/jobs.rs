@@ -76,9 +76,7 @@ pub(super) async fn goes(
     result: &Doc,
 ) -> Result<Option<Remains>, StoreError> {
     let now = venue.now();
-    let Some((status, updated)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else {
-        return Ok(None);
-    };
+    let Some((status, updated)) = status.status() else { return Ok(None) };
     if !job_goes(rules, now, &young(status, updated)) {
         return Ok(None);
     }
@@ -130,7 +128,7 @@ async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocK
         let ids: Vec<_> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
         let statuses: Vec<_> = ids.iter().map(keys::job_status).collect();
         let statuses = venue.store.read(owner, &statuses).await?;
-        let mut statuses = statuses.iter().filter_map(|doc| keys::decode_status(doc.value.as_ref()?));
+        let mut statuses = statuses.iter().filter_map(Doc::status);
         if statuses.any(|(status, _)| !status.is_terminal()) {
             return Ok((found, true));
         }

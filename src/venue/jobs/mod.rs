@@ -70,8 +70,7 @@ pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bo
 pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
     let wanted: Vec<_> = ids.iter().map(keys::job_status).collect();
     let docs = venue.store.read(owner, &wanted).await?;
-    let status = |doc: Doc| doc.value.and_then(|bytes| keys::decode_status(&bytes)).map(|(status, _)| status);
-    let found = ids.iter().zip(docs).filter(|(_, doc)| status(doc.clone()).is_some_and(JobStatus::is_terminal));
+    let found = ids.iter().zip(docs).filter(|(_, doc)| doc.status().is_some_and(|(status, _)| status.is_terminal()));
     Ok(found.map(|(id, _)| id.clone()).collect())
 }
 
@@ -94,11 +93,7 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
     let Some(head) = &head.value else { return Ok(None) };
     let large = |field: &'static str| (extent == Extent::Listed).then_some(field);
     let head: JobHead = extract(&keys::job_head(id), head, large("input"))?;
-    let (status, updated) = status
-        .value
-        .as_ref()
-        .and_then(|bytes| keys::decode_status(bytes))
-        .unwrap_or((JobStatus::Pending, head.created));
+    let (status, updated) = status.status().unwrap_or((JobStatus::Pending, head.created));
     let result =
         result.value.as_ref().map(|bytes| extract(&keys::job_result(id), bytes, large("output"))).transpose()?;
     let waiting = waiting.decode(&keys::job_wait(id))?;
@@ -217,15 +212,14 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
 pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(JobId, JobStatus)>, StoreError> {
     let keys: Vec<_> = ids.iter().map(keys::job_status).collect();
     let docs = venue.store.read(owner, &keys).await?;
-    let known = ids.iter().zip(docs).filter_map(|(id, doc)| Some((id.clone(), keys::decode_status(&doc.value?)?.0)));
+    let known = ids.iter().zip(docs).filter_map(|(id, doc)| Some((id.clone(), doc.status()?.0)));
     Ok(known.collect())
 }
 
 /// Status of a job and since when, without reading what it was asked and what it said. `None`: no such job, or one that
 /// nobody has taken yet.
 pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
-    let line = venue.store.doc(owner, &keys::job_status(id)).await?.value;
-    Ok(line.and_then(|line| keys::decode_status(&line)))
+    Ok(venue.store.doc(owner, &keys::job_status(id)).await?.status())
 }
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.

@@ -74,7 +74,7 @@ async fn read(
     let mut found = Vec::with_capacity(ids.len());
     for (id, docs) in ids.into_iter().zip(docs.chunks(2)) {
         let [status, tally] = docs else { continue };
-        let Some((status, _)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else { continue };
+        let Some((status, _)) = status.status() else { continue };
         let tally = tally.decode(&keys::job_spend(&id))?;
         found.push((id, status, tally));
     }

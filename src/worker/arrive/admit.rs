@@ -5,7 +5,6 @@ use super::{RETRY, pause};
 use crate::bus::{Delivery, Settle};
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::domain::message::Message;
 use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
@@ -28,10 +27,8 @@ pub(super) async fn admit_and_run(worker: &Worker, delivery: &Delivery, mut admi
         admit_event(worker, delivery, admit, kind).await;
     }
     drop(seat);
-    if let Some(next) = worker.seats.next(&owner)
-        && let Err(error) = worker.venue.bus.publish(&Message::wake(&owner, &next)).await
-    {
-        tracing::debug!(session = %next, %error, "wake not published; the sweep will");
+    if let Some(next) = worker.seats.next(&owner) {
+        worker.venue.wake(&owner, &next).await;
     }
 }
 

@@ -5,7 +5,6 @@ use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
-use crate::domain::message::Message;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Next, Pending};
 use crate::store::{After, Grant, StoreError};
@@ -49,9 +48,8 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
 
 /// The place for events that may have killed workers is free: the session that waits for it is called.
 async fn call_next(worker: &Worker) {
-    let Some((owner, next)) = worker.quarantine.next() else { return };
-    if let Err(error) = worker.venue.bus.publish(&Message::wake(&owner, &next)).await {
-        tracing::debug!(session = %next, %error, "wake not published; the sweep will");
+    if let Some((owner, next)) = worker.quarantine.next() {
+        worker.venue.wake(&owner, &next).await;
     }
 }
 

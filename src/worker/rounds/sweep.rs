@@ -1,7 +1,6 @@
 //! The sweep: makes certain what messages only make prompt.
 
 use crate::domain::ids::Owner;
-use crate::domain::message::Message;
 use crate::domain::time::Millis;
 use crate::ingress::timers;
 use crate::store::{DocWrite, StoreError, keys};
@@ -100,9 +99,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     let swept = venue.store.sweep(venue.now(), owner, GRACE, ITEMS).await?;
     venue.relay(owner, &swept.outbox).await;
     for session in &swept.due {
-        if let Err(error) = venue.bus.publish(&Message::wake(owner, session)).await {
-            tracing::warn!(%session, %error, "wake not published; the next sweep will");
-        }
+        venue.wake(owner, session).await;
     }
     let timers = timers::fire(venue, owner).await?;
     let more_jobs = external::look(venue, owner).await?;
