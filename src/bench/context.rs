@@ -85,7 +85,7 @@ fn inputs(agent: AgentId) -> Inputs {
             required: false,
             unresolved: Vec::new(),
             tags: crate::domain::context::item::Tags::default(),
-            origin: crate::domain::context::origin::Origin::default(),
+            origin: crate::domain::origin::Origin::default(),
             content,
         }
     };

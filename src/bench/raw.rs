@@ -2,9 +2,10 @@
 //! nothing around them.
 
 use super::BenchError;
+use crate::domain::event::order;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
-use crate::domain::priority::{Priority, order};
+use crate::domain::priority::Priority;
 use crate::store::{
     Admit, After, Commit, Committed, DocWrite, EventKind, Lease, LeaseOutcome, LeaseRequest, NewEvent, Store, keys,
 };

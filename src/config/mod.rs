@@ -12,11 +12,12 @@ use crate::domain::authority::envelope::Mode;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::hosts::HostRule;
+use crate::domain::ids::did::DidKey;
 use crate::domain::quota::QuotaSettings;
 use crate::domain::rate::Limit;
 use crate::domain::resource::remote::Verb;
 use crate::domain::retention::RetentionRules;
-use crate::domain::token::{DidKey, TokenSubject};
+use crate::domain::token::TokenSubject;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},

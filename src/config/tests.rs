@@ -4,8 +4,9 @@ use super::{
     AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, Loaded, LogFormat, SettingOrigin, StoreUrl, mask_url,
 };
 use crate::domain::authority::envelope::Mode;
+use crate::domain::ids::did::DidKey;
 use crate::domain::resource::remote::Verb;
-use crate::domain::token::{DidKey, TokenSubject};
+use crate::domain::token::TokenSubject;
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {

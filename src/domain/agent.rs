@@ -1,11 +1,16 @@
 //! Agent records and their configuration.
 
+pub mod budget;
 mod check;
+pub mod entry;
 pub mod merge;
 pub mod schema;
 pub mod seed;
-pub mod unknown;
+pub mod tool;
 
+use crate::agent::budget::ContextBudget;
+use crate::agent::entry::ContextEntry;
+pub use crate::agent::tool::{NamedTool, ToolEntry};
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::{Actor, Policy, Revocation};
 use crate::authority::trail::Trail;
@@ -13,21 +18,17 @@ use crate::authority::{Authority, Capability};
 use crate::budget::Budget;
 use crate::cap::Ceiling;
 use crate::chat::ModelSettings;
-use crate::context::budget::ContextBudget;
-use crate::context::entry::ContextEntry;
-use crate::context::load::Load;
 use crate::decode::{self, Code, Wrong};
 use crate::expiry::SessionSettings;
 use crate::gate::{BusyPolicy, Gate, GateStatus};
 use crate::ids::AgentId;
 use crate::lattice::layout::Scope;
 use crate::limits;
+use crate::load::Load;
 use crate::nearest::did_you_mean;
 use crate::outputs::Outputs;
 use crate::resource::Resources;
 use crate::time::Millis;
-use crate::tools;
-pub use crate::tools::entry::{NamedTool, ToolEntry};
 use crate::values::inject::Bindings;
 use crate::values::mapping::{Mapping, MappingError};
 use crate::values::{Values, entities, placeholder};

@@ -7,7 +7,9 @@
 //!
 //! Money is counted in billionths of a dollar: a price per million tokens is whole in them.
 
+use crate::chat::Price;
 use crate::chat::Usage;
+use crate::chat::per_token;
 use crate::ids::JobId;
 use crate::limits::BUDGET_HOLD;
 use crate::time::Millis;
@@ -45,16 +47,6 @@ pub struct Budget {
     pub wall_clock: Option<u64>,
 }
 
-/// US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Price {
-    /// Of a prompt.
-    pub input: f64,
-    /// Of a reply.
-    pub output: f64,
-}
-
 impl Budget {
     /// Nothing is limited.
     pub fn is_empty(&self) -> bool {
@@ -82,30 +74,6 @@ impl Budget {
     pub const fn is_counted(&self) -> bool {
         self.tokens.is_some() || self.cost.is_some() || self.turns.is_some()
     }
-}
-
-impl Price {
-    /// Prices that can't be meant.
-    pub fn check(&self) -> Result<(), String> {
-        for (key, price) in [("input", self.input), ("output", self.output)] {
-            if !price.is_finite() || !(0.0..=1e6).contains(&price) {
-                return Err(format!("`{key}`: expected dollars per million tokens, got {price}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What so many tokens cost, in billionths of a dollar, rounded up.
-    pub fn of(self, input: u64, output: u64) -> u64 {
-        let part = |price: f64, tokens: u64| (per_token(price) * u128::from(tokens)).div_ceil(1_000);
-        u64::try_from(part(self.input, input) + part(self.output, output)).unwrap_or(u64::MAX)
-    }
-}
-
-/// Thousandths of billionths of a dollar per token, so that the smallest prices are whole.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 to a million")]
-fn per_token(price: f64) -> u128 {
-    (price * 1e6).round() as u128
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: positive and finite")]

@@ -1,14 +1,18 @@
 //! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
 
 mod hash;
+mod order;
+
+use crate::job::Parent;
+pub use order::order;
 
 use crate::authority::envelope::Envelope;
 use crate::budget::Budget;
-use crate::context::load::Load;
 use crate::ids::{AgentId, EventId, JobId, SessionId, SessionKey};
 use crate::job::{JobHead, JobResult};
 use crate::limits::REPLY_SUBJECT_BYTES;
 use crate::lineage::Lineage;
+use crate::load::Load;
 use crate::priority::Priority;
 use crate::scope::Handed;
 use crate::time::Millis;
@@ -143,18 +147,6 @@ pub enum Payload {
         /// What was answered.
         approval: JobId,
     },
-}
-
-/// The turn of an agent that started a child job; its result returns there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Parent {
-    /// The session that waits for the result.
-    #[serde(flatten)]
-    pub session: SessionKey,
-    /// The task in whose service it was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobId>,
 }
 
 /// Body of a submission over NATS, and of `submit` and `message` over HTTP.
@@ -329,6 +321,28 @@ impl Event {
             Payload::Task { job, .. } | Payload::Result { job, .. } => Some(job),
             Payload::Message { .. } | Payload::Decision { .. } => None,
         }
+    }
+
+    /// The task that opened a job, as it was, and the hash of its body; `None` when what it was isn't known any more.
+    pub fn of_job(head: &JobHead) -> Option<(Self, &str)> {
+        let request = head.request.as_deref().filter(|request| head.op.is_none() && !request.had_values)?;
+        let payload = Payload::Task { job: head.id.clone(), input: head.input.clone() };
+        let event = Self {
+            caller: head.caller.clone(),
+            reply_to: head.reply_to.clone(),
+            parent: head.parent.clone(),
+            context_ids: request.context_ids.clone(),
+            envelope: request.envelope.clone(),
+            budget: request.budget,
+            handed: request.handed.clone(),
+            loads: request.loads.clone(),
+            output_path: request.output_path.clone(),
+            response_schema: request.response_schema.clone(),
+            redrive_of: head.redrive_of.clone(),
+            priority: head.priority,
+            ..Self::new(head.event.clone(), head.created, payload)
+        };
+        Some((event, &request.body_hash))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Validated names: owner, agent, session, job and event ids. An illegal one can't be built.
 
+pub mod did;
 mod event;
+pub mod secret;
 
 pub use event::{EventId, IdOf};
 

@@ -1,14 +1,16 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
+pub mod watch;
+
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::trail::Trail;
 use crate::budget::Budget;
-use crate::context::load::Load;
 use crate::decode;
-use crate::event::{Event, Parent, Payload};
-use crate::external::Watch;
+use crate::ids::SessionKey;
 use crate::ids::{AgentId, EventId, JobId, SessionId};
+use crate::job::watch::Watch;
+use crate::load::Load;
 use crate::priority::Priority;
 use crate::scope::Handed;
 use crate::spend::{self, Tally, Tree};
@@ -83,6 +85,18 @@ impl JobStatus {
             Self::Pending | Self::Started | Self::Paused | Self::InputRequired | Self::AuthRequired => false,
         }
     }
+}
+
+/// The turn of an agent that started a child job; its result returns there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Parent {
+    /// The session that waits for the result.
+    #[serde(flatten)]
+    pub session: SessionKey,
+    /// The task in whose service it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
 }
 
 /// What a job is, written once when it is opened.
@@ -178,28 +192,6 @@ impl JobHead {
     /// What might be done for it at most; `None` when that isn't known, of old ones.
     pub fn authority(&self) -> Option<&Authority> {
         self.request.as_ref().map(|request| &request.envelope.bound).or(self.bound.as_deref())
-    }
-
-    /// The task that opened it, as it was; `None` when what it was isn't known any more.
-    pub fn task(&self) -> Option<(Event, &str)> {
-        let request = self.request.as_deref().filter(|request| self.op.is_none() && !request.had_values)?;
-        let payload = Payload::Task { job: self.id.clone(), input: self.input.clone() };
-        let event = Event {
-            caller: self.caller.clone(),
-            reply_to: self.reply_to.clone(),
-            parent: self.parent.clone(),
-            context_ids: request.context_ids.clone(),
-            envelope: request.envelope.clone(),
-            budget: request.budget,
-            handed: request.handed.clone(),
-            loads: request.loads.clone(),
-            output_path: request.output_path.clone(),
-            response_schema: request.response_schema.clone(),
-            redrive_of: self.redrive_of.clone(),
-            priority: self.priority,
-            ..Event::new(self.event.clone(), self.created, payload)
-        };
-        Some((event, &request.body_hash))
     }
 }
 

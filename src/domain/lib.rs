@@ -1,60 +1,70 @@
 //! The functional core: values in, decisions out. No `async`, I/O, clock, environment or randomness.
+//!
+//! Words first, then records, then rules: each module uses those above it and none below (a rule of `tests/it/tidy/`).
 
-pub mod decode;
+// Text, times, names.
+pub mod limits;
+pub mod visible;
 pub mod nearest;
 pub mod time;
-pub mod visible;
-
-pub mod hosts;
+pub mod decode;
 pub mod ids;
-pub mod lattice;
+pub mod hosts;
+pub mod canonical;
+pub mod render;
+pub mod foreign;
+pub mod schema;
+pub mod outputs;
+pub mod epoch;
+pub mod origin;
+pub mod lineage;
+pub mod priority;
+pub mod consent;
+pub mod expiry;
+pub mod gate;
+pub mod quota;
 
+// The tree.
+pub mod lattice;
+pub mod patch;
+pub mod load;
 pub mod values;
 
+// Models, what they cost, and what they never see.
+pub mod chat;
+pub mod rate;
+pub mod spend;
+pub mod secret;
+pub mod budget;
+pub mod cap;
+
+// Who may do what.
 pub mod authority;
-pub mod epoch;
-pub mod event;
-pub mod message;
-pub mod seal;
-pub mod job;
-pub mod lineage;
 pub mod principal;
-pub mod priority;
-pub mod reader;
 pub mod token;
 
-pub mod agent;
-pub mod approval;
-pub mod asset;
-pub mod budget;
-pub mod canonical;
-pub mod cap;
-pub mod dead;
-pub mod expiry;
-pub mod external;
-pub mod gate;
-pub mod goal;
-pub mod invoked;
-pub mod options;
-pub mod outputs;
-pub mod resource;
-pub mod session;
-pub mod spend;
-pub mod timer;
-
-pub mod chat;
-pub mod context;
-
-pub mod secret;
-pub mod tools;
-
-pub mod audit;
-pub mod limits;
-pub mod patch;
-pub mod quota;
-pub mod rate;
-pub mod render;
-pub mod retention;
-pub mod schema;
+// Records.
 pub mod scope;
+pub mod resource;
+pub mod agent;
+pub mod asset;
+pub mod message;
+pub mod job;
+pub mod audit;
+pub mod event;
+pub mod invoked;
+pub mod external;
+pub mod seal;
+pub mod dead;
+pub mod timer;
+pub mod goal;
+pub mod call;
+pub mod approval;
+pub mod session;
+pub mod reader;
+
+// Rules.
+pub mod tools;
+pub mod context;
+pub mod retention;
 pub mod turn;

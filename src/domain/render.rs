@@ -8,8 +8,10 @@
 //! The budget is kept but for one unit that can't be shown smaller, a number or a comment of some
 //! 30 bytes. `NaN` and infinities can't occur: a [`Value`] doesn't hold them.
 
+mod cut;
 mod size;
 
+pub use cut::cut;
 use serde_json::{Map, Value};
 use size::Gauge;
 use std::fmt::Write;

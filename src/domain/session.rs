@@ -4,12 +4,12 @@ use crate::approval::Awaiting;
 use crate::authority::{Authority, Capability};
 use crate::budget::Deadline;
 use crate::chat::{ChatMessage, Usage};
-use crate::context::load::Load;
-use crate::context::origin::Seen;
 use crate::event::Mandate;
 use crate::goal::Goals;
 use crate::ids::{AgentId, EventId, JobId};
 use crate::job::JobStatus;
+use crate::load::Load;
+use crate::origin::Seen;
 use crate::scope::HandedOn;
 use crate::spend::{Tally, Today};
 use crate::time::Millis;
@@ -239,6 +239,11 @@ pub const WITHHELD: &str = "[not shown: it ran under authority that you do not h
 const ERASED: &str = "[erased]";
 
 impl TurnRecord {
+    /// Items of a conversation that it added: what it heard and what it said.
+    pub fn items(&self) -> usize {
+        self.heard.len() + self.said.len()
+    }
+
     /// What it was allowed to do when its model was asked.
     pub fn under(&self) -> &Authority {
         self.wider.as_ref().unwrap_or(&self.authority)

@@ -3,9 +3,10 @@
 //! A number that isn't known is absent, and never 0: the money of calls whose model has no price, and
 //! everything of jobs that older versions have begun.
 
-use super::budget::{Price, dollars};
+use super::budget::dollars;
 use super::chat::Usage;
 use super::time::Millis;
+use crate::chat::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Instants as plain data: the core never reads a clock.
 
+pub mod cron;
+
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

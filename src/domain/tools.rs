@@ -1,54 +1,32 @@
 //! Tool resolution: which operations a model is offered, under which names.
 
 pub mod consent;
-pub mod entry;
 pub mod guard;
 pub(crate) mod harness;
 mod name;
 mod outline;
+pub mod unknown;
 mod resource;
 
-use self::entry::{NamedTool, Runs, ToolEntry};
-use self::guard::{GuardRule, Guards, RUN, catalog_path};
-pub use self::harness::{Ends, GOAL_TOOLS};
+use self::guard::{GuardRule, Guards};
+pub use self::harness::Ends;
 pub(crate) use self::name::misnamed;
-pub use self::name::{is_pin, tool_name};
 use self::name::{missing, unusable};
 pub use self::outline::outline;
-pub use self::resource::{ResourceTool, configured};
+pub use self::resource::ResourceTool;
 use crate::agent::AgentConfig;
+use crate::agent::tool::HARNESS_TOOLS;
+use crate::agent::tool::{DEFAULT_TOOLS, NamedTool, Runs, ToolEntry, tool_name};
+use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::ids::sha256_hex;
-use crate::scope::{Delegate, Reach, Scopes};
+use crate::lattice::catalog::{RUN, catalog_path};
+use crate::scope::{Reach, Scopes};
 use crate::values::entities;
 use crate::values::inject::Injection;
 use crate::values::resolver::Resolver;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// The default tool set; those that the catalog has are offered unless `defaultTools` is false.
-pub const DEFAULT_TOOLS: [&str; 19] = [
-    "v/ops/agent/create",
-    "v/ops/agent/message",
-    "v/ops/agent/request",
-    "v/ops/asset/store",
-    "v/ops/asset/get",
-    "v/ops/asset/list",
-    "v/ops/asset/content",
-    "v/ops/asset/pin",
-    "v/ops/job/run",
-    "v/ops/job/result",
-    "v/ops/lattice/read",
-    "v/ops/lattice/write",
-    "v/ops/lattice/delete",
-    "v/ops/lattice/append",
-    "v/ops/lattice/slice",
-    "v/ops/lattice/list",
-    "v/ops/lattice/inspect",
-    "v/ops/schema/validate",
-    "v/ops/schema/infer",
-];
 
 /// Why an operation is not for a request.
 const ELSEWHERE: &str = "it carries none of the entities of this request";
@@ -98,64 +76,6 @@ struct Offered {
     target: ToolTarget,
     injection: Injection,
     reach: Reach,
-}
-
-/// What a tool call does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolTarget {
-    /// Invokes an operation.
-    Operation(String),
-    /// Uses a resource of the agent.
-    Resource {
-        /// Its name in the configuration.
-        resource: String,
-        /// The provider's name of the tool.
-        tool: String,
-    },
-    /// Completes the open task.
-    Complete,
-    /// Fails the open task.
-    Fail,
-    /// Shows a path from the next turn on.
-    Load,
-    /// Shows it no longer.
-    Unload,
-    /// Finds operations that are not offered yet.
-    MoreTools,
-    /// Opens a goal with a conversation of its own.
-    Subgoal,
-    /// Ends the goal, or the open task, with its input as the result.
-    CompleteGoal,
-    /// Fails the goal, or the open task.
-    FailGoal,
-    /// Puts a summary in the place of the turns so far.
-    Compact,
-    /// Starts a child job.
-    Delegate(Delegate),
-    /// Nothing: the arguments are the result. With the sections that the model looks at for it.
-    Latent(Vec<String>),
-}
-
-impl ToolTarget {
-    /// The catalog path of the operation that it invokes.
-    pub fn operation(&self) -> Option<&str> {
-        match self {
-            Self::Operation(path) => Some(path),
-            Self::Complete
-            | Self::Fail
-            | Self::Load
-            | Self::Unload
-            | Self::MoreTools
-            | Self::Subgoal
-            | Self::CompleteGoal
-            | Self::FailGoal
-            | Self::Compact
-            | Self::Delegate(_)
-            | Self::Latent(_)
-            | Self::Resource { .. } => None,
-        }
-    }
 }
 
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
@@ -220,7 +140,7 @@ pub fn resolve_with(
     let (names, offered, refused, unbound, reports) = Default::default();
     let mut table = Builder { config, values, entities, names, offered, refused, unbound, reports };
     for entry in &config.tools {
-        if matches!(entry, ToolEntry::Path(name) if harness::NAMES.contains(&name.as_str())) {
+        if matches!(entry, ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str())) {
             continue;
         }
         let plain = NamedTool::default();

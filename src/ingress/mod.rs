@@ -9,6 +9,7 @@ pub mod timers;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
 use crate::domain::decode::{self, Wrong};
+use crate::domain::event::order;
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, reply_to_allowed, reply_to_own,
 };
@@ -16,13 +17,13 @@ use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionId, Sessio
 use crate::domain::job::{JobHead, Request};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::message::InKind;
-use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
-use crate::domain::priority::{Priority, order};
+use crate::domain::priority::Priority;
 use crate::domain::resource::scratchpad;
 use crate::domain::seal;
 use crate::domain::time::Millis;
+use crate::domain::turn::options;
 use crate::domain::values::entities;
 use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
@@ -362,7 +363,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
 
 /// The admission of a task that had one and whose mailbox entry was lost; `None` when it can't be made again.
 pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
-    let (event, body_hash) = head.task()?;
+    let (event, body_hash) = Event::of_job(head)?;
     let event = NewEvent {
         id: head.event.clone(),
         body_hash: body_hash.to_owned(),

@@ -53,7 +53,7 @@ fn task_of(job: &Job) -> Result<Event, RedriveError> {
     if job.head.op.is_some() {
         return Err(not("it is the run of an operation; run that again"));
     }
-    let task = job.head.task().map(|(event, _)| event);
+    let task = Event::of_job(&job.head).map(|(event, _)| event);
     task.ok_or_else(|| not("its values (`sessionContext`) were kept with its task and are gone; submit it again"))
 }
 

@@ -1,7 +1,6 @@
 //! Which URL a provider is called at, and with whose key: environment keys go nowhere else.
 
 use crate::domain::chat::ModelSettings;
-use crate::model::registry::SCRIPTED;
 use crate::venue::operation::OpError;
 use crate::venue::outbound::{HttpPolicy, destination};
 use crate::venue::secrets::Secret;
@@ -9,6 +8,9 @@ use genai::adapter::AdapterKind;
 use reqwest::Url;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+/// Name of the provider that needs no network.
+pub const SCRIPTED: &str = "scripted";
 
 /// Sent where a protocol wants a key and the endpoint has none.
 const KEYLESS: &str = "none";

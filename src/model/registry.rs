@@ -4,6 +4,7 @@ use crate::domain::chat::{ModelRequest, Reply};
 use crate::model::bounded;
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::endpoint::ProviderOptions;
+use crate::model::endpoint::SCRIPTED;
 use crate::model::provider::ModelProvider;
 use crate::model::provider_error::{too_long, too_much};
 use crate::model::scripted::{Scripted, ScriptedOptions};
@@ -13,9 +14,6 @@ use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Name of the provider that needs no network.
-pub const SCRIPTED: &str = "scripted";
 
 /// Options of every provider.
 #[derive(Debug, Clone)]

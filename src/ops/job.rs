@@ -6,7 +6,7 @@ mod hold;
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
-use crate::domain::tools::guard::RUN;
+use crate::domain::lattice::catalog::RUN;
 use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::operation::{

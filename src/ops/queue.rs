@@ -3,8 +3,10 @@
 
 use super::child::{self, call_id, millis};
 use crate::domain::authority::ResourcePath;
-use crate::domain::external::{self as rules, ExternalTimes, PUBLISH, Watch};
+use crate::domain::external as rules;
+use crate::domain::external::PUBLISH;
 use crate::domain::ids::{JobId, QueueName};
+use crate::domain::job::watch::{ExternalTimes, Watch};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::limits::{
     CHILD_WAIT, OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_HEARTBEAT, OUTBOUND_START,

@@ -55,9 +55,9 @@
 //! `<turn>`, `<start>`, `<due>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
 use crate::domain::context::record::part::PartName;
+use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, AssetId, EventId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::secret::SecretName;
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use crate::store::DocKey;

@@ -5,11 +5,12 @@
 
 use crate::domain::approval::{Answer, Approval, ApprovalSubject, Verdict};
 use crate::domain::authority::ResourcePath;
+use crate::domain::event::order;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::LIST_PAGE;
-use crate::domain::priority::{Priority, order};
+use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
 use crate::store::{Admit, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};

@@ -40,8 +40,9 @@
 //! sweep looks at those that are due. The document stays as long as the job; the place until it ends.
 
 use crate::bus::{BusError, LiveSubject};
-use crate::domain::external::{Ignored, Watch, WatchLook, WorkerAnswer, WorkerSaid, late};
+use crate::domain::external::{WorkerAnswer, WorkerSaid, late};
 use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::watch::{Ignored, Watch, WatchLook};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::limits::OUTBOUND_GRACE;
 use crate::domain::time::Millis;

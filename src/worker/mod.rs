@@ -1,7 +1,7 @@
 //! A worker: the shell that takes one event from its delivery to its messages, as the core decides.
 //!
 //! ```text
-//! arrive ─▶ lease ─▶ turn: context ─▶ model ─▶ (record) ─▶ tools ─▶ commit ─▶ outbox
+//! arrive ─▶ lease ─▶ session ─▶ turn: context ─▶ model ─▶ (record) ─▶ tools ─▶ commit ─▶ outbox
 //! invoked ─▶ operations that callers have invoked, beside turns
 //! rounds  ─▶ the sweep wakes what is due and relays what was left, alarms fire timers, the auditor and the tidy go about
 //! ```
@@ -11,6 +11,7 @@
 
 mod arrive;
 mod lease;
+mod session;
 mod turn;
 mod context;
 mod model;

@@ -1,6 +1,7 @@
 //! One turn of a leased session: performs what the core says next, stage by stage, until it is committed or waits.
 
-use super::context::{self, transcript};
+use super::context;
+use super::lease::transcript;
 use super::lease::{Leased, Stop, keeper, waits};
 use super::model::record;
 use super::model::spend::{self, Asked};

@@ -3,7 +3,8 @@
 use super::super::layers::Layers;
 use super::super::{AuthConfig, AuthMode, Config, DidKeys};
 use super::{duration, parse, path};
-use crate::domain::token::{DidKey, TokenSubject};
+use crate::domain::ids::did::DidKey;
+use crate::domain::token::TokenSubject;
 use std::time::Duration;
 
 /// A clock that is wrong by more is no matter of leeway.

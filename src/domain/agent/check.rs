@@ -1,7 +1,10 @@
 //! What a configuration must be, beyond its types.
 
-use super::{AgentConfig, Looping, ToolEntry, tools};
-use crate::context::entry::check_entries;
+use super::tool::ToolEntry;
+use super::{AgentConfig, Looping};
+use crate::agent::entry::check_entries;
+use crate::agent::tool::GOAL_TOOLS;
+use crate::agent::tool::configured;
 use crate::decode::Wrong;
 
 impl AgentConfig {
@@ -53,7 +56,7 @@ impl AgentConfig {
         self.check_entities().or_else(bad)?;
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
-        self.resources.check(&tools::configured(self)).or_else(bad)?;
+        self.resources.check(&configured(self)).or_else(bad)?;
         if let (Some(window), reply) = (self.model.context_window, self.model.max_tokens.unwrap_or(0))
             && window <= reply
         {
@@ -78,7 +81,7 @@ impl AgentConfig {
         }
         for (at, entry) in self.tools.iter().enumerate() {
             if let ToolEntry::Path(name) = entry
-                && tools::GOAL_TOOLS.contains(&name.as_str())
+                && GOAL_TOOLS.contains(&name.as_str())
             {
                 return Err(format!("`tools[{at}]`: `{name}` needs `loop = \"goalTree\"`"));
             }

@@ -1,10 +1,10 @@
 //! Answers of people: their forms, whether one fits, and what becomes of a call.
 
 use super::{Question, QuestionKind};
+use crate::call::{Outcome, PlannedCall};
 use crate::ids::JobId;
 use crate::secret::reference;
 use crate::time::Millis;
-use crate::turn::{Outcome, PlannedCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -8,32 +8,14 @@ mod answer;
 mod tests;
 
 use crate::authority::Authority;
+use crate::call::PlannedCall;
 use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
 use crate::time::Millis;
-use crate::turn::PlannedCall;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use answer::{Answer, AnswerBody, AnswerError, GivenAnswer, Ruling, Verdict, check_questions};
-
-/// Whether a tool's calls wait for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Consent {
-    /// They are made at once.
-    #[default]
-    None,
-    /// They wait until a person has approved them.
-    Ask,
-}
-
-impl Consent {
-    /// Nobody is asked.
-    pub const fn is_none(&self) -> bool {
-        matches!(self, Self::None)
-    }
-}
 
 /// What a person is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

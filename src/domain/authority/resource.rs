@@ -4,9 +4,9 @@
 //! a resource of the text of a path: a [`Path`], an id, or a capability as somebody spelled it does.
 
 use super::capability::{Capability, INNER_SLASH, RESOURCES, readable};
+use crate::ids::secret::SecretName;
 use crate::ids::{AgentId, AssetId, JobId, QueueName};
 use crate::lattice::{Namespace, Path};
-use crate::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

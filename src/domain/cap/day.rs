@@ -1,7 +1,7 @@
 //! Days of a named time zone: those that begin or end with a change of the clock are shorter or longer.
 
 use crate::time::Millis;
-use crate::timer::cron;
+use crate::time::cron;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! The venue's settings of caps: which of them a call falls under.
 
 use super::{Cap, Of, Zone};
-use crate::budget::{Budget, Price};
+use crate::budget::Budget;
 use crate::chat::ModelSettings;
+use crate::chat::Price;
 use crate::ids::{Owner, OwnerPart};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};

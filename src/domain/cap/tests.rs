@@ -1,8 +1,8 @@
 //! What is held, settled, refused and left over, to the last token.
 
 use super::*;
-use crate::budget::Price;
 use crate::chat::ModelSettings;
+use crate::chat::Price;
 use crate::limits::MODEL_CALL_MAX;
 
 const PRICE: Price = Price { input: 3.0, output: 15.0 };

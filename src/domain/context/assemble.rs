@@ -6,18 +6,18 @@
 
 use super::digest::prompt_hash;
 use super::fill::{Filled, fill};
-use super::foreign::Foreign;
 use super::inputs::{Inputs, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Form, Ledger, Row, Status};
 use super::message::{Message, Text};
 use super::offer::offer;
 use super::{map, text, transcript};
+use crate::call::ToolTarget;
 use crate::chat::ModelRequest;
 use crate::event::{Event, Payload};
+use crate::foreign::Foreign;
 use crate::ids::sha256_hex;
 use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
-use crate::tools::ToolTarget;
 use crate::values::placeholder::UnresolvedPlaceholders;
 use std::sync::Arc;
 

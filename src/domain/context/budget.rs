@@ -1,6 +1,7 @@
 //! How much a prompt may hold, in bytes and in tokens.
 
-use crate::limits::{CONTEXT_BYTES, CONTEXT_BYTES_RANGE, CONTEXT_TOKENS_RANGE};
+use crate::agent::budget::ContextBudget;
+use crate::limits::CONTEXT_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// Characters per token, in thousandths, until a model's own usage says otherwise.
@@ -11,33 +12,6 @@ const RATIO: std::ops::RangeInclusive<u64> = 1_000..=8_000;
 
 /// Weight of the newest usage in the running mean, as one part of so many.
 const NEWEST: u64 = 4;
-
-/// `contextBudget` of an agent: given both, the stricter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ContextBudget {
-    /// Bytes of a prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<usize>,
-    /// Tokens of a prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<usize>,
-}
-
-impl ContextBudget {
-    /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
-        for (name, given, range) in
-            [("bytes", self.bytes, CONTEXT_BYTES_RANGE), ("tokens", self.tokens, CONTEXT_TOKENS_RANGE)]
-        {
-            if let Some(given) = given.filter(|given| !range.contains(given)) {
-                let (least, most) = (range.start(), range.end());
-                return Err(format!("`contextBudget.{name}`: expected {least} to {most}, got {given}"));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// The budget of one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

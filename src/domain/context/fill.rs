@@ -1,9 +1,9 @@
 //! Placeholders of the configured texts: the system prompt, labels and literal entries. What was
 //! fetched is data, and is never expanded.
 
-use super::foreign::{filled as filled_in, name};
 use super::inputs::Inputs;
 use super::item::{Content, Item, Section};
+use crate::foreign::{filled as filled_in, name};
 use crate::values::Resolver;
 use crate::values::known::KnownValues;
 use crate::values::placeholder::{Expanded, GivenValue, UsedKey, expand, has_any};

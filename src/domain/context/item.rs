@@ -1,9 +1,9 @@
 //! A fetched piece of context with where it came from.
 
-use super::origin::Origin;
-use super::text;
 use crate::authority::{Authority, ResourcePath};
 use crate::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
+use crate::origin::Origin;
+use crate::render::cut;
 use crate::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -204,9 +204,9 @@ impl Content {
     pub fn show(&self, budget: usize) -> Result<Shown<'_>, (Absence, &str)> {
         match self {
             Self::Text(text) if text.len() <= budget => Ok(Shown { text: text.into(), whole: true }),
-            Self::Text(text) => Ok(Shown { text: text::cut(text, text.len(), budget).into(), whole: false }),
+            Self::Text(text) => Ok(Shown { text: cut(text, text.len(), budget).into(), whole: false }),
             Self::Excerpt { text, .. } if text.len() <= budget => Ok(Shown { text: text.into(), whole: false }),
-            Self::Excerpt { text, of } => Ok(Shown { text: text::cut(text, *of, budget).into(), whole: false }),
+            Self::Excerpt { text, of } => Ok(Shown { text: cut(text, *of, budget).into(), whole: false }),
             Self::Value(value) => {
                 let (text, whole) = render_within(value, RenderOptions { budget, pretty: false });
                 Ok(Shown { text: text.into(), whole })

@@ -1,7 +1,7 @@
 //! The ledger: what every part of a prompt was, where it came from, and why it was cut.
 
 use super::budget::PromptBudget;
-use super::origin::Origin;
+use crate::origin::Origin;
 use crate::values::placeholder::UsedKey;
 use serde::{Deserialize, Serialize};
 

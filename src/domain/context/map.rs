@@ -1,8 +1,8 @@
 //! Section 6, the context map: what the context costs, what is loaded, what was left out.
 
-use super::foreign::{Foreign, name};
 use super::item::{Item, Section};
 use super::ledger::{Row, Status};
+use crate::foreign::{Foreign, name};
 use std::borrow::Cow;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! The texts of a prompt while it is put together: each is copied once, to where it stays.
 
-use super::foreign::Foreign;
 use crate::chat::ChatMessage;
+use crate::foreign::Foreign;
 
 /// A part with its header, which is the venue's; what follows never is.
 pub(super) struct Text<'i> {

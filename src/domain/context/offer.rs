@@ -1,9 +1,9 @@
 //! What a piece of content gets of the room that is left: what it asks for, less, or nothing.
 
-use super::foreign::Foreign;
 use super::item::{Content, Shown};
 use super::ledger::{Row, Status};
 use super::text;
+use crate::foreign::Foreign;
 use crate::limits::ENTRY_FLOOR;
 use std::borrow::Cow;
 

@@ -1,7 +1,6 @@
 //! The exact texts of the sections, so that agents written for the sources keep working.
 
 use super::budget::{PromptBudget, RATIO_DEFAULT};
-use super::foreign::{self, Foreign, name};
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
 use crate::agent::{AgentConfig, CompletedBy};
@@ -9,9 +8,11 @@ use crate::authority::capability::readable;
 use crate::authority::{Capability, ResourcePath};
 use crate::event::{Event, Payload};
 use crate::external;
+use crate::foreign::{self, Foreign, name};
 use crate::ids::JobId;
 use crate::lattice::Namespace;
 use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::render::cut;
 use crate::render::{RenderOptions, render};
 use crate::session::PendingJob;
 use serde_json::Value;
@@ -37,9 +38,6 @@ const REASON: usize = 400;
 
 /// Bytes of the line that says how to read on.
 const READ_ON: usize = 80;
-
-/// Bytes of the mark that a cut text ends with.
-const CUT_MARK: usize = 40;
 
 /// Section 1: identity, lattice reference, capability disclosure.
 pub fn system(frame: &Frame, configured: &str) -> String {
@@ -101,16 +99,6 @@ pub fn value(value: &Value, budget: usize) -> String {
         Value::String(text) => cut(text, text.len(), budget),
         other => render(other, RenderOptions { budget, pretty: false }),
     }
-}
-
-/// Cuts text to its budget on a character boundary, and says how many bytes of the whole (`of`)
-/// are left out.
-pub fn cut(text: &str, of: usize, budget: usize) -> String {
-    if text.len() <= budget && of <= text.len() {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(budget.saturating_sub(CUT_MARK));
-    format!("{} [truncated: {} bytes omitted]", &text[..end], of - end)
 }
 
 /// Header of an entry, or of a section that came with a task.

@@ -1,12 +1,12 @@
 //! Section 7: what was said in the goal that is worked on, the newest exchanges that fit, a tool
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
-use super::foreign::Foreign;
 use super::ledger::{Row, Status};
 use super::sight::{Marks, Sight, Viewer, sights};
 use super::text;
 use crate::chat::{Arguments, ChatMessage};
-use crate::goal::view::View;
+use crate::context::goals::View;
+use crate::foreign::Foreign;
 use crate::ids::JobId;
 use crate::session::TurnRecord;
 

@@ -7,18 +7,15 @@
 //! the result stands where the call of `subgoal` stands ◀── close ◀───────────┘
 //! ```
 
-pub mod view;
-
 #[cfg(test)]
 mod tests;
 
 use crate::authority::Authority;
-use crate::context::load::{Level, Load, LoadChange};
 use crate::event::Mandate;
 use crate::ids::JobId;
 use crate::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
+use crate::load::{Level, Load, LoadChange};
 use crate::outputs;
-use crate::session::TurnRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -115,8 +112,8 @@ impl LiveTurns {
     }
 
     /// One more turn.
-    pub fn count(&mut self, record: &TurnRecord) {
-        let items = u32::try_from(record.heard.len() + record.said.len()).unwrap_or(u32::MAX);
+    pub fn count(&mut self, items: usize) {
+        let items = u32::try_from(items).unwrap_or(u32::MAX);
         self.turns = self.turns.saturating_add(1);
         self.items = self.items.saturating_add(items);
     }
@@ -255,8 +252,8 @@ impl Goals {
     }
 
     /// One more turn of the active frame.
-    pub fn count(&mut self, record: &TurnRecord) {
-        self.live_mut().count(record);
+    pub fn count(&mut self, items: usize) {
+        self.live_mut().count(items);
     }
 
     fn live_mut(&mut self) -> &mut LiveTurns {

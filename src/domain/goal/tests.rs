@@ -1,10 +1,11 @@
 //! The stack of goals as plain data.
 
-use super::view::View;
 use super::*;
 use crate::chat::ChatMessage;
+use crate::context::goals::View;
 use crate::context::sight::Viewer;
 use crate::lattice::Path;
+use crate::session::TurnRecord;
 use serde_json::json;
 
 fn goal(description: &str) -> Goal {
@@ -76,9 +77,9 @@ fn loads_are_inherited_and_shadowed_and_go_with_their_frame() {
 fn compacted_turns_are_counted_and_stand_as_their_summary() {
     let mut goals = Goals::default();
     let turns: Vec<_> = (1..=4).map(|turn| spoken(turn, 0, "words")).collect();
-    turns[..3].iter().for_each(|turn| goals.count(turn));
+    turns[..3].iter().for_each(|turn| goals.count(turn.items()));
     goals.compact(3, "three things", Default::default());
-    goals.count(&turns[3]);
+    goals.count(turns[3].items());
     assert_eq!(goals.live(), LiveTurns { turns: 1, items: 1 });
     let view =
         View::of(&goals, &turns, None, Viewer { authority: &Authority::default(), bound: &Authority::default() });
@@ -91,14 +92,14 @@ fn compacted_turns_are_counted_and_stand_as_their_summary() {
 fn summaries_past_the_limit_become_one_and_none_is_lost_before() {
     let mut goals = Goals::default();
     for turn in 0..25 {
-        goals.count(&spoken(turn, 0, "x"));
+        goals.count(spoken(turn, 0, "x").items());
         goals.compact(turn, &format!("summary {turn}"), Default::default());
     }
     assert_eq!(goals.segments.len(), SEGMENTS);
     assert_eq!(goals.segments.iter().map(|segment| segment.turns).sum::<u32>(), 25);
     assert!(goals.segments[0].summary.starts_with("summary 0\nsummary 1\n"), "{}", goals.segments[0].summary);
     opened(&mut goals, 30, &["goal"]);
-    goals.count(&spoken(31, 1, "x"));
+    goals.count(spoken(31, 1, "x").items());
     goals.compact(31, &"y".repeat(100), Default::default());
     goals.close();
     assert!(goals.segments.iter().all(|segment| segment.frame == 0), "a frame takes its summaries with it");

@@ -1,5 +1,6 @@
 //! Lattice: paths, the values under them, and how they are laid out in documents.
 
+pub mod catalog;
 pub mod layout;
 pub mod own;
 pub mod path;

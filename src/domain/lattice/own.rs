@@ -3,8 +3,8 @@
 
 use super::Namespace;
 use crate::ids::Owner;
+use crate::ids::did::DidKey;
 use crate::limits::JOB_DEPTH;
-use crate::token::did::DidKey;
 use serde_json::{Map, Value};
 
 /// Arguments of operations that are paths, or lists of them.

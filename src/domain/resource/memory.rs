@@ -5,7 +5,7 @@ mod settings;
 use super::{Ability, HeldNamespaces, indented};
 use crate::authority::capability::readable;
 use crate::authority::grant::check_namespace;
-use crate::context::foreign::name;
+use crate::foreign::name;
 use crate::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@ pub mod scratchpad;
 use crate::authority::capability::{RESOURCES, covers, readable};
 use crate::authority::envelope::{Envelope, Mode};
 use crate::authority::{Authority, Denied};
-use crate::context::foreign::is_break;
+use crate::foreign::is_break;
 use crate::ids::{encode_token, sha256_hex};
 use crate::limits::RESOURCES as MOST;
 use serde::{Deserialize, Serialize};

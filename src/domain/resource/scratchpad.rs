@@ -3,9 +3,9 @@
 
 use super::{indented, within};
 use crate::authority::grant::check_namespace;
-use crate::context::text;
 use crate::ids::JobId;
 use crate::limits::{BUCKET_ENTRY_BYTES, CONTEXT_IDS};
+use crate::render::cut;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,7 +32,7 @@ impl Note {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        Self { agent, at, text: text::cut(&whole, whole.len(), BUCKET_ENTRY_BYTES) }
+        Self { agent, at, text: cut(&whole, whole.len(), BUCKET_ENTRY_BYTES) }
     }
 }
 

@@ -1,13 +1,12 @@
 //! An empty hand-over says why: to the model that called and in its timeline, and to who gets
 //! nothing no more than he may know.
 
-use super::capture::Part;
-use super::{GROUPS, INSTANCE, ScopedSection};
+use super::ScopedSection;
 use serde_json::Value;
 
 impl ScopedSection {
     /// A section of which there is nothing, with the reason.
-    pub(super) fn nothing(key: &str, reason: String) -> Self {
+    pub(crate) fn nothing(key: &str, reason: String) -> Self {
         Self {
             key: key.to_owned(),
             source: None,
@@ -24,35 +23,9 @@ impl ScopedSection {
     }
 }
 
-/// Why none of these parts is what a call for an instance, or for none, gets of a section.
-pub(super) fn why(parts: &[Part], name: &str, instance: Option<&str>) -> String {
-    let is_one_s = |part: &Part| part.instance.is_some() && part.names.iter().any(|known| known == name);
-    if parts.iter().any(is_one_s) {
-        return match instance {
-            None => format!("it is of instances alone, and this call names no `{INSTANCE}`"),
-            Some(instance) => format!("it is of other instances alone, and this call is about `{instance}`"),
-        };
-    }
-    let group = GROUPS.iter().find(|group| name.starts_with(**group)).copied();
-    let text = match group.unwrap_or(name) {
-        "input" => "the turn serves no task",
-        "inbox" => "the turn has no messages",
-        "pending" => "no result has arrived and no job is running",
-        "transcript" => "nothing was said before",
-        "goal" => "there are no goals",
-        "state" => "the agent keeps nothing, and no entry of its context is labelled so",
-        "session" => "the session keeps nothing, and no entry of the context is labelled so",
-        "context/" => "no entry of the context is labelled so, or it shows nothing",
-        "loads/" => "the path is not loaded",
-        "resource/" => "the agent has no such resource, or it shows nothing",
-        _ => "the turn has nothing of it",
-    };
-    text.to_owned()
-}
-
 /// What the receiver of an empty section is told: the same whatever instances there are, and nothing
 /// of one with a label, a path or a name, which is its caller's.
-pub(super) fn received(name: &str) -> Option<&'static str> {
+pub(crate) fn received(name: &str) -> Option<&'static str> {
     Some(match name {
         "input" => "your caller has no input for this call",
         "inbox" => "your caller has no messages for this call",

@@ -18,28 +18,18 @@
 //! | `session` | loads that the session keeps, and entries labelled `session` |
 //! | `goal` | the stack of goals |
 
-mod capture;
-mod choose;
-mod cut;
-mod empty;
+pub(crate) mod empty;
 #[cfg(test)]
 mod tests;
 
-use crate::approval::Consent;
 use crate::authority::{Authority, ResourcePath};
-use crate::context::origin::Seen;
+use crate::consent::Consent;
 use crate::decode;
-use crate::external::PUBLISH;
 use crate::ids::{AgentId, sha256_hex};
-use crate::limits::JOB_DEPTH;
-use crate::tools::ToolTarget;
-use crate::tools::guard::{RUN, catalog_path};
-use crate::turn::{PlannedCall, Resolved};
+use crate::origin::Seen;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use capture::{Sections, instances, received};
-pub use choose::{Chosen, ScopeChoice, take};
 pub use empty::told;
 
 /// Argument by which a model asks for sections.
@@ -48,13 +38,13 @@ pub const SCOPES: &str = "_scopes";
 pub const INSTANCE: &str = "_instance";
 
 /// Names without anything behind them.
-const NAMES: [&str; 7] = ["input", "state", "session", "pending", "inbox", "transcript", "goal"];
+pub(crate) const NAMES: [&str; 7] = ["input", "state", "session", "pending", "inbox", "transcript", "goal"];
 /// Names that go on with a label, a path or a name.
-const GROUPS: [&str; 3] = ["context/", "loads/", "resource/"];
+pub(crate) const GROUPS: [&str; 3] = ["context/", "loads/", "resource/"];
 /// Names of one tool: each stands in its schema.
 const NAMES_MAX: usize = 100;
 /// Instances of one turn: more than a model can tell apart.
-const INSTANCES: usize = 100;
+pub(crate) const INSTANCES: usize = 100;
 /// Bytes of an instance's name.
 const INSTANCE_BYTES: usize = 64;
 
@@ -149,12 +139,12 @@ fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// Whether a name is one of `s/`.
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.trim_matches('/');
     name == "s" || name.starts_with("s/")
 }
 
-fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
@@ -390,38 +380,4 @@ pub struct Delegate {
     /// Milliseconds in which a fast one answers inside the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u64>,
-}
-
-/// What a call causes elsewhere: it counts against the limits of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Causes {
-    /// A child job, whose result is awaited.
-    Child,
-    /// A message or a timer.
-    Notice,
-}
-
-/// What a call causes elsewhere, if anything.
-pub fn causes(call: &PlannedCall) -> Option<Causes> {
-    let Ok(Resolved { target, arguments }) = &call.what else { return None };
-    if matches!(target, ToolTarget::Delegate(_)) {
-        return Some(Causes::Child);
-    }
-    caused_by(target.operation()?, arguments)
-}
-
-fn caused_by(path: &str, arguments: &Value) -> Option<Causes> {
-    let (mut path, mut arguments) = (path.to_owned(), arguments);
-    for _ in 0..=JOB_DEPTH {
-        if path != RUN && path != "v/ops/grid/run" {
-            break;
-        }
-        path = catalog_path(arguments["operation"].as_str().unwrap_or_default());
-        arguments = &arguments["input"];
-    }
-    match path.as_str() {
-        "v/ops/agent/request" | PUBLISH => Some(Causes::Child),
-        "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" => Some(Causes::Notice),
-        _ => None,
-    }
 }

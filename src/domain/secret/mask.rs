@@ -1,7 +1,8 @@
 //! Takes secrets out of what comes back: the value and its usual encodings become `[secret NAME]`.
 
+use super::Plain;
 use super::needle::{Found, Needle};
-use super::{Plain, SecretName};
+use crate::ids::secret::SecretName;
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};

@@ -18,77 +18,8 @@ pub use record::{SecretRecord, Stamp};
 pub use reference::Reference;
 
 use crate::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 use zeroize::Zeroizing;
-
-/// Longest name in bytes.
-const NAME_BYTES: usize = 64;
-
-/// Name of a secret under its owner: `s/NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(inline, description = "")]
-pub struct SecretName(String);
-
-/// Why a name was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("illegal secret name `{0}`: expected 1 to 64 of `[A-Za-z0-9_.-]`, starting with a letter, a digit or `_`")]
-pub struct NameError(String);
-
-impl SecretName {
-    /// Validates `text`, without `s/`.
-    pub fn new(text: &str) -> Result<Self, NameError> {
-        let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let legal = text.len() <= NAME_BYTES
-            && text.starts_with(first)
-            && text.chars().all(|c| first(c) || c == '.' || c == '-');
-        if legal { Ok(Self(text.to_owned())) } else { Err(NameError(text.chars().take(80).collect())) }
-    }
-
-    /// Of a path `s/NAME`.
-    pub fn of_path(path: &str) -> Result<Self, NameError> {
-        path.strip_prefix("s/").ok_or_else(|| NameError(path.chars().take(80).collect())).and_then(Self::new)
-    }
-
-    /// Without `s/`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// `s/NAME`: its lattice path.
-    pub fn path(&self) -> String {
-        format!("s/{}", self.0)
-    }
-}
-
-impl fmt::Display for SecretName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for SecretName {
-    type Err = NameError;
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<String> for SecretName {
-    type Error = NameError;
-    fn try_from(text: String) -> Result<Self, NameError> {
-        Self::new(&text)
-    }
-}
-
-impl From<SecretName> for String {
-    fn from(name: SecretName) -> Self {
-        name.0
-    }
-}
 
 /// A value in the clear: wiped when dropped, never printed, never serialised.
 #[derive(Clone, PartialEq, Eq)]

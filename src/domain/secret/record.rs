@@ -1,8 +1,9 @@
 //! A secret at rest: sealed, and bound to its place, so that no record can stand for another.
 
 use super::keys::{KeyId, KeyRing, NONCE_BYTES, Sealed, UnsealError};
-use super::{Binding, Plain, SecretName};
+use super::{Binding, Plain};
 use crate::ids::Owner;
+use crate::ids::secret::SecretName;
 use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

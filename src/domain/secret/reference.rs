@@ -3,7 +3,7 @@
 //! `{"$secret": "s/NAME"}` stands for the value; with `"prefix": "Bearer "` the text comes before
 //! it. It counts only in fields whose schema says `"x-secret": true`; anywhere else it is data.
 
-use super::SecretName;
+use crate::ids::secret::SecretName;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -10,7 +10,6 @@
 //! The id of what a timer sends is a function of the timer, its generation and the planned time, so
 //! that firing twice is firing once.
 
-pub mod cron;
 mod schedule;
 #[cfg(test)]
 mod tests;

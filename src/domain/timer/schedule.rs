@@ -1,7 +1,7 @@
 //! When a timer fires.
 
-use super::cron::{self, Cron};
 use crate::time::Millis;
+use crate::time::cron::{self, Cron};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Tables of schedules, and of what is due after a downtime.
 
-use super::cron::Cron;
 use super::*;
 use crate::authority::envelope::Envelope;
+use crate::time::cron::Cron;
 
 fn at(text: &str) -> Millis {
     instant(&json!(text), None).unwrap()

@@ -1,8 +1,9 @@
 //! `att`: what a token grants, each element with the owner that it is about.
 
-use super::{DidKey, TokenRefused};
+use super::TokenRefused;
 use crate::authority::Capability;
 use crate::authority::capability::is_of_resources;
+use crate::ids::did::DidKey;
 use crate::ids::{Owner, OwnerPart};
 use crate::lattice::Path;
 use crate::visible::quoted;

@@ -1,9 +1,10 @@
 //! From verified links to who asks and for what: every link may only narrow the one above it.
 
 use super::att::GrantedElement;
-use super::{Claims, DidKey, SpeaksFor, TokenRefused, TokenSubject};
+use super::{Claims, SpeaksFor, TokenRefused, TokenSubject};
 use crate::authority::Capability;
 use crate::ids::Owner;
+use crate::ids::did::DidKey;
 use crate::time::Millis;
 use crate::values::Values;
 use crate::values::protected::USER_ID;

@@ -1,9 +1,10 @@
 //! The claims of one token, as they stand in it.
 
-use super::{DidKey, TokenRefused};
+use super::TokenRefused;
 use crate::authority::Capability;
 use crate::decode;
 use crate::ids::Owner;
+use crate::ids::did::DidKey;
 use crate::time::Millis;
 use crate::visible::quoted;
 use serde::{Deserialize, Deserializer};

@@ -3,8 +3,6 @@
 //! Signatures are not checked here: `auth` does it and hands over the verified links, the last one
 //! first. [`chain::judge`] makes of them who asks, and for what.
 
-pub mod did;
-
 pub mod claims;
 
 pub mod att;
@@ -14,7 +12,6 @@ pub mod chain;
 
 pub use chain::{Bearer, Judge, Link, Signer, judge};
 pub use claims::{Claims, TokenSubject};
-pub use did::DidKey;
 pub use speaks::SpeaksFor;
 
 /// Why a token counts for nothing. The text goes to whoever sent it: it says what to do about his

@@ -1,7 +1,7 @@
 //! Whom an issuer's key may speak for.
 
+use crate::ids::did::TENANT;
 use crate::ids::{Owner, OwnerPart};
-use crate::token::did::TENANT;
 
 /// Owners, by whole names: a tenant with all its users, or one user.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::authority::Capability;
+use crate::ids::did::DidKey;
 use crate::time::Millis;
 use serde_json::{Value, json};
 use std::time::Duration;

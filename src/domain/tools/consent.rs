@@ -1,12 +1,11 @@
 //! Which calls wait for a person: those of tools with `approval: "ask"`, and those that the owner's
 //! policy names.
 
-use super::entry::{Runs, ToolEntry};
-use super::tool_name;
 use crate::agent::AgentConfig;
-use crate::approval::Consent;
+use crate::agent::tool::{Runs, ToolEntry, tool_name};
 use crate::authority::capability::ability_covers;
 use crate::authority::{Authority, Capability, ResourcePath};
+use crate::consent::Consent;
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]

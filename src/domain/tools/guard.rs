@@ -1,24 +1,14 @@
 //! What holds for an operation whichever way a model reaches it: `job/run` runs others by their
 //! path, so what is bound or narrowed for a direct call is so for that one.
 
-use super::is_pin;
+use crate::call::{Outcome, Unmade};
+use crate::lattice::catalog::RUN;
+use crate::lattice::catalog::catalog_path;
+use crate::lattice::catalog::is_pin;
 use crate::limits::JOB_DEPTH;
-use crate::turn::{Outcome, Unmade};
 use crate::values::inject::Injection;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// The operation that runs another one, which its `operation` names, with its `input`.
-pub const RUN: &str = "v/ops/job/run";
-
-/// Where the catalog lies in the tree.
-pub const OPERATIONS: &str = "v/ops/";
-
-/// `lattice/read`, `lattice:read` and `/v/ops/lattice/read` → `v/ops/lattice/read`.
-pub fn catalog_path(path: &str) -> String {
-    let path = path.trim_matches('/').replace(':', "/");
-    if path.starts_with(OPERATIONS) { path } else { format!("{OPERATIONS}{path}") }
-}
 
 /// What holds for one operation.
 #[derive(Debug, Clone, PartialEq)]

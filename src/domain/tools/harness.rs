@@ -1,35 +1,20 @@
 //! Tools of the harness: how a task and a goal end, and what an agent does to its own context.
 
-use super::entry::ToolEntry;
-use super::{Offered, ToolTarget};
+use super::Offered;
+use crate::agent::tool::{GOAL_TOOLS, HARNESS_TOOLS, ToolEntry};
 use crate::agent::{AgentConfig, Looping};
+use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::outputs;
 use crate::scope::Reach;
 use crate::values::inject::Injection;
 use serde_json::{Value, json};
 
-/// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
-pub(crate) const NAMES: [&str; 9] = [
-    "complete_task",
-    "fail_task",
-    "context_load",
-    "context_unload",
-    "more_tools",
-    "subgoal",
-    "complete",
-    "fail",
-    "compact",
-];
-
 /// Names that no other tool of this agent may have, whether the harness offers its own in a turn or not.
 pub(super) fn reserved(config: &AgentConfig) -> impl Iterator<Item = &'static str> {
     let goals = config.looping == Looping::GoalTree;
-    NAMES.into_iter().filter(move |name| goals || !GOAL_TOOLS.contains(name))
+    HARNESS_TOOLS.into_iter().filter(move |name| goals || !GOAL_TOOLS.contains(name))
 }
-
-/// Those that only a goal tree has.
-pub const GOAL_TOOLS: [&str; 4] = ["subgoal", "complete", "fail", "compact"];
 
 /// What a turn can end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

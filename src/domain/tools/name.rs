@@ -1,30 +1,10 @@
 //! Names of tools, and paths that stand for operations.
 
-use super::entry::{Runs, ToolEntry};
 use super::harness;
 use crate::agent::AgentConfig;
+use crate::agent::tool::{HARNESS_TOOLS, MAX_NAME, ToolEntry};
+use crate::lattice::catalog::is_pin;
 use crate::visible::quoted;
-
-/// Longest tool name that providers accept.
-pub(super) const MAX_NAME: usize = 64;
-
-/// `v/ops/covia/read` → `covia_read`, `o/look` → `look`.
-pub fn tool_name(path: &str) -> String {
-    let plain = path.trim_matches('/');
-    let short = match plain.rsplit_once('/') {
-        Some((_, pin)) if is_pin(path) => pin,
-        Some(_) | None => plain.trim_start_matches("v/ops/"),
-    };
-    let name: String =
-        short.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
-    name.chars().take(MAX_NAME).collect()
-}
-
-/// Whether a path is a pin's, `o/<name>`, with or without its owner.
-pub fn is_pin(path: &str) -> bool {
-    let owned = path.starts_with('/') || path.starts_with("did:");
-    path.trim_start_matches('/').starts_with("o/") || (owned && path.contains("/o/"))
-}
 
 /// Why a path of a configuration is no tool.
 pub(super) fn missing(path: &str) -> &'static str {
@@ -46,28 +26,12 @@ pub(super) fn unusable(config: &AgentConfig, name: &str) -> Option<String> {
     harness::reserved(config).any(|own| own == name).then(|| format!("`{name}` is the name of a tool of the harness"))
 }
 
-impl ToolEntry {
-    /// The name that its tool has; empty for one without a name.
-    pub(super) fn tool_name(&self) -> String {
-        match self {
-            Self::Path(path) => tool_name(path),
-            Self::Named(tool) => tool.name.clone().unwrap_or_else(|| match tool.runs() {
-                Ok(Runs::Operation(path)) => tool_name(&path),
-                Ok(Runs::Delegate(delegate)) => {
-                    delegate.agent.map(|agent| tool_name(agent.as_str())).unwrap_or_default()
-                }
-                Ok(Runs::Latent) | Err(_) => String::new(),
-            }),
-        }
-    }
-}
-
 /// A line for each tool of a configuration that can't be offered by its name.
 pub(crate) fn misnamed(config: &AgentConfig) -> Vec<String> {
     let mut named: Vec<(usize, String)> = Vec::new();
     let mut found = Vec::new();
     for (at, entry) in config.tools.iter().enumerate() {
-        if matches!(entry, ToolEntry::Path(name) if harness::NAMES.contains(&name.as_str())) {
+        if matches!(entry, ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str())) {
             continue;
         }
         let name = entry.tool_name();

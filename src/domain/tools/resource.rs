@@ -1,8 +1,7 @@
-//! Tools of resources, and the names that they must not meet.
+//! Tools of resources.
 
-use super::entry::ToolEntry;
-use super::{Builder, DEFAULT_TOOLS, ToolTarget, harness, tool_name};
-use crate::agent::AgentConfig;
+use super::Builder;
+use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::scope::Reach;
 
@@ -13,19 +12,6 @@ pub struct ResourceTool {
     pub target: ToolTarget,
     /// As the model sees it.
     pub spec: ToolSpec,
-}
-
-/// Names of the tools that a configuration has besides those of its resources.
-pub fn configured(config: &AgentConfig) -> Vec<String> {
-    let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
-    let harness = harness::NAMES.iter().map(|name| (*name).to_owned());
-    config
-        .tools
-        .iter()
-        .map(ToolEntry::tool_name)
-        .chain(defaults.iter().map(|path| tool_name(path)))
-        .chain(harness)
-        .collect()
 }
 
 impl Builder<'_> {

@@ -3,19 +3,20 @@
 use super::ends::{self, Ending};
 use super::record::{answer, record};
 use super::verdict::{Verdict, is_waiting, verdict};
-use super::{Asked, CallOutcome, Outcome, Recorded, Setting};
+use super::{Asked, CallOutcome, Recorded, Setting};
 use crate::agent::Looping;
 use crate::approval::{Approval, Awaiting, AwaitingCall};
 use crate::authority::Authority;
+use crate::call::Outcome;
+use crate::call::causes;
 use crate::chat::ChatMessage;
-use crate::context::load::{Level, LoadChange};
 use crate::context::record::LedgerWrite;
 use crate::context::text;
 use crate::event::{Event, Mandate, Payload};
 use crate::ids::JobId;
 use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::limits::FOUND_TOOLS;
-use crate::scope::causes;
+use crate::load::{Level, LoadChange};
 use crate::session::{Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::spend::{Tally, Today};
 use crate::time::Millis;
@@ -154,7 +155,7 @@ fn advance(
 /// How much there is to compact.
 fn count_turn(setting: &Setting, state: &mut SessionState, record: &TurnRecord) {
     if setting.config.looping == Looping::GoalTree {
-        state.goals.count(record);
+        state.goals.count(record.items());
     }
 }
 

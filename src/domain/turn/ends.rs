@@ -1,14 +1,18 @@
 //! Calls of the harness that end a task or a goal, open a goal, or compact: what the model gets for
 //! them, and what they do to the session.
 
-use super::{CallOutcome, Outcome, Recorded, Resolved, Setting, Unmade};
+use super::{CallOutcome, Recorded, Setting};
+use crate::call::Outcome;
+use crate::call::Resolved;
+use crate::call::ToolTarget;
+use crate::call::Unmade;
 use crate::context::text;
 use crate::decode;
 use crate::goal::Goal;
 use crate::job::{ErrorCode, JobResult};
 use crate::limits::SUMMARY_BYTES;
 use crate::outputs;
-use crate::tools::{ToolTarget, harness};
+use crate::tools::harness;
 use serde_json::Value;
 
 /// What a reply ends.

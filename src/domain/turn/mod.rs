@@ -13,10 +13,12 @@
 
 pub mod decide;
 pub mod ends;
+pub mod options;
 mod outcome;
 mod plan;
 mod record;
 pub mod run;
+pub mod scoped;
 mod setting;
 mod settle;
 mod spend;
@@ -26,6 +28,10 @@ mod verdict;
 
 use crate::approval::{Answer, AwaitingCall, Ruling};
 use crate::authority::{Authority, Capability};
+use crate::call::Outcome;
+use crate::call::PlannedCall;
+use crate::call::Resolved;
+use crate::call::ToolTarget;
 use crate::chat::{Arguments, ModelRequest, Reply};
 use crate::context::assemble::{Assembled, ContextError, assemble};
 use crate::context::inputs::{Inputs, ShownEvent};
@@ -33,15 +39,14 @@ use crate::context::ledger::Ledger;
 use crate::context::record::{LedgerWrite, Scribe};
 use crate::context::sight;
 use crate::job::ErrorCode;
-use crate::scope::{ScopedSection, Sections};
+use crate::lattice::catalog::RUN;
 use crate::session::{Heard, TurnRecord};
 use crate::spend::Spent;
 use crate::time::Millis;
-use crate::tools::guard::RUN;
-use crate::tools::{ToolTable, ToolTarget};
-use crate::values::inject::Injection;
+use crate::tools::ToolTable;
+use crate::turn::scoped::Sections;
 use decide::Decision;
-pub use outcome::{Asked, CallOutcome, Outcome, Unmade};
+pub use outcome::{Asked, CallOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use setting::{Last, Setting, code_of};
@@ -124,35 +129,6 @@ impl Recorded {
         }
         self
     }
-}
-
-/// One tool call of a reply, resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlannedCall {
-    /// The provider's id of it.
-    pub id: String,
-    /// The name that the model used.
-    pub tool: String,
-    /// What it is, or why it is nothing.
-    pub what: Result<Resolved, Unmade>,
-    /// What the runtime fills in, as it was when the reply came; the model never sees it.
-    #[serde(default, skip_serializing_if = "Injection::is_empty")]
-    pub injection: Injection,
-    /// The instance that it is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance: Option<String>,
-    /// What of the context goes with it, as the prompt showed it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scoped: Vec<ScopedSection>,
-}
-
-/// A call that can be made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resolved {
-    /// What it does.
-    pub target: ToolTarget,
-    /// With what.
-    pub arguments: Value,
 }
 
 /// Why a model gave no reply.

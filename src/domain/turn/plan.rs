@@ -1,15 +1,21 @@
 //! What the calls of a reply are, with everything that goes with them.
 
-use super::{Outcome, PlannedCall, Resolved, Unmade};
+use crate::call::Outcome;
+use crate::call::PlannedCall;
+use crate::call::Resolved;
+use crate::call::ToolTarget;
+use crate::call::Unmade;
 use crate::chat::{Arguments, ToolCall};
 use crate::decode;
+use crate::lattice::catalog::RUN;
 use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::nearest::did_you_mean;
 use crate::schema::misfits;
-use crate::scope::{Chosen, Reach, Sections, take};
+use crate::scope::Reach;
 use crate::secret::hide;
-use crate::tools::guard::{GuardPassage, RUN};
-use crate::tools::{ToolTable, ToolTarget};
+use crate::tools::ToolTable;
+use crate::tools::guard::GuardPassage;
+use crate::turn::scoped::{Chosen, Sections, take};
 use crate::values::inject::Injection;
 use serde_json::Value;
 

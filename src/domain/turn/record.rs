@@ -1,11 +1,12 @@
 //! The record that a turn leaves: its line of the timeline and its part of the transcript.
 
-use super::{CallOutcome, PlannedCall, Recorded, Setting};
+use super::{CallOutcome, Recorded, Setting};
+use crate::call::PlannedCall;
+use crate::call::ToolTarget;
 use crate::chat::{Arguments, ChatMessage, ToolCall, Usage};
 use crate::scope::{Delegate, ScopedSection};
 use crate::session::{CallRecord, TurnRecord};
 use crate::time::Millis;
-use crate::tools::ToolTarget;
 use serde_json::Value;
 
 pub(super) fn record(

@@ -2,8 +2,9 @@
 
 use super::decide::{CANCELLED, Decision, count_children, started};
 use super::record::{answer, call_record, record};
-use super::{CallOutcome, Outcome, Setting, Settling};
+use super::{CallOutcome, Setting, Settling};
 use crate::approval::{AwaitingCall, Ruling};
+use crate::call::Outcome;
 use crate::event::Payload;
 use crate::ids::JobId;
 use crate::job::JobStatus;

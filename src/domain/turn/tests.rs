@@ -6,6 +6,7 @@ use super::*;
 use crate::agent::AgentConfig;
 use crate::authority::Authority;
 use crate::budget::Purse;
+use crate::call::Unmade;
 use crate::chat::ToolCall;
 use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Frame, Moment};
@@ -342,7 +343,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         required,
         unresolved: Vec::new(),
         tags: crate::context::item::Tags::default(),
-        origin: crate::context::origin::Origin::default(),
+        origin: crate::origin::Origin::default(),
         content,
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());

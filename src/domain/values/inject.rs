@@ -1,8 +1,8 @@
 //! `toolArgInjection`: arguments that the runtime fills in and the model never sees.
 
+use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
 use crate::nearest::did_you_mean;
-use crate::tools::guard::catalog_path;
 use crate::values::auto;
 use crate::values::mapping::{MappingError, RowSource, check_key};
 use crate::values::{Resolver, Tier};

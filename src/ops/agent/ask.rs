@@ -15,13 +15,13 @@ use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_he
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, LIST_BYTES, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::message::{Address, InKind, Message};
-use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::priority::Priority;
 use crate::domain::scope::{Delegate, Handed, ScopedSection};
 use crate::domain::seal;
 use crate::domain::session::TurnRecord;
+use crate::domain::turn::options;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis, still_running, with_handed};
 use crate::store::{NewJob, Refusal, StoreError, keys, steps};

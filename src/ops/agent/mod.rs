@@ -13,7 +13,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
-use crate::domain::options;
+use crate::domain::turn::options;
 use crate::venue::agents;
 use crate::venue::agents::key_needed;
 use crate::venue::operation::{

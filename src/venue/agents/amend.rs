@@ -86,7 +86,7 @@ async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Res
     let mut turns = venue.store.docs(owner, keys::turns(key)).after(Some(keys::turn(key, above)));
     while let Some(page) = turns.records::<TurnRecord>().await? {
         for (_, record) in page.iter().filter(|(_, record)| record.frame == 0) {
-            live.count(record);
+            live.count(record.items());
         }
     }
     Ok(live)

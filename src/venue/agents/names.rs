@@ -2,8 +2,8 @@
 //! caller is strict.
 
 use crate::domain::agent::AgentConfig;
-use crate::domain::agent::unknown::KnownNames;
 use crate::domain::ids::Owner;
+use crate::domain::tools::unknown::KnownNames;
 use crate::venue::Venue;
 
 /// A line for each.

@@ -1,7 +1,7 @@
 //! Keys that sign tokens: made, kept in a file as a JWK, and used by `trellis token`.
 
 use crate::domain::decode;
-use crate::domain::token::DidKey;
+use crate::domain::ids::did::DidKey;
 use aws_lc_rs::encoding::AsBigEndian;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;

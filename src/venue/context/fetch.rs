@@ -1,17 +1,18 @@
 //! Fetches the pieces of a context from their sources, with authority checked per read. A piece
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
+use crate::domain::agent::entry::{Source, job_part};
 use crate::domain::asset::not_text;
 use crate::domain::authority::ResourcePath;
 use crate::domain::canonical::canonical;
-use crate::domain::context::entry::{Read, Source, job_part};
+use crate::domain::context::entry::Read;
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item, bounded};
-use crate::domain::context::origin::Origin;
 use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
+use crate::domain::origin::Origin;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;

@@ -3,16 +3,18 @@
 use super::cache::ToolKey;
 use super::fetch::Reader;
 use super::{clear, pins, values};
-use crate::domain::agent::{AgentRecord, ToolEntry};
+use crate::domain::agent::AgentRecord;
+use crate::domain::agent::tool::ToolEntry;
+use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
+use crate::domain::context::goals::View;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
-use crate::domain::goal::view::View;
 use crate::domain::resource::HeldNamespaces;
-use crate::domain::scope;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Ends, ToolTable, ToolTarget, resolve, resolve_with};
+use crate::domain::tools::{Ends, ToolTable, resolve, resolve_with};
 use crate::domain::turn::Setting;
+use crate::domain::turn::scoped;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;
@@ -69,7 +71,7 @@ impl PromptView<'_> {
             items.extend(resources::items(venue, config, &held, workspace).await?);
         }
         items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
-        items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
+        items.extend(setting.plan.handed().into_iter().flat_map(|handed| scoped::received(handed, &setting.authority)));
         let frame = Frame {
             agent: setting.session.agent.clone(),
             venue: venue.name.clone(),
@@ -96,7 +98,7 @@ impl PromptView<'_> {
                 budget: PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio),
             },
             system: config.system_prompt.clone(),
-            tools: self.tools(&resolver, scope::instances(&items, &served)),
+            tools: self.tools(&resolver, scoped::instances(&items, &served)),
             values: fill::known(&config.system_prompt, &items, &resolver),
             items,
             transcript,

@@ -1,12 +1,14 @@
 //! Pins in a configuration: tools and entries that name `o/<name>` are those of the operation that it stands for,
 //! in each turn anew, as far as the turn may read the pin.
 
-use crate::domain::agent::{AgentRecord, ToolEntry};
+use crate::domain::agent::AgentRecord;
+use crate::domain::agent::entry::ContextEntry;
+use crate::domain::agent::tool::NamedTool;
+use crate::domain::agent::tool::ToolEntry;
+use crate::domain::agent::tool::tool_name;
 use crate::domain::authority::Authority;
-use crate::domain::context::entry::ContextEntry;
 use crate::domain::ids::Owner;
-use crate::domain::tools::entry::NamedTool;
-use crate::domain::tools::{is_pin, tool_name};
+use crate::domain::lattice::catalog::is_pin;
 use crate::store::StoreError;
 use crate::venue::operation::{OpError, pin};
 use crate::venue::workspace::Workspace;

@@ -2,13 +2,15 @@
 
 use super::without;
 use crate::domain::agent::AgentConfig;
+use crate::domain::agent::entry::Source;
 use crate::domain::authority::Authority;
+use crate::domain::call::ToolTarget;
 use crate::domain::context::assemble::{Assembled, Refused, assemble};
-use crate::domain::context::entry::{self, Source};
+use crate::domain::context::entry;
 use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
-use crate::domain::tools::{Directory, Ends, ToolTarget, resolve};
+use crate::domain::tools::{Directory, Ends, resolve};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

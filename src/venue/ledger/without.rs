@@ -5,9 +5,9 @@ use super::why::seen;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Content, Item};
-use crate::domain::context::origin::{Seen, is_below, overlap, with_copies};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
+use crate::domain::origin::{Seen, is_below, overlap, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
 
 /// Takes out what came from there. Whether anything did.

@@ -2,7 +2,7 @@
 
 use super::{Effect, OpError, Operation, ParsedCall, schema};
 use crate::domain::decode;
-use crate::domain::tools::guard::catalog_path;
+use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::tools::{Described, Directory};
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::send::Sender;

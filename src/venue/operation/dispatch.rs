@@ -9,7 +9,7 @@ use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::JobSight;
 use crate::domain::schema::make_whole;
 use crate::domain::secret::hide;
-use crate::domain::tools::guard::RUN;
+use crate::domain::lattice::catalog::RUN;
 use crate::domain::values::inject::{Injection, reserved};
 use crate::domain::visible::{is_secret_name, quoted};
 use crate::venue::Venue;

@@ -4,8 +4,8 @@ use super::OpError;
 use crate::domain::authority::Authority;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::Path;
+use crate::domain::lattice::catalog::is_pin;
 use crate::domain::lattice::own::own;
-use crate::domain::tools::is_pin;
 use crate::venue::workspace::Workspace;
 
 /// The path of a pin; `None`: it is no pin's.

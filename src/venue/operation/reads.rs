@@ -2,8 +2,8 @@
 
 use super::Need;
 use crate::domain::authority::{Authority, ResourcePath};
-use crate::domain::context::origin::Seen;
 use crate::domain::lattice::Path;
+use crate::domain::origin::Seen;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Ability of reading what has a path.

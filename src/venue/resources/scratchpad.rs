@@ -2,9 +2,9 @@
 
 use super::Area;
 use crate::domain::context::item::{Content, Item, Section, Tags};
-use crate::domain::context::origin::Origin;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::limits::{BUCKET_KEPT, BUCKET_SHOWN, INPUT_BYTES};
+use crate::domain::origin::Origin;
 use crate::domain::resource::scratchpad::{KIND, Note, context, key};
 use crate::domain::resource::{below, within};
 use crate::store::{Store, StoreError, decode};

@@ -7,10 +7,11 @@ pub use files::{KEY_VARIABLE, KeyFileError, fresh, keygen, load, load_or_make};
 pub use rotate::{Rotated, rotate};
 
 use crate::domain::ids::Owner;
+use crate::domain::ids::secret::SecretName;
 use crate::domain::limits::SECRETS;
 use crate::domain::quota::Quota;
 use crate::domain::secret::keys::NONCE_BYTES;
-use crate::domain::secret::{Binding, KeyId, KeyRing, Plain, SecretName, SecretRecord, Stamp, UnsealError};
+use crate::domain::secret::{Binding, KeyId, KeyRing, Plain, SecretRecord, Stamp, UnsealError};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, StoreError, Window, decode, keys};
 

@@ -2,7 +2,8 @@
 
 use super::{SecretError, Vault, list};
 use crate::domain::ids::Owner;
-use crate::domain::secret::{SecretName, SecretRecord};
+use crate::domain::ids::secret::SecretName;
+use crate::domain::secret::SecretRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, keys};
 use serde::Serialize;

@@ -9,7 +9,7 @@ use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
-use crate::worker::lease::session;
+use crate::worker::session;
 use crate::worker::stage::Stage;
 use bytes::Bytes;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use crate::domain::authority::Authority;
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::lattice::Path;
-use crate::domain::options::output_path;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
+use crate::domain::turn::options::output_path;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
 use crate::worker::lease::Stop;
 use crate::worker::turn::Ground;

@@ -1,11 +1,11 @@
 //! Authority at commit: what was revoked since a call was made becomes a denial in the transcript.
 
 use crate::domain::authority::{Authority, ResourcePath};
+use crate::domain::call::ToolTarget;
+use crate::domain::call::{Outcome, PlannedCall, Resolved};
 use crate::domain::chat::ChatMessage;
 use crate::domain::resource::{HeldNamespaces, Use};
 use crate::domain::session::{CallRecord, TurnRecord};
-use crate::domain::tools::ToolTarget;
-use crate::domain::turn::{Outcome, PlannedCall, Resolved};
 
 /// Calls that would be denied now, by their place in the reply, with the text of the denial. What went
 /// out when a call was made stands: nothing takes it back.

@@ -2,10 +2,9 @@
 //! the store and the turn's tree; nothing is written.
 
 pub(super) mod books;
-pub(super) mod transcript;
 
 use super::Worker;
-use super::lease::{Leased, Stop};
+use super::lease::{Leased, Stop, transcript};
 use super::turn::Ground;
 use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observed, Turn};

@@ -61,7 +61,7 @@ impl From<StoreError> for Stop {
 
 impl Leased {
     /// Of a grant that was asked for at `asked`.
-    pub(super) fn open(grant: Grant, asked: Duration) -> Result<Self, StoreError> {
+    pub(crate) fn open(grant: Grant, asked: Duration) -> Result<Self, StoreError> {
         let state = state(grant.state.as_ref())?;
         let checkpoint = match &grant.checkpoint {
             None => None,

@@ -7,8 +7,10 @@
 //! its session or half an hour later: the call may have been made. To settle never costs a reply that is
 //! paid: what can't be settled counts as it was held.
 
-use crate::domain::budget::{self, Account, Allotment, BudgetUse, BudgetedCall, LimitOrigin, Price, Purse, Short};
+use crate::domain::budget;
+use crate::domain::budget::{Account, Allotment, BudgetUse, BudgetedCall, LimitOrigin, Purse, Short};
 use crate::domain::cap::{self, Book, Cap, Capped, Of};
+use crate::domain::chat::Price;
 use crate::domain::chat::{ModelSettings, Usage};
 use crate::domain::ids::Owner;
 use crate::domain::turn::Setting;

@@ -4,19 +4,20 @@ use super::calls::Round;
 use crate::domain::approval::{
     Answer, Approval, ApprovalSubject, AwaitingCall, CallPlace, CallSection, Verdict, check_questions,
 };
+use crate::domain::call::ToolTarget;
+use crate::domain::call::{Outcome, PlannedCall, Resolved};
 use crate::domain::decode;
 use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::ToolTarget;
 use crate::domain::tools::consent;
-use crate::domain::turn::{Asked, CallOutcome, Outcome, PlannedCall, Resolved};
+use crate::domain::turn::{Asked, CallOutcome};
 use crate::domain::values::inject::Injection;
 use crate::ops::human;
 use crate::store::StoreError;
 use crate::venue::approvals;
 use crate::venue::operation::{Need, dispatch};
 use crate::worker::Worker;
-use crate::worker::context::transcript;
+use crate::worker::lease::transcript;
 use crate::worker::lease::{Leased, Stop};
 use serde_json::{Map, Value};
 use std::time::Duration;

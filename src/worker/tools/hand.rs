@@ -2,9 +2,10 @@
 
 use super::answers::{self, Made};
 use super::calls::Round;
+use crate::domain::call::ToolTarget;
+use crate::domain::call::{Outcome, PlannedCall};
 use crate::domain::scope::{Delegate, Scopes};
-use crate::domain::tools::ToolTarget;
-use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
+use crate::domain::turn::CallOutcome;
 use crate::ops::agent::ask;
 use crate::venue::operation::{NOTHING, Need, Reads};
 use crate::worker::lease::Stop;

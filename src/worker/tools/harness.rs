@@ -1,11 +1,13 @@
 //! Tools of the harness: what an agent does to its own context.
 
 use super::calls::Round;
-use crate::domain::context::load::{LoadChange, check_room};
+use crate::domain::agent::tool::tool_name;
+use crate::domain::call::Outcome;
+use crate::domain::call::ToolTarget;
 use crate::domain::lattice::own::localise;
+use crate::domain::load::{LoadChange, check_room};
 use crate::domain::tools::outline;
-use crate::domain::tools::{ToolTarget, tool_name};
-use crate::domain::turn::{CallOutcome, Outcome, ends};
+use crate::domain::turn::{CallOutcome, ends};
 use crate::domain::values::entities::allows;
 use crate::venue::context::offered;
 use crate::venue::operation::Spec;

@@ -253,12 +253,12 @@ async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
 #[tokio::test]
 async fn a_watch_whose_job_never_came_to_be_is_removed() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, trellis::process::clock::Clock::manual(super::START)).await;
-    let times = trellis::domain::external::ExternalTimes::of(Some(1), None, None);
+    let times = trellis::domain::job::watch::ExternalTimes::of(Some(1), None, None);
     let id = trellis::domain::ids::JobId::new(&"0a".repeat(16)).unwrap();
-    let watch = trellis::domain::external::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
+    let watch = trellis::domain::job::watch::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
     external::watch(&venue.venue, &venue.owner, watch.clone()).await.unwrap();
     // Its turn died, and is run again.
-    let again = trellis::domain::external::Watch { due: watch.due.plus(Duration::from_millis(1)), ..watch };
+    let again = trellis::domain::job::watch::Watch { due: watch.due.plus(Duration::from_millis(1)), ..watch };
     external::watch(&venue.venue, &venue.owner, again).await.unwrap();
     let keys = async |prefix| venue.venue.store.scan(&venue.owner, prefix, None, false, 10).await.unwrap().len();
     let mut left = Vec::new();

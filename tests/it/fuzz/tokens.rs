@@ -14,8 +14,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use trellis::config::{AuthConfig, AuthMode, DidKeys};
 use trellis::domain::authority::Capability;
+use trellis::domain::ids::did::DidKey;
 use trellis::domain::time::Millis;
-use trellis::domain::token::{Claims, DidKey, TokenSubject};
+use trellis::domain::token::{Claims, TokenSubject};
 use trellis::venue::auth::signing::SigningKey;
 use trellis::venue::auth::{Auth, Verified};
 

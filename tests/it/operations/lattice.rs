@@ -3,7 +3,7 @@
 use super::{agent, call, refused};
 use crate::support::http::Server;
 use serde_json::json;
-use trellis::domain::tools::DEFAULT_TOOLS;
+use trellis::domain::agent::tool::DEFAULT_TOOLS;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_default_tool_is_in_the_catalog() {

@@ -1,7 +1,8 @@
 //! Priorities of tasks: within a mailbox, and among the sessions of an agent that wait.
 
 use super::*;
-use trellis::domain::priority::{Priority, order};
+use trellis::domain::event::order;
+use trellis::domain::priority::Priority;
 use trellis::store::Released;
 
 fn of(priority: Priority, time: u64, id: &str) -> NewEvent {

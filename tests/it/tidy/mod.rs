@@ -7,7 +7,7 @@ mod score;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use trellis::domain::context::foreign::Foreign;
+use trellis::domain::foreign::Foreign;
 
 const FILE_LINES: usize = 500;
 const SEAM_METHODS: usize = 14;

@@ -12,8 +12,8 @@ mod model;
 
 use super::merge;
 use crate::decode::Wrong;
+use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
-use crate::tools::guard::catalog_path;
 use serde_json::{Map, Value, json};
 
 type Config = Map<String, Value>;

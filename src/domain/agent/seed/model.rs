@@ -2,8 +2,8 @@
 
 use super::{Config, bad};
 use crate::decode::Wrong;
+use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
-use crate::tools::guard::catalog_path;
 use serde_json::{Map, Value};
 
 /// Covia's operations that call a model, with the provider here and the model that they mean when none is named.

@@ -5,21 +5,22 @@ use super::part::{Namer, PartName};
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
 use crate::agent::CompletedBy;
 use crate::authority::Authority;
+use crate::call::ToolTarget;
 use crate::chat::{ChatMessage, ModelSettings, ToolSpec};
 use crate::context::assemble::assemble;
 use crate::context::budget::PromptBudget;
 use crate::context::fill;
+use crate::context::goals::{Compacted, View};
 use crate::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section};
 use crate::context::ledger::{Form, Ledger, Row, Status};
-use crate::context::origin::{Origin, Seen};
 use crate::event::{Event, Payload};
-use crate::goal::view::{Compacted, View};
 use crate::ids::JobId;
 use crate::job::JobResult;
+use crate::origin::{Origin, Seen};
 use crate::session::{Heard, PendingJob, TurnRecord};
 use crate::time::Millis;
-use crate::tools::{ToolTable, ToolTarget};
+use crate::tools::ToolTable;
 use crate::values::inject::Injection;
 use crate::values::known::KnownValues;
 use crate::values::placeholder::UsedKey;
@@ -106,7 +107,7 @@ fn item(name: &str, content: Content) -> Item {
         required: false,
         unresolved: Vec::new(),
         tags: crate::context::item::Tags::default(),
-        origin: crate::context::origin::Origin::default(),
+        origin: crate::origin::Origin::default(),
         content,
     }
 }

@@ -6,8 +6,8 @@ use super::part::{Packed, PartName};
 use crate::context::inputs::{Inputs, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section, Tags};
 use crate::context::ledger::{Form, Ledger, Row, Status};
-use crate::context::origin::Origin;
 use crate::event::Event;
+use crate::origin::Origin;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 

@@ -160,7 +160,7 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(), ..Tags::default() },
-        origin: crate::context::origin::Origin::default(),
+        origin: crate::origin::Origin::default(),
         content,
     };
     let text = || Content::Text("x".into());

@@ -2,8 +2,8 @@
 //! one that it writes.
 
 use super::*;
+use crate::context::goals::View;
 use crate::context::text;
-use crate::goal::view::View;
 use crate::turn::decide;
 
 /// Stands where others say something.

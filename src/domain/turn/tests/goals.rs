@@ -386,8 +386,8 @@ fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output()
 
 #[test]
 fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
+    use crate::context::goals::View;
     use crate::context::sight::Viewer;
-    use crate::goal::view::View;
     let open = crate::authority::Capability { with: "w/open".into(), can: "crud".into() };
     let narrow = Authority::new(Some(vec![open]));
     let mut session = Session::tree(&json!({}));

@@ -25,7 +25,7 @@ fn recorded(times: usize) -> Recorded {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: vec![("crud/read".into(), "w/doc".into())], ..Tags::default() },
-        origin: crate::context::origin::Origin::default(),
+        origin: crate::origin::Origin::default(),
         content: Content::Text("x".repeat(2 * HAND_OFF_BYTES)),
     };
     let Observed::Gathered(mut gathered, scribe) = inputs(&turn, vec![doc]) else { unreachable!() };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::chat::{Arguments, ToolCall};
 use crate::domain::context::item::{Section, Tags};
-use crate::domain::context::origin::Origin;
+use crate::domain::origin::Origin;
 use crate::domain::session::CallRecord;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! A hand-off is capped: what doesn't fit is left out by the renderer, which says so.
 
-use super::ScopedSection;
 use super::capture::Part;
 use crate::context::item::Content;
 use crate::render::size_about;
+use crate::scope::ScopedSection;
 use serde_json::Value;
 
 /// Bytes by which a cut value may pass its budget: a comment or a number that can't be shorter.

@@ -1,15 +1,15 @@
 //! The sections of a prompt that its calls may hand on, taken from what the model was shown.
 
 use super::choose::bare;
-use super::{Handed, INSTANCE, INSTANCES, ScopedSection, Scopes, check_instance, empty, is_secret};
 use crate::authority::{Authority, ResourcePath};
 use crate::context::assemble::Assembled;
 use crate::context::fill::fill;
 use crate::context::inputs::{Inputs, Served};
 use crate::context::item::{Absence, Content, Item, Kept, Section, Tags};
-use crate::context::origin::{Origin, Seen, sources};
 use crate::event::{Event, Payload};
 use crate::limits::HAND_OFF_BYTES;
+use crate::origin::{Origin, Seen, sources};
+use crate::scope::{Handed, INSTANCE, INSTANCES, ScopedSection, Scopes, check_instance, is_secret};
 use serde_json::{Value, json};
 
 /// What the calls of one reply can hand on.
@@ -138,7 +138,7 @@ fn part_of(item: &Item) -> Option<Part> {
 }
 
 fn is_empty(item: &Item) -> bool {
-    let is_named = item.label.as_deref().is_some_and(|label| empty::received(label).is_some());
+    let is_named = item.label.as_deref().is_some_and(|label| crate::scope::empty::received(label).is_some());
     is_named && matches!(item.content, Content::Absent(Absence::Missing, _))
 }
 

@@ -1,12 +1,56 @@
 //! Entries of `tools`: operations by their path, other agents, and calls that are only answers.
 
-use crate::approval::Consent;
+use super::AgentConfig;
+use crate::consent::Consent;
 use crate::decode;
 use crate::ids::AgentId;
+use crate::lattice::catalog::is_pin;
 use crate::schema::misfits;
 use crate::scope::{Delegate, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// Longest tool name that providers accept.
+pub const MAX_NAME: usize = 64;
+
+/// The default tool set; those that the catalog has are offered unless `defaultTools` is false.
+pub const DEFAULT_TOOLS: [&str; 19] = [
+    "v/ops/agent/create",
+    "v/ops/agent/message",
+    "v/ops/agent/request",
+    "v/ops/asset/store",
+    "v/ops/asset/get",
+    "v/ops/asset/list",
+    "v/ops/asset/content",
+    "v/ops/asset/pin",
+    "v/ops/job/run",
+    "v/ops/job/result",
+    "v/ops/lattice/read",
+    "v/ops/lattice/write",
+    "v/ops/lattice/delete",
+    "v/ops/lattice/append",
+    "v/ops/lattice/slice",
+    "v/ops/lattice/list",
+    "v/ops/lattice/inspect",
+    "v/ops/schema/validate",
+    "v/ops/schema/infer",
+];
+
+/// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
+pub const HARNESS_TOOLS: [&str; 9] = [
+    "complete_task",
+    "fail_task",
+    "context_load",
+    "context_unload",
+    "more_tools",
+    "subgoal",
+    "complete",
+    "fail",
+    "compact",
+];
+
+/// Those that only a goal tree has.
+pub const GOAL_TOOLS: [&str; 4] = ["subgoal", "complete", "fail", "compact"];
 
 /// The delegate that is nobody's own agent.
 pub const ANONYMOUS: &str = "anonymous";
@@ -151,6 +195,47 @@ impl NamedTool {
             }
         }
     }
+}
+
+/// `v/ops/covia/read` → `covia_read`, `o/look` → `look`.
+pub fn tool_name(path: &str) -> String {
+    let plain = path.trim_matches('/');
+    let short = match plain.rsplit_once('/') {
+        Some((_, pin)) if is_pin(path) => pin,
+        Some(_) | None => plain.trim_start_matches("v/ops/"),
+    };
+    let name: String =
+        short.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
+    name.chars().take(MAX_NAME).collect()
+}
+
+impl ToolEntry {
+    /// The name that its tool has; empty for one without a name.
+    pub fn tool_name(&self) -> String {
+        match self {
+            Self::Path(path) => tool_name(path),
+            Self::Named(tool) => tool.name.clone().unwrap_or_else(|| match tool.runs() {
+                Ok(Runs::Operation(path)) => tool_name(&path),
+                Ok(Runs::Delegate(delegate)) => {
+                    delegate.agent.map(|agent| tool_name(agent.as_str())).unwrap_or_default()
+                }
+                Ok(Runs::Latent) | Err(_) => String::new(),
+            }),
+        }
+    }
+}
+
+/// Names of the tools that a configuration has besides those of its resources.
+pub fn configured(config: &AgentConfig) -> Vec<String> {
+    let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
+    let harness = HARNESS_TOOLS.iter().map(|name| (*name).to_owned());
+    config
+        .tools
+        .iter()
+        .map(ToolEntry::tool_name)
+        .chain(defaults.iter().map(|path| tool_name(path)))
+        .chain(harness)
+        .collect()
 }
 
 #[cfg(test)]

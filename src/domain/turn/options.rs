@@ -1,10 +1,10 @@
 //! What a request may say of its session and its output: paths to show, and where the output is written.
 
 use crate::authority::Authority;
-use crate::context::load::{Load, check_room};
 use crate::decode;
 use crate::lattice::{Namespace, Path};
 use crate::limits::LOADS;
+use crate::load::{Load, check_room};
 use crate::session::SessionState;
 use crate::turn::run::Plan;
 use serde::Deserialize;

@@ -1,9 +1,8 @@
 //! Sessions whose time to live is over: new and empty in the turn that begins, and in the store with its commit.
 
-use super::{Leased, Stop};
 use crate::domain::agent::AgentConfig;
 use crate::worker::Worker;
-use crate::worker::context::transcript;
+use crate::worker::lease::{Leased, Stop, transcript};
 
 /// The session begins anew where its time was over when what it is to serve arrived.
 pub(crate) async fn begin_anew(worker: &Worker, leased: &mut Leased, config: &AgentConfig) -> Result<(), Stop> {

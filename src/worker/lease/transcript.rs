@@ -1,10 +1,10 @@
 //! The turns of a leased session: read once, then kept up.
 
+use super::Leased;
 use crate::domain::session::TurnRecord;
 use crate::store::{StoreError, decode, keys};
 use crate::venue::context::turns;
 use crate::worker::Worker;
-use crate::worker::lease::Leased;
 
 /// The session's turn records, oldest first.
 pub(crate) async fn all<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Vec<TurnRecord>, StoreError> {

@@ -1,9 +1,9 @@
 //! Loads: paths that an agent asked to see in its further turns, at the level of the agent, of the
 //! session or of the goal that it works on. An inner level shadows an outer one.
 
-use super::entry::check_label;
 use crate::decode;
 use crate::lattice::Path;
+use crate::limits::CONTEXT_LABEL_BYTES;
 use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -163,6 +163,15 @@ fn path_of(arguments: &Value) -> Result<Path, String> {
         Value::Null => Err("`path`: expected a lattice path".into()),
         given => Err(format!("`path`: expected a string, got {given}")),
     }
+}
+
+/// What is wrong with a heading: it is one line, and short.
+pub fn check_label(label: &str) -> Result<(), String> {
+    let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || label.contains(char::is_control);
+    if bad {
+        return Err(format!("`label`: expected one line of 1 to {CONTEXT_LABEL_BYTES} bytes, got {label:?}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! A leased session: turn after turn until nothing is left to do.
 
-use super::{Leased, Stop, expiry, keeper, known, quarantine};
+mod expiry;
+
+use super::lease::{Leased, Stop, keeper, known, quarantine};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::JobId;

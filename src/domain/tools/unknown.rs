@@ -1,13 +1,14 @@
 //! What a configuration names and a venue doesn't know or can't offer: legal, and perhaps a slip.
 
 use super::{AgentConfig, ToolEntry};
+use crate::agent::entry::ContextEntry;
+use crate::agent::tool::HARNESS_TOOLS;
 use crate::authority::Capability;
 use crate::authority::ability::{ABILITIES, is_known};
-use crate::context::entry::ContextEntry;
+use crate::lattice::catalog::is_pin;
+use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::nearest::{did_you_mean, nearest};
-use crate::tools::guard::{OPERATIONS, catalog_path};
-use crate::tools::harness;
-use crate::tools::{Directory, is_pin, misnamed};
+use crate::tools::{Directory, misnamed};
 
 /// Groups of operations that are named in the sources and not built.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
@@ -32,7 +33,7 @@ impl AgentConfig {
         }
         for (at, entry) in self.tools.iter().enumerate() {
             let place = match entry {
-                ToolEntry::Path(name) if harness::NAMES.contains(&name.as_str()) => continue,
+                ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str()) => continue,
                 ToolEntry::Path(_) => format!("tools[{at}]"),
                 ToolEntry::Named(_) => format!("tools[{at}].operation"),
             };
@@ -73,10 +74,10 @@ fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &KnownNames<
     let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
     let all = known.operations.all();
     let paths = all.iter().flat_map(|found| std::iter::once(&found.path).chain(&found.aliases));
-    let names: Vec<String> = paths.map(|path| short(path)).chain(harness::NAMES.map(str::to_owned)).collect();
+    let names: Vec<String> = paths.map(|path| short(path)).chain(HARNESS_TOOLS.map(str::to_owned)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let hint = nearest(&short(&full), &names).map_or_else(String::new, |name| {
-        let group = if harness::NAMES.contains(&name) { "" } else { OPERATIONS };
+        let group = if HARNESS_TOOLS.contains(&name) { "" } else { OPERATIONS };
         format!(", did you mean `{group}{name}`")
     });
     Some(format!("`{place}`: no operation `{path}`{hint}"))

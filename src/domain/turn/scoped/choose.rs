@@ -1,10 +1,11 @@
 //! What a call says of scopes and instances, and what it gets for that.
 
 use super::capture::{Part, Sections};
-use super::{GROUPS, INSTANCE, Reach, SCOPES, ScopedSection, Scopes, cut, empty, quoted};
+use super::cut;
+use crate::call::{Outcome, Unmade};
+use crate::lattice::catalog::{RUN, catalog_path};
 use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
-use crate::tools::guard::{RUN, catalog_path};
-use crate::turn::{Outcome, Unmade};
+use crate::scope::{GROUPS, INSTANCE, Reach, SCOPES, ScopedSection, Scopes, quoted};
 use serde_json::{Map, Value};
 
 /// What a call says beside its arguments.
@@ -88,8 +89,7 @@ impl Sections {
         let visible = self.visible(&names, instance.as_deref());
         let mut scoped = cut::within(&visible, HAND_OFF_BYTES);
         let empty = names.iter().filter(|name| !visible.iter().any(|part| part.names.contains(name)));
-        scoped
-            .extend(empty.map(|name| ScopedSection::nothing(name, empty::why(&self.parts, name, instance.as_deref()))));
+        scoped.extend(empty.map(|name| ScopedSection::nothing(name, why(&self.parts, name, instance.as_deref()))));
         Ok(Chosen { asked, instance, scoped })
     }
 
@@ -114,6 +114,32 @@ impl Sections {
         let wanted = |part: &&Part| part.names.iter().any(|name| names.contains(name));
         self.parts.iter().filter(shown).filter(wanted).filter(|part| !replaced(part)).collect()
     }
+}
+
+/// Why none of these parts is what a call for an instance, or for none, gets of a section.
+fn why(parts: &[Part], name: &str, instance: Option<&str>) -> String {
+    let is_one_s = |part: &Part| part.instance.is_some() && part.names.iter().any(|known| known == name);
+    if parts.iter().any(is_one_s) {
+        return match instance {
+            None => format!("it is of instances alone, and this call names no `{INSTANCE}`"),
+            Some(instance) => format!("it is of other instances alone, and this call is about `{instance}`"),
+        };
+    }
+    let group = GROUPS.iter().find(|group| name.starts_with(**group)).copied();
+    let text = match group.unwrap_or(name) {
+        "input" => "the turn serves no task",
+        "inbox" => "the turn has no messages",
+        "pending" => "no result has arrived and no job is running",
+        "transcript" => "nothing was said before",
+        "goal" => "there are no goals",
+        "state" => "the agent keeps nothing, and no entry of its context is labelled so",
+        "session" => "the session keeps nothing, and no entry of the context is labelled so",
+        "context/" => "no entry of the context is labelled so, or it shows nothing",
+        "loads/" => "the path is not loaded",
+        "resource/" => "the agent has no such resource, or it shows nothing",
+        _ => "the turn has nothing of it",
+    };
+    text.to_owned()
 }
 
 /// A section's name in the group of its kind, without the group.

@@ -1,11 +1,11 @@
 //! What a prompt shows of the goal tree: the frames above in a few bytes each, the summaries of what
 //! was compacted, and which turns are shown in full.
 
-use super::{GoalFrame, Goals};
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
 use crate::context::sight::{Sight, Viewer, sights};
 use crate::context::text;
+use crate::goal::{GoalFrame, Goals};
 use crate::render::{RenderOptions, render};
 use crate::session::TurnRecord;
 use serde::{Deserialize, Serialize};

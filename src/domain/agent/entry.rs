@@ -1,0 +1,313 @@
+//! Context entries: what a configuration or an agent's state wants the model to see.
+
+use crate::authority::ResourcePath;
+use crate::decode;
+use crate::ids::{AssetId, JobId};
+use crate::lattice::Path;
+use crate::lattice::value::get as navigate;
+use crate::limits::{CONTEXT_ENTRIES, ENTRY_BYTES};
+use crate::load::check_label;
+use crate::scope::check_instance;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One entry: text, or a map that says where the content comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, try_from = "Value")]
+pub enum ContextEntry {
+    /// An asset (64 hex digits or `a/…`), a path (a namespace prefix and no space), else literal text.
+    Short(String),
+    /// With a source and options.
+    Full(Box<FullEntry>),
+}
+
+/// An entry with options. Of several sources the first of `op`, `job`, `text`, `ref` counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FullEntry {
+    /// Catalog path of an operation whose output is shown; `read` and repeatable ones only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// Input of `op`; placeholders in its texts are filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// A finished job whose output is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Where in the job's output: segments separated by `/`, or by dots as in Covia, see [`job_part`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Literal text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// A lattice path whose value is shown, or an asset.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// Heading in the prompt; the source when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Bytes that it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<usize>,
+    /// Higher ones get their bytes first; 500 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Whether the turn fails without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    /// The instance that it is about, of several that the agent works on at once; absent = all.
+    #[serde(default, alias = "_instance", skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+/// Where an entry's content comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// The output of an operation.
+    Operation {
+        /// Catalog path.
+        path: String,
+        /// Its input.
+        input: Value,
+    },
+    /// The output of a finished job.
+    Job {
+        /// Which.
+        job: JobId,
+        /// Where in its output.
+        within: Vec<String>,
+    },
+    /// Itself.
+    Text(String),
+    /// The value at a path.
+    Path(Path),
+    /// An asset's text, else its description.
+    Asset(AssetId),
+}
+
+/// The part of a job's output that an entry names. Covia separates keys by dots, and begins with
+/// `output` where it means the whole; a key that is there as it is written counts first.
+pub fn job_part<'v>(output: &'v Value, within: &[String]) -> Option<&'v Value> {
+    let [dotted] = within else { return navigate(output, within) };
+    navigate(output, within).or_else(|| {
+        let keys: Vec<String> = dotted.split('.').map(str::to_owned).collect();
+        let inside = |keys: &[String]| (!keys.contains(&String::new())).then(|| navigate(output, keys)).flatten();
+        inside(&keys)
+            .or_else(|| keys.split_first().filter(|(first, _)| *first == "output").and_then(|(_, rest)| inside(rest)))
+    })
+}
+
+impl TryFrom<Value> for ContextEntry {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
+            Value::String(text) => Ok(Self::Short(text)),
+            other => decode::typed(other).map(Self::Full).map_err(|wrong| wrong.to_string()),
+        }
+    }
+}
+
+impl ContextEntry {
+    /// Where the content comes from, or what is wrong with the entry.
+    pub fn source(&self) -> Result<Source, String> {
+        let full = match self {
+            Self::Short(text) => return Ok(reference(text).unwrap_or_else(|| Source::Text(text.clone()))),
+            Self::Full(full) => full,
+        };
+        if let Some(path) = &full.op {
+            let input = full.input.clone().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            return Ok(Source::Operation { path: path.clone(), input });
+        }
+        if let Some(job) = &full.job {
+            let within = full.path.as_deref().unwrap_or_default().split('/').filter(|s| !s.is_empty());
+            let job = JobId::new(job).map_err(|e| format!("`job`: {e}"))?;
+            return Ok(Source::Job { job, within: within.map(str::to_owned).collect() });
+        }
+        match (&full.text, &full.reference) {
+            (Some(text), _) => Ok(Source::Text(text.clone())),
+            (None, Some(path)) => match asset(path) {
+                Some(asset) => Ok(Source::Asset(asset)),
+                None => Path::parse(path).map(Source::Path).map_err(|e| format!("`ref`: {e}")),
+            },
+            (None, None) => Err("expected one of `op`, `job`, `text` and `ref`".into()),
+        }
+    }
+
+    /// What is wrong with the entry.
+    pub fn check(&self) -> Result<(), String> {
+        self.source()?;
+        let Self::Full(full) = self else { return Ok(()) };
+        if full.op.is_none() && full.input.is_some() {
+            return Err("`input` belongs to `op`".into());
+        }
+        if full.job.is_none() && full.path.is_some() {
+            return Err("`path` belongs to `job`; the path of a value is its `ref`".into());
+        }
+        if let Some(budget) = full.budget.filter(|budget| !(1..=ENTRY_BYTES).contains(budget)) {
+            return Err(format!("`budget`: expected 1 to {ENTRY_BYTES} bytes, got {budget}"));
+        }
+        full.instance.as_deref().map_or(Ok(()), check_instance)?;
+        full.label.as_deref().map_or(Ok(()), check_label)
+    }
+
+    /// Heading in the prompt; `None` for literal text without one.
+    pub fn label(&self) -> Option<String> {
+        let explicit = match self {
+            Self::Short(_) => None,
+            Self::Full(full) => full.label.clone(),
+        };
+        explicit.or_else(|| self.source().ok().and_then(|source| source.name()))
+    }
+
+    /// The instance that it is about.
+    pub fn instance(&self) -> Option<&str> {
+        match self {
+            Self::Short(_) => None,
+            Self::Full(full) => full.instance.as_deref(),
+        }
+    }
+
+    /// Bytes that it asks for, its priority, and whether the turn fails without it.
+    pub fn options(&self) -> (Option<usize>, Option<i32>, bool) {
+        match self {
+            Self::Short(_) => (None, None, false),
+            Self::Full(full) => (full.budget, full.priority, full.required),
+        }
+    }
+}
+
+impl Source {
+    /// What reading it needs leave for; an operation says for itself what it needs.
+    pub fn resource(&self) -> Option<ResourcePath> {
+        match self {
+            Self::Operation { .. } | Self::Text(_) => None,
+            Self::Job { job, .. } => Some(ResourcePath::job(job)),
+            Self::Path(path) => Some(path.into()),
+            Self::Asset(asset) => Some(ResourcePath::asset(asset)),
+        }
+    }
+
+    /// As the ledger names it; `None` for literal text.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::Operation { path, .. } => Some(path.clone()),
+            Self::Job { job, within } if within.is_empty() => Some(format!("j/{job}/output")),
+            Self::Job { job, within } => Some(format!("j/{job}/output/{}", within.join("/"))),
+            Self::Text(_) => None,
+            Self::Path(path) => Some(path.to_string()),
+            Self::Asset(asset) => Some(format!("a/{asset}")),
+        }
+    }
+}
+
+/// What is wrong with a list of entries, by place.
+pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
+    if entries.len() > CONTEXT_ENTRIES {
+        return Err(format!("`context`: expected at most {CONTEXT_ENTRIES} entries, got {}", entries.len()));
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        entry.check().map_err(|error| format!("`context[{at}]`: {error}"))?;
+    }
+    Ok(())
+}
+
+/// A string that names an asset or a path.
+fn reference(text: &str) -> Option<Source> {
+    if let Some(asset) = asset(text) {
+        return Some(Source::Asset(asset));
+    }
+    if text.contains(char::is_whitespace) || !text.contains('/') {
+        return None;
+    }
+    Path::parse(text).ok().map(Source::Path)
+}
+
+fn asset(text: &str) -> Option<AssetId> {
+    AssetId::new(text.strip_prefix("a/").unwrap_or(text)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(value: Value) -> ContextEntry {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_part_of_a_jobs_output_is_named_with_slashes_or_dots() {
+        let output = json!({"decision": {"rule": "AP-1", "a.b": 1}, "list": [{"x": 2}], "v1.2": 3});
+        for (within, expected) in [
+            (&["decision", "rule"][..], Some(json!("AP-1"))),
+            (&["decision.rule"], Some(json!("AP-1"))),
+            (&["output.decision.rule"], Some(json!("AP-1"))),
+            (&["output"], Some(output.clone())),
+            (&["list.0.x"], Some(json!(2))),
+            (&["v1.2"], Some(json!(3))),
+            (&["decision", "a.b"], Some(json!(1))),
+            (&["decision", "a.c"], None),
+            (&["decision..rule"], None),
+            (&["nothing"], None),
+            (&[], Some(output.clone())),
+        ] {
+            let within: Vec<String> = within.iter().map(|part| (*part).to_owned()).collect();
+            assert_eq!(job_part(&output, &within), expected.as_ref(), "{within:?}");
+        }
+    }
+
+    #[test]
+    fn the_source_follows_the_form() {
+        let path = |p| Ok(Source::Path(Path::parse(p).unwrap()));
+        let hash = "ab".repeat(32);
+        let job = "0f".repeat(16);
+        let asset = || Ok(Source::Asset(AssetId::new(&hash).unwrap()));
+        for (json, source) in [
+            (json!("w/docs/policy"), path("w/docs/policy")),
+            (json!("w/ is the workspace"), Ok(Source::Text("w/ is the workspace".into()))),
+            (json!("Be brief"), Ok(Source::Text("Be brief".into()))),
+            (json!(hash), asset()),
+            (json!(format!("a/{hash}")), asset()),
+            (json!({"ref": hash}), asset()),
+            (json!({"ref": "w/a", "label": "A"}), path("w/a")),
+            (
+                json!({"op": "v/ops/lattice/list", "input": {"path": "w"}, "text": "t"}),
+                Ok(Source::Operation { path: "v/ops/lattice/list".into(), input: json!({"path": "w"}) }),
+            ),
+            (
+                json!({"job": job, "path": "a/0", "ref": "w/a"}),
+                Ok(Source::Job { job: JobId::new(&job).unwrap(), within: vec!["a".into(), "0".into()] }),
+            ),
+            (json!({"text": "t", "ref": "w/a"}), Ok(Source::Text("t".into()))),
+            (json!({"label": "A"}), Err("expected one of `op`, `job`, `text` and `ref`".into())),
+        ] {
+            assert_eq!(entry(json.clone()).source(), source, "{json}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (json, expected) in [
+            (json!({"text": "t", "budget": 0}), "`budget`: expected 1 to 4000000 bytes, got 0"),
+            (json!({"text": "t", "budget": 4_000_001}), "`budget`: expected 1 to 4000000 bytes, got 4000001"),
+            (json!({"text": "t", "label": "a\nb"}), "`label`: expected one line of 1 to 200 bytes, got \"a\\nb\""),
+            (json!({"text": "t", "input": {}}), "`input` belongs to `op`"),
+            (json!({"ref": "w/a", "path": "b"}), "`path` belongs to `job`; the path of a value is its `ref`"),
+        ] {
+            assert_eq!(entry(json.clone()).check().unwrap_err(), expected, "{json}");
+        }
+        assert!(entry(json!({"ref": "w/../s"})).check().unwrap_err().starts_with("`ref`: "));
+        assert!(entry(json!({"job": "x"})).check().unwrap_err().starts_with("`job`: "));
+        let many = vec![entry(json!("x")); CONTEXT_ENTRIES + 1];
+        assert_eq!(check_entries(&many).unwrap_err(), "`context`: expected at most 200 entries, got 201");
+        for (json, expected) in [
+            (json!({"rfe": "w/x"}), "unknown field `rfe`"),
+            (json!({"text": "t", "budget": -1}), "`budget`: expected a whole number of at least 0, got number -1"),
+            (json!(7), "expected a map with `"),
+        ] {
+            let error = serde_json::from_value::<ContextEntry>(json).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What is kept of a job of an external worker while it is waited for.
+
+use crate::ids::{JobId, QueueName};
+use crate::limits::OUTBOUND_DEADLINE;
+use crate::limits::OUTBOUND_DEADLINE_MAX;
+use crate::limits::OUTBOUND_GRACE;
+use crate::limits::OUTBOUND_HEARTBEAT;
+use crate::limits::OUTBOUND_IGNORED;
+use crate::limits::OUTBOUND_ORPHAN;
+use crate::limits::OUTBOUND_START;
+use crate::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a job may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExternalTimes {
+    /// Until its worker says that it has begun.
+    pub start: Duration,
+    /// From one sign of its worker to the next.
+    pub heartbeat: Duration,
+    /// In all.
+    pub deadline: Duration,
+}
+
+impl ExternalTimes {
+    /// What a call says, in seconds, with the defaults for the rest. None is longer than the deadline.
+    pub fn of(start: Option<u64>, heartbeat: Option<u64>, deadline: Option<u64>) -> Self {
+        let deadline = deadline.map_or(OUTBOUND_DEADLINE, Duration::from_secs).min(OUTBOUND_DEADLINE_MAX);
+        let within = |given: Option<u64>, default| given.map_or(default, Duration::from_secs).min(deadline);
+        Self { start: within(start, OUTBOUND_START), heartbeat: within(heartbeat, OUTBOUND_HEARTBEAT), deadline }
+    }
+}
+
+/// Which time was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Start,
+    Heartbeat,
+    Deadline,
+}
+
+/// What is kept of a job of an external worker while it is waited for, and of its answers after that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Watch {
+    /// The job.
+    pub job: JobId,
+    /// Whose workers.
+    pub queue: QueueName,
+    /// When it was published.
+    pub created: Millis,
+    /// Until then its worker must have begun.
+    pub start_by: Millis,
+    /// Longest silence of its worker, in seconds.
+    pub heartbeat_seconds: u64,
+    /// Until then it must have ended.
+    pub deadline: Millis,
+    /// The first sign of its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Millis>,
+    /// The last sign of its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<Millis>,
+    /// When it is looked at: its place in the index.
+    pub due: Millis,
+    /// Since when its time is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overdue: Option<Millis>,
+    /// Answers that changed nothing, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<Ignored>,
+}
+
+/// An answer that changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ignored {
+    /// When it was looked at.
+    pub at: Millis,
+    /// Its message: a delivery of it again is no other answer.
+    pub message: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What is to be done about a watch whose place has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchLook {
+    /// Not yet: it is looked at again at its new place.
+    Later(Watch),
+    /// The job has failed, for this reason.
+    Over(String),
+}
+
+impl Watch {
+    /// Of a job that is published now. `ends`: the time of the request behind it is over then.
+    pub fn new(job: JobId, queue: QueueName, now: Millis, times: ExternalTimes, ends: Option<Millis>) -> Self {
+        let deadline = now.plus(times.deadline);
+        let deadline = ends.map_or(deadline, |ends| ends.min(deadline));
+        let watch = Self {
+            job,
+            queue,
+            created: now,
+            start_by: now.plus(times.start),
+            heartbeat_seconds: times.heartbeat.as_secs(),
+            deadline,
+            started: None,
+            heartbeat: None,
+            due: now,
+            overdue: None,
+            ignored: Vec::new(),
+        };
+        let (due, _) = watch.limit();
+        Self { due, ..watch }
+    }
+
+    /// Which time is over first, and when.
+    fn limit(&self) -> (Millis, Over) {
+        let (at, which) = match self.heartbeat {
+            None => (self.start_by, Over::Start),
+            Some(last) => (last.plus(Duration::from_secs(self.heartbeat_seconds)), Over::Heartbeat),
+        };
+        if self.deadline <= at { (self.deadline, Over::Deadline) } else { (at, which) }
+    }
+
+    /// The worker has given a sign.
+    #[must_use]
+    pub fn alive(self, now: Millis) -> Self {
+        let started = self.started.or(Some(now));
+        let watch = Self { started, heartbeat: Some(now), overdue: None, ..self };
+        // A place that comes too early only costs a look; one that comes too late would cost the time.
+        let due = watch.due.min(watch.limit().0);
+        Self { due, ..watch }
+    }
+
+    /// What is to be done about it now.
+    pub fn look(self, now: Millis) -> WatchLook {
+        let (at, which) = self.limit();
+        if now < at {
+            return WatchLook::Later(Self { due: at, overdue: None, ..self });
+        }
+        let since = self.overdue.unwrap_or(now);
+        let end = since.plus(OUTBOUND_GRACE);
+        if now < end {
+            return WatchLook::Later(Self { due: end, overdue: Some(since), ..self });
+        }
+        WatchLook::Over(self.over(which))
+    }
+
+    /// The same when there is no job: it may be about to be opened. `None`: it never will.
+    pub fn without_job(self, now: Millis) -> Option<Self> {
+        let end = self.created.plus(OUTBOUND_ORPHAN);
+        (now < end).then_some(Self { due: end, ..self })
+    }
+
+    fn over(&self, which: Over) -> String {
+        let queue = &self.queue;
+        let seconds = |from: Millis, to: Millis| to.since(from).as_secs();
+        match which {
+            Over::Start => format!(
+                "no worker of queue `{queue}` began within {} s (`startTimeout`)",
+                seconds(self.created, self.start_by)
+            ),
+            Over::Heartbeat => format!(
+                "the worker of queue `{queue}` gave no sign for {} s (`heartbeatTimeout`)",
+                self.heartbeat_seconds
+            ),
+            Over::Deadline => format!(
+                "the worker of queue `{queue}` did not end within {} s (`deadline`)",
+                seconds(self.created, self.deadline)
+            ),
+        }
+    }
+
+    /// The same with one more answer that changed nothing; one that is delivered again is known.
+    #[must_use]
+    pub fn ignoring(mut self, ignored: Ignored) -> Self {
+        if self.ignored.iter().all(|known| known.message != ignored.message) {
+            self.ignored.push(ignored);
+            let over = self.ignored.len().saturating_sub(OUTBOUND_IGNORED);
+            self.ignored.drain(..over);
+        }
+        self
+    }
+
+    /// As a job's record shows it.
+    pub fn shown(&self) -> Value {
+        let mut shown = json!({
+            "queue": self.queue,
+            "startBy": self.start_by,
+            "heartbeatSeconds": self.heartbeat_seconds,
+            "deadline": self.deadline,
+        });
+        if let (Some(started), Some(heartbeat)) = (self.started, self.heartbeat) {
+            shown["started"] = json!(started);
+            shown["heartbeat"] = json!(heartbeat);
+        }
+        if !self.ignored.is_empty() {
+            shown["ignored"] = json!(self.ignored);
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Millis = Millis(1_000_000);
+
+    fn job() -> JobId {
+        JobId::new(&"0f".repeat(16)).unwrap()
+    }
+
+    fn watch(start: u64, heartbeat: u64, deadline: u64) -> Watch {
+        let times = ExternalTimes::of(Some(start), Some(heartbeat), Some(deadline));
+        Watch::new(job(), "ocr".parse().unwrap(), T, times, None)
+    }
+
+    fn at(seconds: u64) -> Millis {
+        T.plus(Duration::from_secs(seconds))
+    }
+
+    /// Looks as a sweep would, each time when its place has come; when it is given up, and why.
+    fn given_up(mut watch: Watch) -> (u64, String) {
+        for _ in 0..10 {
+            let now = watch.due;
+            match watch.look(now) {
+                WatchLook::Later(later) => {
+                    assert!(later.due > now, "it comes to an end");
+                    watch = later;
+                }
+                WatchLook::Over(why) => return (now.since(T).as_secs(), why),
+            }
+        }
+        panic!("never given up: {watch:?}");
+    }
+
+    #[test]
+    fn a_job_is_given_up_when_its_first_time_is_over_and_the_grace_after_it() {
+        let grace = OUTBOUND_GRACE.as_secs();
+        let begun = |watch: Watch, seconds: u64| watch.alive(at(seconds));
+        for (watch, expected, why) in [
+            (watch(10, 5, 100), 10, "no worker of queue `ocr` began within 10 s (`startTimeout`)"),
+            (watch(200, 5, 100), 100, "did not end within 100 s (`deadline`)"),
+            (begun(watch(10, 5, 100), 3), 8, "gave no sign for 5 s (`heartbeatTimeout`)"),
+            (begun(begun(watch(10, 5, 100), 3), 7), 12, "gave no sign for 5 s"),
+            (begun(watch(10, 500, 100), 3), 100, "did not end within 100 s"),
+            (begun(watch(10, 5, 100), 97), 100, "did not end within 100 s"),
+            (begun(watch(3600, 5, 7200), 0), 5, "gave no sign for 5 s"),
+        ] {
+            let (when, said) = given_up(watch);
+            assert_eq!(when, expected + grace, "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_sign_in_the_grace_is_in_time() {
+        let WatchLook::Later(late) = watch(10, 5, 100).look(at(10)) else { panic!("it has a grace") };
+        assert_eq!((late.overdue, late.due), (Some(at(10)), at(10).plus(OUTBOUND_GRACE)));
+        let alive = late.alive(at(12));
+        assert_eq!((alive.overdue, alive.started, alive.heartbeat), (None, Some(at(12)), Some(at(12))));
+        assert_eq!(alive.clone().look(at(15)), WatchLook::Later(Watch { due: at(17), ..alive }));
+    }
+
+    #[test]
+    fn defaults_are_an_hour_ten_minutes_and_a_day_and_no_time_is_longer_than_the_deadline() {
+        let times = |start, heartbeat, deadline| {
+            let times = ExternalTimes::of(start, heartbeat, deadline);
+            (times.start.as_secs(), times.heartbeat.as_secs(), times.deadline.as_secs())
+        };
+        assert_eq!(times(None, None, None), (3600, 600, 86_400));
+        assert_eq!(times(Some(7200), Some(1), Some(90)), (90, 1, 90));
+        assert_eq!(times(None, None, Some(u64::MAX)), (3600, 600, 30 * 86_400));
+        let of_request = Watch::new(job(), "q".parse().unwrap(), T, ExternalTimes::of(None, None, None), Some(at(60)));
+        assert_eq!((of_request.deadline, of_request.due), (at(60), at(60)), "no longer than the request behind it");
+    }
+
+    #[test]
+    fn a_watch_without_a_job_is_kept_for_an_hour() {
+        let kept = watch(1, 1, 1).without_job(at(5)).unwrap();
+        assert_eq!(kept.due, T.plus(OUTBOUND_ORPHAN));
+        assert_eq!(kept.clone().without_job(kept.due), None);
+    }
+
+    #[test]
+    fn of_answers_that_changed_nothing_the_newest_are_kept_each_once() {
+        let ignored = |n: usize| Ignored { at: T, message: n.to_string(), reason: "r".into() };
+        let watch = (0..15).chain(13..16).fold(watch(1, 1, 1), |watch, n| watch.ignoring(ignored(n)));
+        let kept: Vec<_> = watch.ignored.iter().map(|ignored| ignored.message.as_str()).collect();
+        assert_eq!(kept, ["6", "7", "8", "9", "10", "11", "12", "13", "14", "15"]);
+    }
+}
