@@ -2,9 +2,9 @@
 
 use super::lattice::schema;
 use crate::domain::authority::ResourcePath;
+use crate::domain::ids::secret::SecretName;
 use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, Plain};
-use crate::domain::ids::secret::SecretName;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
 };

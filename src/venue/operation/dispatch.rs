@@ -3,13 +3,13 @@
 use super::{Caller, Catalog, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, fill, pin};
 use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::ids::JobId;
+use crate::domain::lattice::catalog::RUN;
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::JobSight;
 use crate::domain::schema::make_whole;
 use crate::domain::secret::hide;
-use crate::domain::lattice::catalog::RUN;
 use crate::domain::values::inject::{Injection, reserved};
 use crate::domain::visible::{is_secret_name, quoted};
 use crate::venue::Venue;

@@ -4,8 +4,8 @@
 //! made before it, and has the references.
 
 use crate::domain::authority::ResourcePath;
-use crate::domain::secret::{Destination, Mask, Reference, reference};
 use crate::domain::ids::secret::SecretName;
+use crate::domain::secret::{Destination, Mask, Reference, reference};
 use crate::venue::operation::{Invocation, OpError, Output, ParsedCall};
 use crate::venue::secrets::{self, Secret};
 use serde_json::Value;
