@@ -300,4 +300,19 @@ mod tests {
             assert!(error.contains(expected), "{value}: {error}");
         }
     }
+
+    #[test]
+    fn operations_and_pins_have_names_of_tools() {
+        for (path, name, pin) in [
+            ("v/ops/covia/read", "covia_read", false),
+            ("covia:read", "covia_read", false),
+            ("o/look", "look", true),
+            ("/o/look/", "look", true),
+            ("did:key:z6Mk/o/look it up", "look_it_up", true),
+            ("/acme/ann/o/look", "look", true),
+            ("v/ops/o/x", "o_x", false),
+        ] {
+            assert_eq!((tool_name(path).as_str(), is_pin(path)), (name, pin), "{path}");
+        }
+    }
 }

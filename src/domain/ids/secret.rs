@@ -70,3 +70,32 @@ impl From<SecretName> for String {
         name.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        for (text, legal) in [
+            ("STRIPE_KEY", true),
+            ("a", true),
+            ("1.b-c", true),
+            (&"x".repeat(64), true),
+            (&"x".repeat(65), false),
+            ("", false),
+            (".a", false),
+            ("-a", false),
+            ("a/b", false),
+            ("a b", false),
+            ("a\n", false),
+            ("ä", false),
+            ("s/a", false),
+        ] {
+            assert_eq!(SecretName::new(text).is_ok(), legal, "{text:?}");
+        }
+        assert_eq!(SecretName::of_path("s/a").unwrap().path(), "s/a");
+        assert!(SecretName::of_path("w/a").is_err() && SecretName::of_path("a").is_err());
+        assert!(serde_json::from_str::<SecretName>("\"a b\"").is_err());
+    }
+}
