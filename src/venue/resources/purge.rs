@@ -7,7 +7,7 @@ use crate::domain::ids::{Owner, decode_token};
 use crate::domain::resource::documents;
 use crate::domain::resource::files::{self, KIND as FILES};
 use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
-use crate::store::{DocWrite, Store, StoreError, Window};
+use crate::store::{DocWrite, Store, StoreError};
 use crate::venue::Venue;
 use crate::venue::operation::OpError;
 use std::collections::BTreeMap;
@@ -60,9 +60,6 @@ async fn delete(venue: &Venue, owner: &Owner, area: &Area) -> Result<usize, Stor
     Ok(count)
 }
 
-/// Keys that one read of a listing takes.
-const PAGE: usize = 1_000;
-
 /// How many things are kept, by namespace and kind; of files, the namespace is the folder.
 pub async fn list(
     store: &dyn Store,
@@ -74,10 +71,9 @@ pub async fn list(
     let own = Providers::default();
     for kind in own.all().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
         let prefix = if kind == FILES { files::below("", false) } else { documents(kind) };
-        let mut window = Window { reverse: false, skip: 0, limit: PAGE, values: false };
-        loop {
-            let page = store.page(owner, &prefix, window).await?;
-            for (key, _) in &page.docs {
+        let mut documents = store.docs(owner, prefix.as_str());
+        while let Some(page) = documents.keys().await? {
+            for key in page {
                 let token = key[prefix.len()..].split('/').next().unwrap_or_default();
                 let Some(mut namespace) = decode_token(token) else { continue };
                 if kind == FILES {
@@ -86,10 +82,6 @@ pub async fn list(
                 if under.is_none_or(|under| covers(under, &namespace)) {
                     *kept.entry((namespace, kind.to_owned())).or_default() += 1;
                 }
-            }
-            window.skip += page.docs.len();
-            if page.docs.len() < PAGE {
-                break;
             }
         }
     }

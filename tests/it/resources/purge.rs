@@ -3,15 +3,23 @@
 use super::{Backend, Site, writable};
 use crate::support::operate;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use trellis::domain::authority::Capability;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
-use trellis::domain::ids::{JobId, SessionKey};
+use trellis::domain::ids::{JobId, Owner, SessionKey};
+use trellis::domain::resource;
+use trellis::domain::time::Millis;
 use trellis::domain::timer::{CatchUp, Overlap, Schedule, TimerId, TimerKind, TimerRequest};
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::{Doc, DocKey, DocWrite, DocumentStore, Layer, Page, Store, StoreError, Window};
 use trellis::venue::dead;
 use trellis::venue::operation::{Caller, OpError};
+use trellis::venue::resources::purge::list;
 use trellis::venue::timers;
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
@@ -170,4 +178,51 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     let left = dead::list(venue, owner, 0, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);
     assert!(!trellis::ingress::timers::fire(venue, owner).await.unwrap().more);
+}
+
+/// Counts the documents that are looked at.
+struct Looks {
+    inner: Arc<dyn Store>,
+    looks: AtomicUsize,
+}
+
+impl Layer for Looks {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn scan(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        after: Option<&str>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
+        let docs = self.inner.scan(owner, prefix, after, reverse, limit).await?;
+        self.looks.fetch_add(docs.len(), Ordering::Relaxed);
+        Ok(docs)
+    }
+
+    /// It walks over all of the prefix, however small its window is.
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        let page = self.inner.page(owner, prefix, window).await?;
+        self.looks.fetch_add(page.total, Ordering::Relaxed);
+        Ok(page)
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_is_counted_with_one_look_at_each() {
+    const MANY: usize = 3_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (inner, owner) = (EmbeddedStore::open(dir.path()).unwrap(), "acme/u1".parse().unwrap());
+    let key = |n: usize| format!("{}{n:06}", resource::within("memory", &format!("app/u{}", n % 2)));
+    let writes: Vec<_> = (0..MANY).map(|n| DocWrite::put(key(n), "{}")).collect();
+    inner.write(Millis(1), &owner, &writes).await.unwrap();
+    let store = Looks { inner, looks: AtomicUsize::new(0) };
+    let kept = list(&store, &owner, None).await.unwrap();
+    let half = |namespace: &str| ((namespace.to_owned(), "memory".to_owned()), MANY / 2);
+    assert_eq!(kept, BTreeMap::from([half("app/u0"), half("app/u1")]));
+    assert_eq!(store.looks.into_inner(), MANY);
 }
