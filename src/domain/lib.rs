@@ -56,6 +56,7 @@ pub mod invoked;
 pub mod external;
 pub mod seal;
 pub mod dead;
+pub mod lease;
 pub mod timer;
 pub mod goal;
 pub mod call;

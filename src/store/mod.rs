@@ -42,6 +42,7 @@ use layer::seam;
 use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
+pub use crate::domain::lease::After;
 pub use amend::*;
 pub use docs::*;
 pub use fill::{Fill, FillLevel};

@@ -4,6 +4,7 @@ use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::lease::After;
 use crate::domain::quota::{Over, Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use bytes::Bytes;
@@ -361,22 +362,6 @@ pub struct Commit {
     pub unless_cancelled: Option<JobId>,
     /// What happens to the lease.
     pub then: After,
-}
-
-/// What happens to a lease with or without a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// The holder goes on with the next turn.
-    Keep,
-    /// Given back, unless more than `arrivals` events have arrived: then kept, with the mailbox.
-    Release {
-        /// What the holder has seen.
-        arrivals: u64,
-        /// When the session must be looked at again; `None` = when an event arrives.
-        due: Option<Millis>,
-        /// Nothing but a cancellation gets through before `due`.
-        backoff: bool,
-    },
 }
 
 /// Answer of [`crate::store::Store::commit`].

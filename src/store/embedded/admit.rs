@@ -11,10 +11,6 @@ use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, Admitted, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
-use std::time::Duration;
-
-/// An admitted event is looked at after this, should its message be lost.
-const DUE_AFTER: Duration = Duration::from_secs(5);
 
 /// [`crate::store::Store::admit`].
 pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Admitted, Fault> {
@@ -77,10 +73,6 @@ fn intake(
     let seen = format!("{} {}", event.body_hash, event.job.as_ref().map_or("-", JobId::as_str));
     tx.put(Space::Core, seen_key, seen.into_bytes());
     slot.append(tx, now, event)?;
-    // The lease's end, the backoff's end and the agent's waiting queue see to it otherwise.
-    if slot.now.live_until(now).is_none() && slot.now.backing_off(now).is_none() && slot.now.waiting.is_none() {
-        slot.now.due_by(now.plus(DUE_AFTER).0);
-    }
     if let Some(open) = &event.open {
         docs::open_job(tx, now, &slot.owner, open)?;
     }

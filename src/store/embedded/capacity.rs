@@ -11,7 +11,7 @@ use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
 use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
-use crate::store::keys::{Gate, GateStatus};
+use crate::store::keys::GateStatus;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
 }
 
 /// Whether there is a slot for this session; else it waits.
-pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: Gate) -> Result<bool, Fault> {
-    if !has_place(tx, now, slot, gate)? {
+pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, concurrency: u32) -> Result<bool, Fault> {
+    if !has_place(tx, now, slot, concurrency)? {
         let was_told = tx.index().of(&slot.owner).is_some_and(|owner| owner.told.contains_key(&slot.token));
         wait(tx, slot)?;
         if was_told {
@@ -46,8 +46,8 @@ pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: Gate) 
 }
 
 /// Whether the agent has a slot for it: more urgent ones go first, then those who wait longer.
-fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> Result<bool, Fault> {
-    let concurrency = usize::try_from(gate.concurrency).unwrap_or(usize::MAX);
+fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, concurrency: u32) -> Result<bool, Fault> {
+    let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
     let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return Ok(concurrency > 0) };
     let free = concurrency.saturating_sub(agent.live(now.0));
     Ok(match slot.now.ticket() {
@@ -75,11 +75,8 @@ fn promised(tx: &Tx<'_>, now: Millis, owner: &str, again: Duration) -> Result<us
 
 /// Joins the agent's queue, or keeps its place there.
 pub(super) fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
-    slot.now.due = None;
-    slot.now.rank = slot.rank(tx)?;
-    if slot.now.waiting.is_none() {
-        slot.now.waiting = Some(tx.index_mut().next());
-    } else {
+    let rank = slot.rank(tx)?;
+    if !slot.now.wait(rank, || tx.index_mut().next()) {
         tx.index_mut().owner(&slot.owner).told.remove(&slot.token);
     }
     slot.save(tx)

@@ -40,13 +40,9 @@ pub(super) fn finish(
     // A job that others do for the session has no task in it: its result will be an event of its own.
     let places = entries_of(tx, &slot, &finish.job)?;
     if !places.is_empty() {
-        if slot.now.live_until(now).is_some() {
-            slot.now.nudged = true;
-        } else {
+        if slot.now.end_job(now) {
             slot.consume(tx, &places)?;
         }
-        slot.now.backoff = None;
-        slot.now.due = Some(now.0);
         slot.save(tx)?;
     }
     Ok(Finished::Done)
@@ -68,11 +64,7 @@ pub(super) fn park(
     }
     docs::park(tx, now, &slot.owner, job, pause)?;
     if !pause {
-        // What is held is looked at again at the end of its lease.
-        slot.now.nudged |= slot.now.live_until(now).is_some();
-        if slot.now.live_until(now).is_none() && slot.now.pending() > 0 && slot.now.waiting.is_none() {
-            slot.now.due = Some(now.0);
-        }
+        slot.now.resume_job(now);
         slot.save(tx)?;
     }
     Ok(Parked::Done)

@@ -1,8 +1,8 @@
 //! What is due, who holds leases, who waits and what lies in the outbox: in memory, rebuilt at open.
 
 use super::layout::{Space, end_of, number};
-use super::session::{Session, Ticket};
 use super::tx::{Fault, View};
+use crate::domain::lease::{SessionRecord, Ticket};
 use crate::domain::time::Millis;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -117,14 +117,14 @@ impl Index {
     /// As [`Index::load`], with each session, by its key, as `change` leaves it.
     pub(super) fn load_with(
         view: &impl View,
-        mut change: impl FnMut(&[u8], &mut Session) -> Result<(), Fault>,
+        mut change: impl FnMut(&[u8], &mut SessionRecord) -> Result<(), Fault>,
     ) -> Result<Self, Fault> {
         let mut index = Self::default();
         view.walk(Space::Core, b"s", &end_of(b"s"), &mut |key, value| {
             let (owner, name) = split(key)?;
             let mut session = parse_session(value)?;
             change(key, &mut session)?;
-            index.session(&owner, &name, &Session::default(), &session);
+            index.session(&owner, &name, &SessionRecord::default(), &session);
             Ok(ControlFlow::Continue(()))
         })?;
         view.walk(Space::Core, b"x", &end_of(b"x"), &mut |key, value| {
@@ -198,18 +198,18 @@ impl Index {
     }
 
     /// Follows a session record from `was` to `is`.
-    pub(super) fn session(&mut self, owner: &str, session: &str, was: &Session, is: &Session) {
+    pub(super) fn session(&mut self, owner: &str, session: &str, was: &SessionRecord, is: &SessionRecord) {
         self.next = self.next.max(is.waiting.unwrap_or(0));
         let index = self.owner(owner);
         if was.due != is.due {
             if let Some(due) = was.due {
-                index.due.remove(&(due, session.to_owned()));
+                index.due.remove(&(due.0, session.to_owned()));
             }
             if let Some(due) = is.due {
-                index.due.insert((due, session.to_owned()));
+                index.due.insert((due.0, session.to_owned()));
             }
         }
-        let (old, new) = (was.lease.as_ref().map(|l| l.until), is.lease.as_ref().map(|l| l.until));
+        let (old, new) = (was.lease.as_ref().map(|l| l.until.0), is.lease.as_ref().map(|l| l.until.0));
         if old == new && was.ticket() == is.ticket() {
             return;
         }
@@ -253,6 +253,6 @@ pub(super) fn split(key: &[u8]) -> Result<(String, String), Fault> {
 }
 
 /// A session record.
-pub(super) fn parse_session(bytes: &[u8]) -> Result<Session, Fault> {
+pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionRecord, Fault> {
     serde_json::from_slice(bytes).map_err(|e| Fault::Record(format!("session record: {e}")))
 }

@@ -8,7 +8,7 @@
 //! | `docs` | `O\0<document key>` | version u64, then `1` + bytes, or `0` + deleted-at ms u64 | live: until deleted; deleted: a day |
 //! | `mail` | `O\0S\0<order>\0<event id>` | kind letter, arrival number u64, job length u8, job, body | until consumed |
 //! | `core` | `oO` | empty; the owner exists | for good |
-//! | `core` | `sO\0S` | JSON [`super::session::Session`] | until it is forgotten |
+//! | `core` | `sO\0S` | JSON [`crate::domain::lease::SessionRecord`] | until it is forgotten |
 //! | `core` | `pO\0S\0s` | session state of the last commit | until the next commit, or as the session |
 //! | `core` | `pO\0S\0r` | recorded reply of the running turn | until its commit |
 //! | `core` | `pO\0S\0c<index u32>` | recorded call of the running turn | until its commit |

@@ -4,9 +4,9 @@ use super::counts::{self, Growth};
 use super::docs;
 use super::index::parse_session;
 use super::layout::{self, MailRecord, STATE, Space};
-use super::session::Session;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::lease::SessionRecord;
 use crate::domain::limits::GRANT_BYTES;
 use crate::domain::priority::{HIGH, LOW};
 use crate::domain::time::Millis;
@@ -24,9 +24,9 @@ pub(super) struct Slot {
     pub(super) owner_id: Owner,
     /// Which.
     pub(super) key: SessionKey,
-    was: Session,
+    was: SessionRecord,
     /// The record to be.
-    pub(super) now: Session,
+    pub(super) now: SessionRecord,
 }
 
 /// Visits place (storage form) and record; `Break` ends the walk.
@@ -60,7 +60,7 @@ impl Slot {
 
     /// Whether there is anything of it.
     pub(super) fn is_known(&self) -> bool {
-        self.was != Session::default()
+        self.was != SessionRecord::default()
     }
 
     /// Writes the record if it changed, and keeps the index true.
@@ -106,8 +106,8 @@ impl Slot {
             tx.put(Space::Core, layout::floor(&self.owner), self.was.epoch.to_be_bytes().to_vec());
         }
         tx.remove(Space::Core, layout::session(&self.owner, &self.token));
-        tx.index_mut().session(&self.owner, &self.token, &self.was, &Session::default());
-        (self.was, self.now) = (Session::default(), Session::default());
+        tx.index_mut().session(&self.owner, &self.token, &self.was, &SessionRecord::default());
+        (self.was, self.now) = (SessionRecord::default(), SessionRecord::default());
         Ok(())
     }
 
@@ -141,9 +141,8 @@ impl Slot {
 
     /// Puts an event into the mailbox.
     pub(super) fn append(&mut self, tx: &mut Tx<'_>, now: Millis, event: &NewEvent) -> Result<(), Fault> {
-        self.now.touched = now.0;
         let place = format!("{}\0{}", event.order, event.id);
-        self.now.arrivals += 1;
+        self.now.append(now, &place);
         let record = MailRecord {
             kind: event.kind,
             arrival: self.now.arrivals,
@@ -156,9 +155,6 @@ impl Slot {
         let old = tx.get(Space::Mail, &key)?.map_or(0, |old| MailRecord::weight(&old));
         tx.weigh(&self.owner, MailRecord::weight(&record) - old);
         tx.put(Space::Mail, key, record);
-        if self.now.head.as_ref().is_none_or(|head| place < *head) {
-            self.now.head = Some(place);
-        }
         let rank = if self.now.waiting.is_some() { self.rank(tx)? } else { self.now.rank };
         if rank != self.now.rank {
             self.now.rank = rank;
@@ -172,12 +168,12 @@ impl Slot {
         let mailbox = layout::mailbox(&self.owner, &self.token);
         for place in places {
             let key = [mailbox.as_slice(), place].concat();
-            if let Some(record) = tx.get(Space::Mail, &key)? {
+            let record = tx.get(Space::Mail, &key)?;
+            self.now.consume(place, record.is_some());
+            if let Some(record) = record {
                 tx.weigh(&self.owner, -MailRecord::weight(&record));
                 tx.remove(Space::Mail, key);
-                self.now.consumed += 1;
             }
-            self.now.task.take_if(|task| task.as_bytes() == place.as_slice());
         }
         let mut head = None;
         if self.now.pending() > 0 {

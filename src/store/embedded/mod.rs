@@ -28,7 +28,6 @@ mod outbox;
 mod reads;
 mod reclaim;
 mod seat;
-mod session;
 mod sweep;
 mod turn;
 pub(crate) mod tx;

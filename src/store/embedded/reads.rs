@@ -7,7 +7,6 @@ use super::mailbox::Slot;
 use super::tx::{Durable, Fault, View};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
-use crate::domain::time::Millis;
 use crate::store::{Doc, DocKey, MailboxEntry, Page, SessionFacts, Window};
 use bytes::Bytes;
 use std::ops::ControlFlow;
@@ -154,9 +153,9 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
         key: key.clone(),
         version: slot.now.version,
         epoch: slot.now.epoch,
-        lease_until: slot.now.lease.as_ref().map(|l| Millis(l.until)),
-        due: slot.now.due.map(Millis),
-        touched: Millis(slot.now.touched),
+        lease_until: slot.now.lease.as_ref().map(|l| l.until),
+        due: slot.now.due,
+        touched: slot.now.touched,
         arrivals: slot.now.arrivals,
         consumed: slot.now.consumed,
         mailbox,

@@ -5,6 +5,7 @@ use super::mailbox::Slot;
 use super::tx::{Fault, Tx, View};
 use super::{counts, docs};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::lease::{Amending, StateChange};
 use crate::domain::quota::{Over, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::store::{Amend, Amended, Amendment, Seat, Seated};
@@ -19,15 +20,14 @@ pub(super) fn seat(
 ) -> Result<Result<Seated, Over>, Fault> {
     let mut slot = Slot::load(tx, owner, session)?;
     if let Some(until) = slot.now.live_until(now) {
-        return Ok(Ok(Seated::Held(Millis(until))));
+        return Ok(Ok(Seated::Held(until)));
     }
     let Some(seat) = seat else {
         slot.erase(tx)?;
         return Ok(Ok(Seated::Done));
     };
-    let is_so = slot.now.version == seat.version
-        && tx.get(Space::Core, &slot.part(STATE))?.is_some_and(|state| *state == *seat.state);
-    if slot.now.arrivals > 0 || slot.now.version > 0 && !is_so {
+    let is_same = tx.get(Space::Core, &slot.part(STATE))?.is_some_and(|state| *state == *seat.state);
+    if !slot.now.is_vacant(seat.version, is_same) {
         return Ok(Ok(Seated::Taken));
     }
     let adds = QuotaUsage { sessions: 1, bytes: seat.state.len() as u64, ..QuotaUsage::default() };
@@ -38,8 +38,7 @@ pub(super) fn seat(
     }
     tx.register(&slot.owner)?;
     slot.remember(tx, &seat.state)?;
-    slot.now.version = seat.version;
-    slot.now.touched = now.0;
+    slot.now.seat(now, seat.version);
     slot.save(tx)?;
     Ok(Ok(Seated::Done))
 }
@@ -53,28 +52,21 @@ pub(super) fn amend(
     amend: &Amend,
 ) -> Result<Amended, Fault> {
     let mut slot = Slot::load(tx, owner, session)?;
-    if slot.now.lease.is_some() {
-        return Ok(Amended::Held);
-    }
     let state = tx.get(Space::Core, &slot.part(STATE))?;
-    let is = |said: &[u8]| slot.now.version == amend.version && state.as_deref() == Some(said);
-    match &amend.then {
-        // Done by this very call before.
-        Amendment::State(after) if is(after) => return Ok(Amended::Done),
-        Amendment::Gone { .. } if !slot.is_known() => return Ok(Amended::Done),
-        Amendment::State(_) | Amendment::Gone { .. } => {}
-    }
-    let as_seen = slot.is_known() && slot.now.version == amend.version && state.as_deref() == amend.was.as_deref();
-    let fits = match amend.then {
-        Amendment::State(_) => slot.now.version > 0,
-        Amendment::Gone { arrivals } => slot.now.arrivals == arrivals,
+    let (then, arrivals) = match &amend.then {
+        Amendment::State(then) => (Some(&**then), 0),
+        Amendment::Gone { arrivals } => (None, *arrivals),
     };
-    if !as_seen || !fits {
-        return Ok(Amended::Stirred);
+    let amending = Amending { version: amend.version, was: amend.was.as_deref(), then, arrivals };
+    match slot.now.amend(state.as_deref(), &amending) {
+        StateChange::Allowed => {}
+        StateChange::Repeated => return Ok(Amended::Done),
+        StateChange::Held => return Ok(Amended::Held),
+        StateChange::Stirred => return Ok(Amended::Stirred),
     }
-    match &amend.then {
-        Amendment::State(after) => slot.remember(tx, after)?,
-        Amendment::Gone { .. } => slot.erase(tx)?,
+    match then {
+        Some(then) => slot.remember(tx, then)?,
+        None => slot.erase(tx)?,
     }
     docs::apply(tx, now, &slot.owner, &amend.writes)?;
     Ok(Amended::Done)

@@ -21,7 +21,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
     for session in overdue {
         let key = SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?;
         let mut slot = Slot::load(tx, owner, &key)?;
-        slot.now.due = Some(now.plus(grace).0);
+        slot.now.due = Some(now.plus(grace));
         slot.save(tx)?;
         swept.due.push(key);
     }

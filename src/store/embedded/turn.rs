@@ -8,6 +8,7 @@ use super::outbox;
 use super::sweep;
 use super::tx::{Fault, Tx, View};
 use crate::domain::job::JobStatus;
+use crate::domain::lease::{Claim, Recording, TurnClaim};
 use crate::domain::time::Millis;
 use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released};
 use std::{ops::ControlFlow, time::Duration};
@@ -27,10 +28,9 @@ fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<LeaseCheck, Fault> {
 /// [`crate::store::Store::renew`].
 pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, Fault> {
     let mut slot = load(tx, lease)?;
-    if !slot.now.held_by(lease.epoch) {
+    if !slot.now.renew(lease.epoch, now.plus(ttl)) {
         return Ok(LeaseCheck::Fenced);
     }
-    slot.now.hold_until(now.plus(ttl));
     slot.save(tx)?;
     still_held(tx, &slot)
 }
@@ -38,39 +38,41 @@ pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) 
 /// [`crate::store::Store::checkpoint`].
 pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, Fault> {
     let mut slot = load(tx, lease)?;
-    if !slot.now.held_by(lease.epoch) {
-        return Ok(LeaseCheck::Fenced);
-    }
-    // One of a turn that is committed meanwhile is a late repetition.
-    if write.turn == slot.now.version + 1 {
-        if let Some(reply) = &write.reply {
-            tx.put(Space::Core, slot.part(b"r"), reply.to_vec());
-            slot.now.checkpointed = true;
-        }
-        for (index, call) in &write.calls {
-            tx.put(Space::Core, layout::call(&slot.owner, &slot.token, *index), call.to_vec());
-            slot.now.checkpointed = true;
-        }
-        for open in &write.open {
-            docs::open_job(tx, now, &slot.owner, open)?;
-        }
-        for entry in &write.outbox {
-            outbox::put(tx, now, &slot.owner, entry)?;
-        }
-        slot.save(tx)?;
+    match slot.now.checkpoint(lease.epoch, write.turn) {
+        Recording::Fenced => return Ok(LeaseCheck::Fenced),
+        Recording::Late => {}
+        Recording::Now => record(tx, now, &mut slot, write)?,
     }
     still_held(tx, &slot)
+}
+
+fn record(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, write: &Checkpoint) -> Result<(), Fault> {
+    if let Some(reply) = &write.reply {
+        tx.put(Space::Core, slot.part(b"r"), reply.to_vec());
+        slot.now.checkpointed = true;
+    }
+    for (index, call) in &write.calls {
+        tx.put(Space::Core, layout::call(&slot.owner, &slot.token, *index), call.to_vec());
+        slot.now.checkpointed = true;
+    }
+    for open in &write.open {
+        docs::open_job(tx, now, &slot.owner, open)?;
+    }
+    for entry in &write.outbox {
+        outbox::put(tx, now, &slot.owner, entry)?;
+    }
+    slot.save(tx)?;
+    Ok(())
 }
 
 /// [`crate::store::Store::commit`].
 pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, Fault> {
     let mut slot = load(tx, lease)?;
-    if slot.now.last == Some((lease.epoch, commit.turn)) {
-        let is_held = slot.now.held_by(lease.epoch);
-        return Ok(Committed::Done(if is_held { lease::held(tx, now, &mut slot)? } else { given_back_before() }));
-    }
-    if !slot.now.held_by(lease.epoch) || commit.turn != slot.now.version + 1 {
-        return Ok(Committed::Fenced);
+    match slot.now.claim_turn(lease.epoch, commit.turn) {
+        TurnClaim::Repeated { held: true } => return Ok(Committed::Done(lease::held(tx, now, &mut slot)?)),
+        TurnClaim::Repeated { held: false } => return Ok(Committed::Done(given_back_before())),
+        TurnClaim::Fenced => return Ok(Committed::Fenced),
+        TurnClaim::Next => {}
     }
     if let Some(job) = &commit.unless_cancelled
         && docs::job_status(tx, &slot.owner, job)?.is_some_and(JobStatus::is_terminal)
@@ -82,9 +84,7 @@ pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commi
         return Ok(Committed::Conflict(conflicts));
     }
     write_turn(tx, now, &mut slot, commit)?;
-    slot.now.version = commit.turn;
-    slot.now.touched = now.0;
-    slot.now.last = Some((lease.epoch, commit.turn));
+    slot.now.commit(now, commit.turn);
     let next = lease::then(tx, now, &mut slot, commit.then)?;
     sweep::gates_changed(tx, now, &lease.owner, &commit.writes)?;
     Ok(Committed::Done(next))
@@ -106,9 +106,7 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
     slot.remember(tx, &commit.state)?;
     if slot.now.crashed {
         tx.remove(Space::Core, slot.part(b"x"));
-        slot.now.crashed = false;
     }
-    slot.now.attempts.clear();
     if slot.now.checkpointed {
         tx.remove(Space::Core, slot.part(b"r"));
         let prefix = slot.part(b"c");
@@ -120,7 +118,6 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
         for key in calls {
             tx.remove(Space::Core, key);
         }
-        slot.now.checkpointed = false;
     }
     Ok(())
 }
@@ -133,10 +130,10 @@ const fn given_back_before() -> Continuation {
 /// [`crate::store::Store::release`].
 pub(super) fn release(tx: &mut Tx<'_>, now: Millis, lease: &Lease, then: After) -> Result<Released, Fault> {
     let mut slot = load(tx, lease)?;
-    if slot.now.held_by(lease.epoch) {
-        return Ok(Released::Done(lease::then(tx, now, &mut slot, then)?));
-    }
-    // Given back by this holder, and nobody came since: its answer was lost.
-    let given_back = slot.now.epoch == lease.epoch;
-    Ok(if given_back { Released::Done(given_back_before()) } else { Released::Fenced })
+    Ok(match slot.now.claim(lease.epoch) {
+        Claim::Holds => Released::Done(lease::then(tx, now, &mut slot, then)?),
+        // Its answer was lost.
+        Claim::GaveBack => Released::Done(given_back_before()),
+        Claim::Fenced => Released::Fenced,
+    })
 }
