@@ -288,9 +288,9 @@ pub struct Grant {
     pub attempts: Vec<Attempt>,
 }
 
-/// An event waiting in a mailbox.
+/// An event waiting in a mailbox, with its body or (`()`) without.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MailboxEntry {
+pub struct MailboxEntry<Body = Bytes> {
     /// Its place: `order|id`.
     pub key: String,
     /// What it is.
@@ -302,10 +302,10 @@ pub struct MailboxEntry {
     /// Leases that expired unreleased while serving it, since the last commit.
     pub crashes: u32,
     /// JSON of [`crate::domain::event::Event`].
-    pub body: Bytes,
+    pub body: Body,
 }
 
-impl MailboxEntry {
+impl<Body> MailboxEntry<Body> {
     /// The job of a task that has not ended.
     pub fn open_task(&self) -> Option<&JobId> {
         let is_open = self.kind == EventKind::Task && !self.job_status.is_some_and(JobStatus::is_terminal);
@@ -445,8 +445,8 @@ pub struct SessionFacts {
     pub arrivals: u64,
     /// Events consumed by commits and cancellations.
     pub consumed: u64,
-    /// Pending events in order, their bodies empty: [`crate::store::Inspect::mail`] has them.
-    pub mailbox: Vec<MailboxEntry>,
+    /// Pending events in order; [`crate::store::Inspect::mail`] has their bodies.
+    pub mailbox: Vec<MailboxEntry<()>>,
     /// What the last commit left for the next turn; `None` before the first.
     pub state: Option<Bytes>,
 }

@@ -1,66 +1,36 @@
-//! Random operations on two backends with injected time: every answer and all that is readable
-//! afterwards must be equal.
+//! Random operations on two backends with injected time, and on the lease machine of the core: every answer and all
+//! that is readable afterwards must be equal.
 
+mod oracle;
 mod parts;
 
 use crate::store_conformance::quota::recount;
 use crate::support::dice::Dice;
-use parts::{committed, comparable, entry, event_id, job, new_job, released, within};
+use futures::FutureExt;
+use oracle::{Around, Oracle};
+use parts::{Case, REACHED, committed, comparable, entry, event_id, job, new_job, released, unmet, within};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
-use trellis::domain::ids::{Owner, SessionKey, sha256_hex};
+use trellis::domain::ids::{JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
 use trellis::domain::priority::{HIGH, LOW};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
-    Admit, Admitted, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, Continuation, DocWrite, EventKind,
-    Expect, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, OutsideWrite, Released, Store,
+    Admit, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, Continuation, DocWrite, EventKind, Expect,
+    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, OutsideWrite, Released, Seat, Store,
     StoreError, keys,
 };
 
 const STEPS: usize = 200;
-const SEEDS: std::ops::Range<u64> = 0..12;
+const SEEDS: std::ops::Range<u64> = 0..24;
 /// Everything is compared after so many steps; answers after each.
 const COMPARED_EVERY: usize = 5;
 
-/// Answers that the runs must reach together, or they test little.
-const REACHED: [&str; 33] = [
-    "Refused(Quota(Over",
-    "Err(Over(Over",
-    "Already(Paused)",
-    "job_status: Some(Paused)",
-    "Stirred",
-    "New",
-    "Duplicate",
-    "Conflict",
-    "UnknownAgent",
-    "Terminated",
-    "MailboxFull",
-    "lease: Busy",
-    "Refused(Busy)",
-    "NotAsked",
-    "Run",
-    "Empty",
-    "Waiting",
-    "Suspended",
-    "Backoff",
-    "checkpoint: Some",
-    "crashes: 2",
-    "job_status: Some(Failed)",
-    "cancelled: true",
-    "cancelled: false",
-    "Fenced",
-    "Done(Held",
-    "Done(Released",
-    "wakes: [OutboxEntry",
-    "Conflict([",
-    "Cancelled",
-    "Already(",
-    "Unknown",
-    "state: Some",
-];
+/// What a renewal adds.
+const TTL: Duration = Duration::from_secs(12);
 const START: Millis = Millis(1_700_000_000_000);
 
 /// What a worker knows of a lease that it was granted, perhaps long ago.
@@ -85,6 +55,7 @@ struct Run<'a> {
     /// Sessions of the owner that run at once.
     cap: u32,
     reached: BTreeSet<&'static str>,
+    oracle: Oracle,
 }
 
 /// Answers of both stores, which must be equal.
@@ -113,6 +84,11 @@ impl Run<'_> {
     fn tally(&mut self, answer: &impl Debug) {
         let text = format!("{answer:?}");
         self.reached.extend(REACHED.iter().copied().filter(|name| text.contains(name)));
+    }
+
+    /// Before `step`, which the machine follows.
+    async fn look(&mut self, session: &SessionKey, step: &'static str, jobs: &[&JobId]) -> Around {
+        self.oracle.look(self.stores[1], &self.owner, (self.now, session), (step, jobs)).await
     }
 
     fn session(&mut self) -> SessionKey {
@@ -182,8 +158,12 @@ impl Run<'_> {
             self.asked = Some(request.clone());
         }
         self.last = format!("{request:?}");
-        let Admitted { lease, .. } = both!(self.admit(self.now, &request));
-        if let LeaseOutcome::Run(grant) = lease {
+        let event = request.event.as_ref();
+        let jobs: Vec<_> = event.and_then(|event| event.job.as_ref()).into_iter().collect();
+        let around = self.look(&request.session, if event.is_some() { "admit" } else { "wake" }, &jobs).await;
+        let answer = both!(self.admit(self.now, &request));
+        self.oracle.admitted(around, &request, &answer);
+        if let LeaseOutcome::Run(grant) = answer.lease {
             let Grant { lease, version, arrivals, mailbox, .. } = *grant;
             self.holdings.push(Holding { lease, version, arrivals, mailbox });
         }
@@ -204,7 +184,7 @@ impl Run<'_> {
             return After::Keep;
         }
         let due = (!self.dice.one_in(3)).then(|| self.now.plus(Duration::from_millis(self.dice.below(20_000))));
-        After::Release { arrivals: holding.arrivals, due, backoff: due.is_some() && self.dice.one_in(2) }
+        After::Release { arrivals: holding.arrivals, due, backoff: due.is_some() && !self.dice.one_in(4) }
     }
 
     fn go_on(&mut self, at: usize, next: &Continuation) {
@@ -224,7 +204,9 @@ impl Run<'_> {
         let Some(at) = self.holding() else { return };
         let holding = self.holdings[at].clone();
         self.last = format!("renew {:?}", holding.lease);
-        both!(self.renew(self.now, &holding.lease, Duration::from_secs(12)));
+        let around = self.look(&holding.lease.session, "renew", &[]).await;
+        let answer = both!(self.renew(self.now, &holding.lease, TTL));
+        self.oracle.renewed(&around, &holding.lease, self.now.plus(TTL), answer);
     }
 
     async fn checkpoint(&mut self) {
@@ -239,7 +221,9 @@ impl Run<'_> {
             outbox: if self.dice.one_in(3) { vec![entry(format!("child-{n}"))] } else { Vec::new() },
         };
         self.last = format!("checkpoint {:?} {write:?}", holding.lease);
-        both!(self.checkpoint(self.now, &holding.lease, &write));
+        let around = self.look(&holding.lease.session, "checkpoint", &[]).await;
+        let answer = both!(self.checkpoint(self.now, &holding.lease, &write));
+        self.oracle.recorded(&around, &holding.lease, write.turn, answer);
     }
 
     fn write(&mut self) -> DocWrite {
@@ -297,10 +281,15 @@ impl Run<'_> {
             then: self.after(&holding),
         };
         self.last = format!("commit {:?} {commit:?}", holding.lease);
+        let jobs: Vec<_> = holding.mailbox.iter().filter_map(|entry| entry.job.as_ref()).collect();
+        let around = self.look(&holding.lease.session, "commit", &jobs).await;
         let answer = both!(committed, self.commit(self.now, &holding.lease, &commit));
+        self.oracle.committed(around, &holding.lease, &commit, &answer);
         if let Committed::Done(next) = answer {
             if self.dice.one_in(3) {
-                both!(committed, self.commit(self.now, &holding.lease, &commit));
+                let around = self.look(&holding.lease.session, "commit again", &jobs).await;
+                let answer = both!(committed, self.commit(self.now, &holding.lease, &commit));
+                self.oracle.committed(around, &holding.lease, &commit, &answer);
             }
             self.holdings[at].version += 1;
             self.go_on(at, &next);
@@ -312,7 +301,10 @@ impl Run<'_> {
         let holding = self.holdings[at].clone();
         let then = self.after(&holding);
         self.last = format!("release {:?} {then:?}", holding.lease);
-        if let Released::Done(next) = both!(released, self.release(self.now, &holding.lease, then)) {
+        let around = self.look(&holding.lease.session, "release", &[]).await;
+        let answer = both!(released, self.release(self.now, &holding.lease, then));
+        self.oracle.released(&around, &holding.lease, then, &answer);
+        if let Released::Done(next) = answer {
             self.go_on(at, &next);
         }
     }
@@ -325,16 +317,19 @@ impl Run<'_> {
         let open = self.dice.one_in(3).then(|| new_job(n));
         let outbox = [entry(format!("finish-{n}"))];
         self.last = format!("finish {session} {finish:?} {open:?}");
-        both!(self.finish(self.now, &self.owner, &session, &finish, open.as_ref(), &outbox));
+        let around = self.look(&session, "finish", &[&finish.job]).await;
+        let answer = both!(self.finish(self.now, &self.owner, &session, &finish, open.as_ref(), &outbox));
+        self.oracle.finished(&around, &session, (&finish, open.is_some()), &answer);
     }
 
     async fn park(&mut self) {
         let n = if self.dice.one_in(8) { 300 + self.dice.below(9) } else { self.dice.below(60) };
         let (session, pause) = (self.session(), self.dice.one_in(2));
         self.last = format!("park {session} {n} {pause}");
-        both!(self.park(self.now, &self.owner, &session, &job(n), pause));
-        if self.dice.one_in(3) {
-            both!(self.park(self.now, &self.owner, &session, &job(n), pause));
+        for _ in 0..if self.dice.one_in(3) { 2 } else { 1 } {
+            let around = self.look(&session, if pause { "pause" } else { "resume" }, &[&job(n)]).await;
+            let answer = both!(self.park(self.now, &self.owner, &session, &job(n), pause));
+            self.oracle.parked(&around, &session, (&job(n), pause), answer);
         }
     }
 
@@ -351,7 +346,19 @@ impl Run<'_> {
         let was = was.filter(|_| !self.dice.one_in(6));
         let amend = Amend { version, was, then, writes: vec![self.write()] };
         self.last = format!("amend {session} {amend:?}");
-        both!(self.amend(self.now, &self.owner, &session, &amend));
+        self.look(&session, "amend", &[]).await;
+        let answer = both!(self.amend(self.now, &self.owner, &session, &amend));
+        self.oracle.amended(&session, &amend, answer);
+    }
+
+    async fn seat(&mut self) {
+        let session = self.session();
+        let state = format!("seated {}", self.dice.below(2)).into();
+        let seat = (!self.dice.one_in(4)).then(|| Seat { version: 1 + self.dice.below(2), state, within: None });
+        self.last = format!("seat {session} {seat:?}");
+        let around = self.look(&session, "seat", &[]).await;
+        let answer = both!(self.seat(self.now, &self.owner, &session, seat.as_ref()));
+        self.oracle.seated(&around, &session, seat.as_ref(), answer);
     }
 
     async fn sweep(&mut self) {
@@ -362,6 +369,7 @@ impl Run<'_> {
         let mut right = right.sweep(self.now, &self.owner, grace, 50).await.unwrap();
         left.due.sort();
         right.due.sort();
+        self.oracle.swept(self.now, self.now.plus(grace), &right.due);
         self.same(&(left.due, comparable(left.outbox), left.more), &(right.due, comparable(right.outbox), right.more));
     }
 
@@ -378,10 +386,10 @@ impl Run<'_> {
 
     async fn compare_everything(&self) {
         let [left, right] = self.stores;
-        let facts = |store: &'static str, all| (store, all);
-        let (a, b) = (left.sessions(&self.owner, None, None, 100), right.sessions(&self.owner, None, None, 100));
-        self.same(&facts("sessions", a.await.unwrap()), &facts("sessions", b.await.unwrap()));
-        for facts in left.sessions(&self.owner, None, None, 100).await.unwrap() {
+        let all = right.sessions(&self.owner, None, None, 100).await.unwrap();
+        self.same(&left.sessions(&self.owner, None, None, 100).await.unwrap(), &all);
+        self.oracle.compare(&all);
+        for facts in all {
             let (a, b) = (left.mail(&self.owner, &facts.key), right.mail(&self.owner, &facts.key));
             self.same(&a.await.unwrap(), &b.await.unwrap());
         }
@@ -402,7 +410,7 @@ impl Run<'_> {
 
     async fn step(&mut self) {
         self.now = self.now.plus(Duration::from_millis(self.dice.below(2_500)));
-        match self.dice.below(22) {
+        match self.dice.below(23) {
             0 => self.set_gate().await,
             1..=6 => self.admit().await,
             7 => self.renew().await,
@@ -414,6 +422,7 @@ impl Run<'_> {
             16 => self.write_docs().await,
             17 | 18 => self.sweep().await,
             19 | 20 => self.park().await,
+            21 => self.seat().await,
             _ => self.publish().await,
         }
         if self.step.is_multiple_of(COMPARED_EVERY) {
@@ -423,7 +432,7 @@ impl Run<'_> {
 }
 
 /// Panics at the first difference, with the operation that showed it; what it reached.
-async fn run(stores: [&dyn Store; 2], seed: u64) -> BTreeSet<&'static str> {
+async fn run(stores: [&dyn Store; 2], seed: u64) -> (BTreeSet<&'static str>, BTreeSet<Case>) {
     let mut run = Run {
         stores,
         dice: Dice(seed),
@@ -436,24 +445,32 @@ async fn run(stores: [&dyn Store; 2], seed: u64) -> BTreeSet<&'static str> {
         turns: 0,
         cap: if seed % 3 == 2 { 2 } else { 0 },
         reached: BTreeSet::new(),
+        oracle: Oracle::default(),
     };
     for step in 0..STEPS {
         run.step = step;
-        run.step().await;
+        if let Err(panic) = AssertUnwindSafe(run.step()).catch_unwind().await {
+            eprintln!("seed {seed}, step {step} at {}: {}", run.now, run.last);
+            std::panic::resume_unwind(panic);
+        }
     }
     run.compare_everything().await;
     for store in stores {
         let (was, is) = recount(store, &run.owner, false).await;
         assert_eq!(was, is, "what was counted is what is there");
     }
-    run.reached
+    (run.reached, run.oracle.met)
 }
 
 async fn check(left: &dyn Store, right: &dyn Store) {
     let runs = SEEDS.map(|seed| run([left, right], seed));
-    let reached: BTreeSet<_> = futures::future::join_all(runs).await.into_iter().flatten().collect();
+    let (reached, met): (Vec<_>, Vec<_>) = futures::future::join_all(runs).await.into_iter().unzip();
+    let (reached, met): (BTreeSet<_>, BTreeSet<_>) =
+        (reached.into_iter().flatten().collect(), met.into_iter().flatten().collect());
     let missed: Vec<_> = REACHED.iter().filter(|name| !reached.contains(**name)).collect();
     assert!(missed.is_empty(), "never reached: {missed:?}");
+    let unmet = unmet(&met);
+    assert!(unmet.is_empty(), "never met: {unmet:?}");
 }
 
 #[tokio::test]

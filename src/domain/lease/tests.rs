@@ -24,9 +24,9 @@ fn job() -> JobId {
     JobId::new(&format!("{:032x}", 1)).unwrap()
 }
 
-fn lease(until: Millis) -> Option<LeaseRecord> {
+fn lease(until: Millis) -> LeaseRecord {
     let serving = Serving { arrivals: 5, last: String::new(), task: Some(("3-0".into(), Some(job()))) };
-    Some(LeaseRecord { until, token: "mine".into(), worker: "w1".into(), limit: 4, serving })
+    LeaseRecord { until, token: "mine".into(), worker: "w1".into(), limit: 4, serving }
 }
 
 /// One of each kind, all with one event more than they consumed unless they say otherwise.
@@ -42,7 +42,7 @@ fn states() -> Vec<(&'static str, SessionRecord)> {
         ..new.clone()
     };
     let due = SessionRecord { consumed: 4, due: Some(LATER), ..idle.clone() };
-    let held = SessionRecord { lease: lease(LATER), ..due.clone() };
+    let held = SessionRecord { lease: Some(lease(LATER)), ..due.clone() };
     vec![
         ("new", new.clone()),
         ("seated", SessionRecord { version: TURN, touched: Millis(1), ..new.clone() }),
@@ -58,10 +58,10 @@ fn states() -> Vec<(&'static str, SessionRecord)> {
         ("held, emptied", SessionRecord { consumed: 5, ..held.clone() }),
         ("held, a job ended", SessionRecord { nudged: true, due: Some(NOW), ..held.clone() }),
         ("held for its first turn", SessionRecord { version: 0, last: None, ..held.clone() }),
-        ("lapsed", SessionRecord { lease: lease(NOW), due: Some(NOW), ..held.clone() }),
-        ("lapsed, emptied", SessionRecord { lease: lease(NOW), due: None, consumed: 5, ..held.clone() }),
-        ("lapsed, queues", SessionRecord { lease: lease(BEFORE), due: None, waiting: Some(1), ..held.clone() }),
-        ("void", SessionRecord { lease: lease(Millis(0)), due: Some(Millis(0)), crashed: true, ..held }),
+        ("lapsed", SessionRecord { lease: Some(lease(NOW)), due: Some(NOW), ..held.clone() }),
+        ("lapsed, emptied", SessionRecord { lease: Some(lease(NOW)), due: None, consumed: 5, ..held.clone() }),
+        ("lapsed, queues", SessionRecord { lease: Some(lease(BEFORE)), due: None, waiting: Some(1), ..held.clone() }),
+        ("void", SessionRecord { lease: Some(lease(Millis(0))), due: Some(Millis(0)), crashed: true, ..held }),
     ]
 }
 
@@ -216,7 +216,7 @@ fn a_grant_fences_every_holder_before_it() {
     for (state, before) in states() {
         let mut after = before.clone();
         let Availability::Free = after.ask(NOW, "other", LATER, Some(GateStatus::Active)) else { continue };
-        after.grant(NOW, LeaseRecord { token: "other".into(), ..lease(LATER).unwrap() }, 20);
+        after.grant(NOW, LeaseRecord { token: "other".into(), ..lease(LATER) }, 20);
         for epoch in 0..=before.epoch {
             assert_eq!(after.claim(epoch), Claim::Fenced, "{state}");
         }
@@ -230,7 +230,7 @@ fn a_grant_fences_every_holder_before_it() {
 fn crashes_are_noted_up_to_a_limit_and_a_commit_forgets_them() {
     let mut session = SessionRecord { arrivals: 1, ..SessionRecord::default() };
     for n in 0..ATTEMPTS_KEPT as u64 + 3 {
-        let lease = LeaseRecord { worker: format!("w{n}"), ..lease(Millis(n)).unwrap() };
+        let lease = LeaseRecord { worker: format!("w{n}"), ..lease(Millis(n)) };
         assert_eq!(session.grant(Millis(n), lease, 40).is_some(), n > 0);
         assert_eq!(session.epoch, 41 + n, "behind those that were forgotten");
     }

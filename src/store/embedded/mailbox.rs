@@ -33,13 +33,13 @@ pub(super) struct Slot {
 type VisitMail<'v> = &'v mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>;
 
 /// A mailbox entry with its place in storage form and its arrival number.
-pub(super) struct Mail {
+pub(super) struct Mail<Body = Bytes> {
     /// Place in storage form.
     pub(super) place: String,
     /// When it arrived, as a count.
     pub(super) arrival: u64,
     /// As callers see it.
-    pub(super) entry: MailboxEntry,
+    pub(super) entry: MailboxEntry<Body>,
 }
 
 /// The highest epoch of the owner's forgotten sessions.
@@ -222,14 +222,15 @@ impl Slot {
         serde_json::from_slice(&bytes).map_err(|e| Fault::Record(format!("crash counts of `{}`: {e}", self.token)))
     }
 
-    /// An entry as callers see it.
-    fn entry(
+    /// An entry as callers see it, with what `keep` leaves of its body.
+    fn entry<Body>(
         &self,
         view: &impl View,
         place: &str,
         bytes: &[u8],
         crashes: &BTreeMap<String, u32>,
-    ) -> Result<Mail, Fault> {
+        keep: impl Fn(Bytes) -> Body,
+    ) -> Result<Mail<Body>, Fault> {
         let record = self.decode(place, bytes)?;
         let job_status = match &record.job {
             Some(job) => docs::job_status(view, &self.owner, job)?,
@@ -241,7 +242,7 @@ impl Slot {
             job: record.job,
             job_status,
             crashes: crashes.get(place).copied().unwrap_or(0),
-            body: record.body,
+            body: keep(record.body),
         };
         Ok(Mail { place: place.to_owned(), arrival: record.arrival, entry })
     }
@@ -249,27 +250,29 @@ impl Slot {
     /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them. A task is always among them, however much
     /// lies before it that only it may see: the one that was begun, else the first.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
-        self.first(view, limit, true)
+        self.first(view, limit, |body| body, Bytes::len)
     }
 
     /// All entries in the same order, without their bodies.
-    pub(super) fn places(&self, view: &impl View) -> Result<Vec<Mail>, Fault> {
-        self.first(view, usize::MAX, false)
+    pub(super) fn places(&self, view: &impl View) -> Result<Vec<Mail<()>>, Fault> {
+        self.first(view, usize::MAX, drop, |()| 0)
     }
 
-    fn first(&self, view: &impl View, limit: usize, bodies: bool) -> Result<Vec<Mail>, Fault> {
+    fn first<Body>(
+        &self,
+        view: &impl View,
+        limit: usize,
+        keep: impl Fn(Bytes) -> Body + Copy,
+        weigh: impl Fn(&Body) -> usize,
+    ) -> Result<Vec<Mail<Body>>, Fault> {
         let crashes = self.crashes(view)?;
         let (mut mail, mut size) = (Vec::new(), 0);
         self.walk(view, &mut |place, bytes| {
             if mail.len() >= limit || size >= GRANT_BYTES {
                 return Ok(ControlFlow::Break(()));
             }
-            let mut found = self.entry(view, place, bytes, &crashes)?;
-            if bodies {
-                size += found.entry.body.len();
-            } else {
-                found.entry.body = Bytes::new();
-            }
+            let found = self.entry(view, place, bytes, &crashes, keep)?;
+            size += weigh(&found.entry.body);
             mail.push(found);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -285,12 +288,9 @@ impl Slot {
         } else {
             let key = [layout::mailbox(&self.owner, &self.token).as_slice(), task.as_bytes()].concat();
             let bytes = view.get(Space::Mail, &key)?;
-            bytes.map(|bytes| self.entry(view, &task, &bytes, &crashes)).transpose()?
+            bytes.map(|bytes| self.entry(view, &task, &bytes, &crashes, keep)).transpose()?
         };
-        if let Some(mut found) = found {
-            if !bodies {
-                found.entry.body = Bytes::new();
-            }
+        if let Some(found) = found {
             mail.truncate(limit.saturating_sub(1));
             mail.insert(first.unwrap_or(mail.len()).min(mail.len()), found);
         }

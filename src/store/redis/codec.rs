@@ -347,7 +347,7 @@ impl AnswerParts {
             due: self.optional_millis()?,
             arrivals: self.number()?,
             consumed: self.number()?,
-            mailbox: self.mailbox()?,
+            mailbox: self.mailbox_with(|_| ())?,
             state: self.optional()?,
             touched: self.millis()?,
         })
@@ -355,6 +355,10 @@ impl AnswerParts {
 
     /// Pending events.
     pub fn mailbox(&mut self) -> Result<Vec<MailboxEntry>, StoreError> {
+        self.mailbox_with(|body| body)
+    }
+
+    fn mailbox_with<B>(&mut self, keep: impl Fn(Bytes) -> B) -> Result<Vec<MailboxEntry<B>>, StoreError> {
         self.nested()?.each(|part| {
             let key = part.text()?;
             let letter = part.text()?;
@@ -370,7 +374,7 @@ impl AnswerParts {
                 }
             };
             let crashes = u32::try_from(part.number()?).unwrap_or(u32::MAX);
-            Ok(MailboxEntry { key, kind, job, job_status, crashes, body: part.bytes()? })
+            Ok(MailboxEntry { key, kind, job, job_status, crashes, body: keep(part.bytes()?) })
         })
     }
 

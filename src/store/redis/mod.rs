@@ -126,21 +126,24 @@ impl RedisStore {
         self.registered.lock().contains(&owner.token())
     }
 
-    /// Calls a method that may write an owner's first keys. It is told whether the owner is known
+    /// Calls a method that may, with `is_first`, write an owner's first keys. It is told whether the owner is known
     /// to be registered; one that isn't is put into the registry before, in a write of its own.
     async fn call_registered(
         &self,
         owner: &Owner,
+        is_first: bool,
         args: impl Fn(bool) -> Args,
     ) -> Result<(String, AnswerParts), StoreError> {
-        if self.knows(owner) {
+        if is_first && self.knows(owner) {
             let mut answer = self.call(&args(true)).await?;
             let outcome = answer.text()?;
             if outcome != "unregistered" {
                 return Ok((outcome, answer));
             }
         }
-        self.register(owner).await?;
+        if is_first {
+            self.register(owner).await?;
+        }
         let mut answer = self.call(&args(false)).await?;
         Ok((answer.text()?, answer))
     }
@@ -158,12 +161,9 @@ impl RedisStore {
             args.flag(known).writes(writes).quota(quota);
             args
         };
-        let (outcome, mut answer) = if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
-            self.call_registered(owner, |known| args("write", known)).await?
-        } else {
-            let mut answer = self.call(&args("erase", false)).await?;
-            (answer.text()?, answer)
-        };
+        let puts = writes.iter().any(|write| matches!(write.change, Change::Put(_)));
+        let method = if puts { "write" } else { "erase" };
+        let (outcome, mut answer) = self.call_registered(owner, puts, |known| args(method, known)).await?;
         match outcome.as_str() {
             "done" => Ok(OutsideWrite::Done),
             "conflict" => Ok(OutsideWrite::Conflict(answer.conflicts()?)),
@@ -277,12 +277,7 @@ impl Store for RedisStore {
             args.jobs(open.map_or(&[], std::slice::from_ref)).outbox(outbox);
             args
         };
-        let (outcome, mut answer) = if open.is_some() {
-            self.call_registered(owner, args).await?
-        } else {
-            let mut answer = self.call(&args(false)).await?;
-            (answer.text()?, answer)
-        };
+        let (outcome, mut answer) = self.call_registered(owner, open.is_some(), args).await?;
         match outcome.as_str() {
             "done" => Ok(Finished::Done),
             "unknown" => Ok(Finished::Unknown),
@@ -317,13 +312,16 @@ impl Store for RedisStore {
         session: &SessionKey,
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError> {
-        let mut args = self.timed("seat", owner, now);
-        args.bytes(session.token()).flag(seat.is_some());
-        if let Some(seat) = seat {
-            args.number(seat.version).bytes(&seat.state).quota(seat.within.as_ref());
-        }
-        let mut answer = self.call(&args).await?;
-        match answer.text()?.as_str() {
+        let args = |known: bool| {
+            let mut args = self.timed("seat", owner, now);
+            args.flag(known).bytes(session.token()).flag(seat.is_some());
+            if let Some(seat) = seat {
+                args.number(seat.version).bytes(&seat.state).quota(seat.within.as_ref());
+            }
+            args
+        };
+        let (outcome, mut answer) = self.call_registered(owner, seat.is_some(), args).await?;
+        match outcome.as_str() {
             "done" => Ok(Seated::Done),
             "taken" => Ok(Seated::Taken),
             "held" => Ok(Seated::Held(answer.millis()?)),

@@ -26,6 +26,13 @@ pub async fn a_new_session_goes_on_behind_its_seat(world: World) {
     assert_eq!(world.facts("branch").await.version, 8);
 }
 
+pub async fn a_seat_makes_its_owner_known(world: World) {
+    assert_eq!(world.seat(T0, "branch", None).await, Seated::Done);
+    assert!(!world.store.owners(None, 10_000).await.unwrap().contains(&world.owner));
+    assert_eq!(world.seat(T0, "branch", Some(&seat(1))).await, Seated::Done);
+    assert!(world.store.owners(None, 10_000).await.unwrap().contains(&world.owner));
+}
+
 pub async fn a_seat_twice_is_once_and_no_session_is_replaced(world: World) {
     world.agent().await;
     assert_eq!(world.seat(T0, "branch", Some(&seat(7))).await, Seated::Done);

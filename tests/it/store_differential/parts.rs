@@ -2,9 +2,74 @@
 
 use crate::support::dice::Dice;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::quota::Quota;
 use trellis::store::{Committed, Continuation, NewJob, OutboxEntry, Released};
+
+/// Answers that the runs must reach together, or they test little.
+pub const REACHED: [&str; 33] = [
+    "Refused(Quota(Over",
+    "Err(Over(Over",
+    "Already(Paused)",
+    "job_status: Some(Paused)",
+    "Stirred",
+    "New",
+    "Duplicate",
+    "Conflict",
+    "UnknownAgent",
+    "Terminated",
+    "MailboxFull",
+    "lease: Busy",
+    "Refused(Busy)",
+    "NotAsked",
+    "Run",
+    "Empty",
+    "Waiting",
+    "Suspended",
+    "Backoff",
+    "checkpoint: Some",
+    "crashes: 2",
+    "job_status: Some(Failed)",
+    "cancelled: true",
+    "cancelled: false",
+    "Fenced",
+    "Done(Held",
+    "Done(Released",
+    "wakes: [OutboxEntry",
+    "Conflict([",
+    "Cancelled",
+    "Already(",
+    "Unknown",
+    "state: Some",
+];
+
+/// What a session is, and what is done to it.
+pub type Case = (&'static str, &'static str);
+
+const PHASES: [&str; 7] = ["new", "idle", "pending", "waiting", "backing off", "held", "lapsed"];
+const DONE: [&str; 12] = [
+    "admit",
+    "wake",
+    "renew",
+    "checkpoint",
+    "commit",
+    "commit again",
+    "release",
+    "finish",
+    "pause",
+    "resume",
+    "amend",
+    "seat",
+];
+
+/// Cases that the runs must meet together and didn't: all but what can't be.
+pub fn unmet(met: &BTreeSet<Case>) -> Vec<Case> {
+    // Right after its commit it has had a turn, and waits for no slot.
+    let impossible = [("new", "commit again"), ("waiting", "commit again")];
+    let all = PHASES.iter().flat_map(|phase| DONE.iter().map(|done| (*phase, *done)));
+    all.filter(|case| !met.contains(case) && !impossible.contains(case)).collect()
+}
 
 pub fn job(n: u64) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()

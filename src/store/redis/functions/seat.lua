@@ -19,7 +19,10 @@ end
 
 register('seat', function(keys, args)
   local o, take = keys[1], reader(args)
-  local now, s = clock(take()), take()
+  local now, known, s = clock(take()), take() == '1', take()
+  if known and is_empty(o) then
+    return { 'unregistered' }
+  end
   local key = session_key(o, s)
   local f = call('HMGET', key, 'until', 'version', 'arrivals', 'state')
   if f[1] and tonumber(f[1]) > now then
