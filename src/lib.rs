@@ -6,7 +6,7 @@
 //! | stage | pure part | shell |
 //! |---|---|---|
 //! | 1 arrive, 2 admit | [`domain::event`] | [`bus`], [`ingress`], [`store`] |
-//! | 3 lease | [`domain::turn`] | [`worker`] |
+//! | 3 lease | [`domain::lease`] | [`store`], [`worker`] |
 //! | 4 build context | [`domain::context`] | [`venue::context`] |
 //! | 5 model call | [`domain::chat`] | [`model`] |
 //! | 6 tool calls | [`domain::authority`], [`domain::lattice`], [`domain::resource`] | [`ops`], [`venue`] |

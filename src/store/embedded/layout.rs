@@ -198,7 +198,7 @@ impl DocRecord {
 
 /// A stored mailbox entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MailRecord {
+pub(super) struct MailRecord<'a> {
     /// What it is.
     pub(super) kind: EventKind,
     /// The session's count of arrivals with it.
@@ -206,10 +206,10 @@ pub(super) struct MailRecord {
     /// Its job.
     pub(super) job: Option<JobId>,
     /// The event.
-    pub(super) body: Bytes,
+    pub(super) body: &'a [u8],
 }
 
-impl MailRecord {
+impl<'a> MailRecord<'a> {
     /// The stored bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let job = self.job.as_ref().map_or("", JobId::as_str);
@@ -218,7 +218,7 @@ impl MailRecord {
         out.extend_from_slice(&self.arrival.to_be_bytes());
         out.push(u8::try_from(job.len()).expect("a job id has 32 bytes"));
         out.extend_from_slice(job.as_bytes());
-        out.extend_from_slice(&self.body);
+        out.extend_from_slice(self.body);
         out
     }
 
@@ -229,7 +229,7 @@ impl MailRecord {
     }
 
     /// The inverse of [`MailRecord::encode`].
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         let kind = EventKind::from_letter(*kind as char)?;
         let (arrival, rest) = number(rest)?;
@@ -239,7 +239,7 @@ impl MailRecord {
             "" => None,
             text => Some(JobId::new(text).ok()?),
         };
-        Some(Self { kind, arrival, job, body: Bytes::copy_from_slice(body) })
+        Some(Self { kind, arrival, job, body })
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(bytes, b"\0\0\0\0\0\0\0\x030\0\0\0\0\0\0\0\x07");
         assert_eq!(DocRecord::decode(&bytes).unwrap().deleted, Some(7));
         for job in [None, Some(JobId::new(&"0f".repeat(16)).unwrap())] {
-            let mail = MailRecord { kind: EventKind::Task, arrival: 1, job, body: Bytes::from_static(b"{}") };
+            let mail = MailRecord { kind: EventKind::Task, arrival: 1, job, body: b"{}" };
             assert_eq!(MailRecord::decode(&mail.encode()), Some(mail));
         }
         assert_eq!(MailRecord::decode(b"t"), None);

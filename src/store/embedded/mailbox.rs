@@ -147,7 +147,7 @@ impl Slot {
             kind: event.kind,
             arrival: self.now.arrivals,
             job: event.job.clone(),
-            body: event.body.clone(),
+            body: &event.body,
         };
         let mut key = layout::mailbox(&self.owner, &self.token);
         key.extend_from_slice(place.as_bytes());
@@ -208,7 +208,7 @@ impl Slot {
         })
     }
 
-    fn decode(&self, place: &str, bytes: &[u8]) -> Result<MailRecord, Fault> {
+    fn decode<'b>(&self, place: &str, bytes: &'b [u8]) -> Result<MailRecord<'b>, Fault> {
         MailRecord::decode(bytes)
             .ok_or_else(|| Fault::Record(format!("mailbox entry `{place}` of `{}` is damaged", self.token)))
     }
@@ -229,7 +229,7 @@ impl Slot {
         place: &str,
         bytes: &[u8],
         crashes: &BTreeMap<String, u32>,
-        keep: impl Fn(Bytes) -> Body,
+        keep: impl Fn(&[u8]) -> Body,
     ) -> Result<Mail<Body>, Fault> {
         let record = self.decode(place, bytes)?;
         let job_status = match &record.job {
@@ -250,19 +250,19 @@ impl Slot {
     /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them. A task is always among them, however much
     /// lies before it that only it may see: the one that was begun, else the first.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
-        self.first(view, limit, |body| body, Bytes::len)
+        self.first(view, limit, Bytes::copy_from_slice, Bytes::len)
     }
 
     /// All entries in the same order, without their bodies.
     pub(super) fn places(&self, view: &impl View) -> Result<Vec<Mail<()>>, Fault> {
-        self.first(view, usize::MAX, drop, |()| 0)
+        self.first(view, usize::MAX, |_| (), |()| 0)
     }
 
     fn first<Body>(
         &self,
         view: &impl View,
         limit: usize,
-        keep: impl Fn(Bytes) -> Body + Copy,
+        keep: impl Fn(&[u8]) -> Body + Copy,
         weigh: impl Fn(&Body) -> usize,
     ) -> Result<Vec<Mail<Body>>, Fault> {
         let crashes = self.crashes(view)?;
