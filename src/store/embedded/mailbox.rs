@@ -143,12 +143,8 @@ impl Slot {
     pub(super) fn append(&mut self, tx: &mut Tx<'_>, now: Millis, event: &NewEvent) -> Result<(), Fault> {
         let place = format!("{}\0{}", event.order, event.id);
         self.now.append(now, &place);
-        let record = MailRecord {
-            kind: event.kind,
-            arrival: self.now.arrivals,
-            job: event.job.clone(),
-            body: &event.body,
-        };
+        let record =
+            MailRecord { kind: event.kind, arrival: self.now.arrivals, job: event.job.clone(), body: &event.body };
         let mut key = layout::mailbox(&self.owner, &self.token);
         key.extend_from_slice(place.as_bytes());
         let record = record.encode();
