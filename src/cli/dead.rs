@@ -4,7 +4,7 @@ use super::Context;
 use super::bulk::Many;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::job::time;
+use super::output::time;
 use super::output::{Format, field, note, pretty, write_line};
 use crate::domain::ids::JobId;
 use clap::Subcommand;

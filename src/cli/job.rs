@@ -251,11 +251,6 @@ fn details(out: Out, record: &Value) -> String {
     map.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Milliseconds as a time; anything else as it is.
-pub(crate) fn time(value: &Value) -> String {
-    value.as_u64().map_or_else(|| plain(value), |ms| Millis(ms).rfc3339())
-}
-
 /// The beginning of a value, in one line.
 fn summary(value: &Value) -> String {
     let text = match value {

@@ -170,6 +170,11 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(stderr, "{text}");
 }
 
+/// Milliseconds as a time; anything else as it is.
+pub(crate) fn time(value: &Value) -> String {
+    value.as_u64().map_or_else(|| plain(value), |ms| Millis(ms).rfc3339())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

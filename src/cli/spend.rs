@@ -3,7 +3,7 @@
 use super::Context;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::job::time;
+use super::output::time;
 use super::output::{Out, field};
 use crate::domain::ids::{AgentId, SessionId};
 use clap::Args;

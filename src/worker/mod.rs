@@ -22,6 +22,7 @@ mod outbox;
 mod invoked;
 mod rounds;
 
+mod ground;
 mod live;
 pub mod stage;
 

@@ -1,6 +1,7 @@
 //! One turn of a leased session: performs what the core says next, stage by stage, until it is committed or waits.
 
 use super::context;
+use super::ground::Ground;
 use super::lease::transcript;
 use super::lease::{Leased, Stop, keeper, waits};
 use super::model::record;
@@ -22,13 +23,6 @@ use crate::venue::operation::dispatch;
 use crate::venue::policy;
 use crate::venue::workspace::Workspace;
 use serde_json::Value;
-
-/// What a turn stands on while it runs: the tree that it reads and writes, and the policy of its authority.
-pub(super) struct Ground {
-    pub(super) workspace: Workspace,
-    /// Version of the owner's policy under which the turn began.
-    pub(super) policy: u64,
-}
 
 /// What a turn begins with.
 pub(super) enum Start {

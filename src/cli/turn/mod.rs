@@ -8,7 +8,7 @@ use super::Context;
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::filter::{Filter, more};
-use super::job::time;
+use super::output::time;
 use super::output::{Out, field};
 use super::submit::NO_AGENT;
 use crate::domain::ids::AgentId;

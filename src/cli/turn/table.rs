@@ -1,6 +1,6 @@
 //! A turn's ledger as tables, and its prompt as text.
 
-use super::super::job::time;
+use super::super::output::time;
 use super::super::output::{Out, compact, field, plain};
 use serde_json::Value;
 

@@ -30,8 +30,8 @@ use crate::venue::resources::scratchpad;
 use crate::venue::workspace::WorkspaceError;
 use crate::worker::Worker;
 use crate::worker::context::books;
+use crate::worker::ground::Ground;
 use crate::worker::lease::{Leased, Stop};
-use crate::worker::turn::Ground;
 use bytes::Bytes;
 use std::time::Duration;
 

@@ -7,8 +7,8 @@ use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::options::output_path;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
+use crate::worker::ground::Ground;
 use crate::worker::lease::Stop;
-use crate::worker::turn::Ground;
 
 /// Place of the write among those of the calls of a reply, of which there are fewer.
 const PLACE: u32 = workspace::OWN;

@@ -4,8 +4,8 @@
 pub(super) mod books;
 
 use super::Worker;
+use super::ground::Ground;
 use super::lease::{Leased, Stop, transcript};
-use super::turn::Ground;
 use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observed, Turn};
 use crate::venue::context::PromptView;

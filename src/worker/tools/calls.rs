@@ -30,8 +30,8 @@ use crate::venue::operation::{
 use crate::venue::policy;
 use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
+use crate::worker::ground::Ground;
 use crate::worker::lease::{Leased, Stop};
-use crate::worker::turn::Ground;
 use bytes::Bytes;
 use futures::future::join_all;
 use parking_lot::{Mutex, MutexGuard};

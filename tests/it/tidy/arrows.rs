@@ -1,7 +1,7 @@
 //! Which module at the top may use which: a new arrow is a decision, and there is no circle.
 
 use super::{Source, report, sources};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Each module with those that it may use. All stand below it, so that no circle can be.
 const USES: [(&str, &[&str]); 16] = [
@@ -41,11 +41,7 @@ fn named(source: &Source) -> Vec<(usize, String)> {
     for (at, root) in code.match_indices("crate::") {
         let line = code[..at].lines().count().max(1);
         let rest = &code[at + root.len()..];
-        let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-        match rest.strip_prefix('{').and_then(|group| group.split_once('}')) {
-            Some((group, _)) => found.extend(group.split(',').map(|part| (line, name(part.trim())))),
-            None => found.push((line, name(rest))),
-        }
+        found.extend(first_names(rest).into_iter().map(|name| (line, name)));
     }
     found
 }
@@ -82,4 +78,93 @@ fn the_table_has_no_circle() {
         let above: Vec<_> = allowed.iter().filter(|other| !below.contains(*other)).collect();
         assert!(above.is_empty(), "`{name}` may use {above:?}, which stand above it");
     }
+}
+
+/// Circles that stand: the folders of a module that use one another, and why.
+const CIRCLES: [(&str, &[&str], &str); 2] = [
+    (
+        "http",
+        &["describe", "routes"],
+        "the table of routes says what is described, and the description is of the table",
+    ),
+    (
+        "venue",
+        &["agents", "external", "jobs", "ledger", "operation", "outbound", "resources"],
+        "an operation is given the venue, and the venue holds the operations",
+    ),
+];
+
+/// Paths `crate::<module>::<child>` and, in files right below the module, `super::<child>`: which children of a module
+/// use which, each with a place.
+fn children_used(module: &str, all: &[Source]) -> BTreeMap<(String, String), String> {
+    let folder = if module == "domain" { "src/domain/".to_owned() } else { format!("src/{module}/") };
+    let root = if module == "domain" { String::new() } else { format!("{module}::") };
+    let mut found = BTreeMap::new();
+    for source in all {
+        let Some(path) = source.path.strip_prefix(&folder) else { continue };
+        let (child, deep) = path.split_once('/').map_or((path, false), |(child, _)| (child, true));
+        let child = child.strip_suffix(".rs").unwrap_or(child);
+        if matches!(child, "mod" | "lib") {
+            continue;
+        }
+        let code: String = source.code().flat_map(|(_, line)| [line, "\n"]).collect();
+        let mut roots = vec![format!("crate::{root}")];
+        if !deep {
+            roots.push("super::".to_owned());
+        }
+        for prefix in roots {
+            for (at, _) in code.match_indices(&prefix) {
+                if code[..at].ends_with("super::") {
+                    continue;
+                }
+                let line = code[..at].lines().count().max(1);
+                for other in first_names(&code[at + prefix.len()..]).into_iter().filter(|other| other != child) {
+                    found.entry((child.to_owned(), other)).or_insert_with(|| source.at(line, String::new()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The first name of a path, or those of a group of paths.
+fn first_names(rest: &str) -> Vec<String> {
+    let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    match rest.strip_prefix('{').and_then(|group| group.split_once('}')) {
+        Some((group, _)) => group.split(',').map(|part| name(part.trim())).collect(),
+        None => vec![name(rest)],
+    }
+}
+
+#[test]
+fn the_folders_of_a_module_form_no_circle() {
+    let all = sources();
+    let mut violations = Vec::new();
+    for (module, _) in USES {
+        let used = children_used(module, &all);
+        let children: BTreeSet<&String> = used.keys().map(|(child, _)| child).collect();
+        let next = |from: &str| -> Vec<&String> {
+            used.keys().filter(|(child, _)| child == from).map(|(_, other)| other).collect()
+        };
+        let reached = |from: &str| {
+            let (mut seen, mut open) = (BTreeSet::new(), next(from));
+            while let Some(name) = open.pop() {
+                if seen.insert(name.clone()) {
+                    open.extend(next(name));
+                }
+            }
+            seen
+        };
+        let circle: BTreeSet<String> =
+            children.iter().filter(|child| reached(child).contains(**child)).map(|child| (*child).clone()).collect();
+        let known = CIRCLES.iter().find(|(name, _, _)| *name == module).map_or(&[][..], |(_, names, _)| names);
+        for ((from, to), place) in &used {
+            if circle.contains(from) && circle.contains(to) && !known.contains(&from.as_str()) {
+                violations.push(format!("{place}: `{module}::{from}` uses `{to}`, which uses it in turn"));
+            }
+        }
+        let gone = known.iter().filter(|name| !circle.contains(**name));
+        violations.extend(gone.map(|name| format!("{}: `{module}::{name}` is in no circle any more", file!())));
+    }
+    report(&violations);
 }

@@ -82,7 +82,7 @@ const PARSES: [(&str, &str); 17] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 17] = [
+const BUFFERED: [(&str, &str); 18] = [
     ("src/domain/decode/place.rs", "only written"),
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/venue/auth/jwks.rs", "a text or a list of texts"),
@@ -90,13 +90,14 @@ const BUFFERED: [(&str, &str); 17] = [
     ("src/domain/resource/memory/settings.rs", "a word or a list of texts"),
     ("src/domain/resource/mod.rs", "the rest is a map of values, read again by its provider"),
     ("src/domain/scope/mod.rs", "read by hand"),
-    ("src/domain/tools/entry.rs", "read by `decode::typed`"),
-    ("src/domain/context/entry.rs", "read by `decode::typed`"),
+    ("src/domain/agent/tool.rs", "read by `decode::typed`"),
+    ("src/domain/agent/entry.rs", "read by `decode::typed`"),
     ("src/domain/event.rs", "stored; of a submission only under the seal"),
     ("src/domain/secret/record.rs", "stored"),
     ("src/domain/budget.rs", "stored"),
     ("src/domain/chat.rs", "stored"),
-    ("src/domain/turn/outcome.rs", "stored"),
+    ("src/domain/call.rs", "stored"),
+    ("src/domain/job.rs", "stored"),
     ("src/domain/lattice/layout.rs", "stored"),
     ("src/domain/timer/mod.rs", "stored"),
     ("src/domain/approval/", "stored"),
