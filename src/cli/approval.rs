@@ -2,8 +2,7 @@
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::job::time;
-use super::output::{field, note, note_next, plain};
+use super::output::{field, note, note_next, plain, time};
 use super::{Context, input};
 use crate::domain::ids::JobId;
 use clap::Args;

@@ -2,6 +2,7 @@
 
 use super::escape;
 use super::exit::{Exit, Failure};
+use crate::domain::time::Millis;
 use clap::ValueEnum;
 use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal, Write};

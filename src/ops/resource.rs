@@ -3,7 +3,7 @@
 
 use crate::domain::authority;
 use crate::domain::authority::grant::check_namespace;
-use crate::venue::ledger::erase::{self, Erasure};
+use crate::venue::erase::{self, Erasure};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
 };

@@ -3,6 +3,7 @@
 //!
 //! [`Venue`] is what every role holds: the seams, the clock and the key, wired once by `app`.
 
+pub mod failure;
 pub mod operation;
 pub mod outbound;
 
@@ -14,6 +15,7 @@ pub mod approvals;
 pub mod external;
 pub mod invoked;
 pub mod ledger;
+pub mod erase;
 
 pub mod assets;
 pub mod resources;

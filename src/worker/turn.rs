@@ -21,7 +21,6 @@ use crate::domain::turn::{Action, Last, Recorded, Setting, Turn};
 use crate::venue::context::begin;
 use crate::venue::operation::dispatch;
 use crate::venue::policy;
-use crate::venue::workspace::Workspace;
 use serde_json::Value;
 
 /// What a turn begins with.

@@ -1,6 +1,5 @@
 //! The ledger as it is stored: which manifests make up a turn's record, and the parts they name.
 
-pub mod erase;
 pub mod experiment;
 pub mod find;
 pub mod show;
@@ -30,7 +29,7 @@ pub struct PastTurn {
     pub hidden: bool,
 }
 
-fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
+pub(super) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
 }
 
@@ -138,7 +137,7 @@ pub async fn restore(
 /// Parts that one read asks for.
 const PARTS_PER_READ: usize = 500;
 
-async fn fetch(
+pub(super) async fn fetch(
     store: &dyn Store,
     owner: &Owner,
     names: impl IntoIterator<Item = PartName>,

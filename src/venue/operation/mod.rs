@@ -15,6 +15,7 @@ mod reads;
 mod schema;
 mod untyped;
 
+pub use crate::venue::failure::OpError;
 pub use catalog::{Catalog, RegisteredOperation, Spec, operation};
 pub use reads::{READ, Reads};
 pub use untyped::{UntypedOperation, UntypedSpec, untyped};
@@ -22,7 +23,6 @@ pub use untyped::{UntypedOperation, UntypedSpec, untyped};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
 use crate::domain::authority::{Authority, Capability, ResourcePath};
-use crate::domain::decode::Wrong;
 use crate::domain::event::Mandate;
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::job::Parent;
@@ -31,10 +31,9 @@ use crate::domain::principal::Principal;
 use crate::domain::reader::Reader;
 use crate::domain::scope::ScopedSection;
 use crate::domain::secret::Destination;
-use crate::store::{Lease, StoreError};
+use crate::store::Lease;
 use crate::venue::Venue;
-use crate::venue::secrets::SecretError;
-use crate::venue::workspace::{Workspace, WorkspaceError};
+use crate::venue::workspace::Workspace;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -80,81 +79,6 @@ impl Need {
     /// Nothing, for [`Operation::needs`].
     pub fn none() -> Result<Vec<Self>, OpError> {
         Ok(Vec::new())
-    }
-}
-
-/// Why an operation has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum OpError {
-    /// Arguments that don't fit.
-    #[error("{0}")]
-    Invalid(String),
-    /// Arguments that don't fit the operation's schema.
-    #[error("arguments of `{path}` are not valid: {}", listed(.wrong))]
-    Arguments {
-        /// The operation.
-        path: &'static str,
-        /// What is wrong with them: the first few.
-        wrong: Vec<Wrong>,
-    },
-    /// No capability for it; the text is complete.
-    #[error("{0}")]
-    Denied(String),
-    /// No such agent, job, operation.
-    #[error("{0}")]
-    NotFound(String),
-    /// The state doesn't allow it.
-    #[error("{0}")]
-    Conflict(String),
-    /// A limit of what may run or be kept is reached.
-    #[error("{0}")]
-    Limit(String),
-    /// It was tried and failed.
-    #[error("{0}")]
-    Failed(String),
-    /// Another server, which it needs, doesn't answer or answers nonsense.
-    #[error("{0}")]
-    Upstream(String),
-    /// Took longer than allowed; it may have happened.
-    #[error("{0}")]
-    Timeout(String),
-    /// The running turn lost its lease: stop everything.
-    #[error("the lease was lost")]
-    Fenced,
-    /// The store: the whole turn is tried again later.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-fn listed(wrong: &[Wrong]) -> String {
-    let one = |Wrong { pointer, fact, .. }: &Wrong| match pointer.as_str() {
-        "" => fact.to_string(),
-        place => format!("at `{place}`: {fact}"),
-    };
-    wrong.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
-impl From<WorkspaceError> for OpError {
-    fn from(error: WorkspaceError) -> Self {
-        match error {
-            WorkspaceError::Store(error) => Self::Store(error),
-            WorkspaceError::VersionConflict { .. } => Self::Conflict(error.to_string()),
-            WorkspaceError::Path(_)
-            | WorkspaceError::NotHere { .. }
-            | WorkspaceError::Change(_)
-            | WorkspaceError::Refused(_) => Self::Invalid(error.to_string()),
-        }
-    }
-}
-
-impl From<SecretError> for OpError {
-    fn from(error: SecretError) -> Self {
-        match error {
-            SecretError::Store(error) => Self::Store(error),
-            SecretError::Missing(_) => Self::NotFound(error.to_string()),
-            SecretError::NoKey | SecretError::Exists(_) | SecretError::TooMany => Self::Conflict(error.to_string()),
-            SecretError::Sealed { .. } | SecretError::Random(_) => Self::Failed(error.to_string()),
-        }
     }
 }
 

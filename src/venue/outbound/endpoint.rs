@@ -8,7 +8,7 @@ use crate::domain::decode;
 use crate::domain::hosts::HostRule;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::{Mask, Plain};
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;

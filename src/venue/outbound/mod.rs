@@ -9,7 +9,7 @@ use crate::config::url::check;
 use crate::domain::authority::ResourcePath;
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::Destination;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use address::Guarded;
 use reqwest::Url;
 use reqwest::dns::Resolve;

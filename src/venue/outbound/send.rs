@@ -4,7 +4,7 @@
 use super::address::NotPublic;
 use super::{HttpPolicy, check_url};
 use crate::domain::decode;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};

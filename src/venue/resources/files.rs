@@ -7,7 +7,7 @@ use crate::domain::resource::files::{
 };
 use crate::domain::resource::{Ability, hash};
 use crate::domain::time::Millis;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use crate::venue::workspace::{DocChange, Docs, WorkspaceError};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

@@ -12,7 +12,7 @@ use crate::domain::resource::memory::{
 use crate::domain::resource::{Ability, below, within};
 use crate::domain::time::Millis;
 use crate::store::StoreError;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use crate::venue::workspace::{DocChange, Docs, WorkspaceError};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

@@ -29,7 +29,7 @@ use crate::domain::time::Millis;
 use crate::domain::tools::ResourceTool;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use crate::venue::workspace::Workspace;
 use async_trait::async_trait;
 use futures::future::join_all;

@@ -9,7 +9,7 @@ use crate::domain::resource::files::{self, KIND as FILES};
 use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
 use crate::store::{DocWrite, Store, StoreError};
 use crate::venue::Venue;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use std::collections::BTreeMap;
 
 /// What a purge deleted.

@@ -9,7 +9,7 @@ use crate::domain::limits::INPUT_BYTES;
 use crate::domain::resource::Ability;
 use crate::domain::resource::remote::{RemoteRequest, Verb, found, meant, message, said, shown};
 use crate::store::StoreError;
-use crate::venue::operation::OpError;
+use crate::venue::failure::OpError;
 use crate::venue::outbound::endpoint::{Answered, Endpoint};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::venue::erase::{self, Erasure};
 use trellis::venue::external;
 use trellis::venue::jobs;
-use trellis::venue::ledger::erase::{self, Erasure};
 use trellis::venue::operation::OpError;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -397,7 +397,7 @@ fn connections_are_retried_in_one_file() {
 }
 
 /// Where lines of prompts are written.
-const PROMPTS: [&str; 4] = ["src/domain/context/", "src/domain/goal/", "src/domain/turn/", "src/venue/ledger/without"];
+const PROMPTS: [&str; 3] = ["src/domain/context/", "src/domain/turn/", "src/venue/ledger/without"];
 
 /// Texts there that begin with a bracket and as no line of the venue, and why.
 const NO_MARKER: [(&str, &str); 4] = [

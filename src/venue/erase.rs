@@ -1,7 +1,6 @@
 //! Erasing turns: what ran under a namespace that is erased keeps its place, its times and its costs,
 //! and nothing of what was read, said or returned.
 
-use super::{corrupt, fetch};
 use crate::domain::approval::Approval;
 use crate::domain::authority::Authority;
 use crate::domain::authority::capability::covers;
@@ -17,6 +16,7 @@ use crate::store::{DocWrite, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::approvals;
+use crate::venue::ledger::{corrupt, fetch};
 use crate::venue::timers;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};

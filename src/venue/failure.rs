@@ -1,0 +1,81 @@
+//! Why an operation, or what it does on the way, has no result.
+
+use crate::domain::decode::Wrong;
+use crate::store::StoreError;
+use crate::venue::secrets::SecretError;
+use crate::venue::workspace::WorkspaceError;
+
+/// Why an operation has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum OpError {
+    /// Arguments that don't fit.
+    #[error("{0}")]
+    Invalid(String),
+    /// Arguments that don't fit the operation's schema.
+    #[error("arguments of `{path}` are not valid: {}", listed(.wrong))]
+    Arguments {
+        /// The operation.
+        path: &'static str,
+        /// What is wrong with them: the first few.
+        wrong: Vec<Wrong>,
+    },
+    /// No capability for it; the text is complete.
+    #[error("{0}")]
+    Denied(String),
+    /// No such agent, job, operation.
+    #[error("{0}")]
+    NotFound(String),
+    /// The state doesn't allow it.
+    #[error("{0}")]
+    Conflict(String),
+    /// A limit of what may run or be kept is reached.
+    #[error("{0}")]
+    Limit(String),
+    /// It was tried and failed.
+    #[error("{0}")]
+    Failed(String),
+    /// Another server, which it needs, doesn't answer or answers nonsense.
+    #[error("{0}")]
+    Upstream(String),
+    /// Took longer than allowed; it may have happened.
+    #[error("{0}")]
+    Timeout(String),
+    /// The running turn lost its lease: stop everything.
+    #[error("the lease was lost")]
+    Fenced,
+    /// The store: the whole turn is tried again later.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn listed(wrong: &[Wrong]) -> String {
+    let one = |Wrong { pointer, fact, .. }: &Wrong| match pointer.as_str() {
+        "" => fact.to_string(),
+        place => format!("at `{place}`: {fact}"),
+    };
+    wrong.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+impl From<WorkspaceError> for OpError {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::Store(error) => Self::Store(error),
+            WorkspaceError::VersionConflict { .. } => Self::Conflict(error.to_string()),
+            WorkspaceError::Path(_)
+            | WorkspaceError::NotHere { .. }
+            | WorkspaceError::Change(_)
+            | WorkspaceError::Refused(_) => Self::Invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<SecretError> for OpError {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Store(error) => Self::Store(error),
+            SecretError::Missing(_) => Self::NotFound(error.to_string()),
+            SecretError::NoKey | SecretError::Exists(_) | SecretError::TooMany => Self::Conflict(error.to_string()),
+            SecretError::Sealed { .. } | SecretError::Random(_) => Self::Failed(error.to_string()),
+        }
+    }
+}
