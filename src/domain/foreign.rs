@@ -1,7 +1,7 @@
 //! Text of others in a prompt: the one place where it enters, and the rule that no line of it can be
 //! taken for one that the venue writes.
 //!
-//! The text of a prompt has three authors. The venue writes headings and instructions ([`super::text`]).
+//! The text of a prompt has three authors. The venue writes headings and instructions ([`crate::context::text`]).
 //! The author of the configuration writes the system prompt. Everything else is [`Foreign`]: values
 //! that are filled in, what was fetched, said, sent, returned, handed on or summed up. A line of it
 //! that begins as a line of the venue does is quoted: `> [Tasks assigned to you]`. All other lines

@@ -45,7 +45,7 @@ impl Reference {
         value.as_object().is_some_and(|map| map.contains_key(KEY))
     }
 
-    /// Reads what [`places`] found.
+    /// Reads what [`standing`] found.
     pub fn parse(value: &Value) -> Result<Self, String> {
         let expected = |got: &str| format!("expected `{{\"{KEY}\": \"s/NAME\"}}`, with `{PREFIX}` or not, got {got}");
         let map = value.as_object().ok_or_else(|| expected("no map"))?;
