@@ -6,6 +6,7 @@ use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES};
 use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -61,12 +62,28 @@ pub struct Draft {
     pub record: AssetRecord,
 }
 
-impl Draft {
-    /// From `{content | contentBase64, name?, contentType?, description?}`. Content that is no text
-    /// is kept as JSON.
-    pub fn parse(asked: &Value, now: Millis) -> Result<Self, AssetError> {
-        let (bytes, default) = match (asked.get("content"), asked["contentBase64"].as_str()) {
-            (Some(Value::String(text)), None) => (text.clone().into_bytes(), "text/plain"),
+/// What somebody asks to be stored.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AssetForm {
+    /// Text, or any JSON value.
+    #[serde(default, deserialize_with = "decode::given")]
+    pub content: Option<Value>,
+    /// Bytes, in the place of `content`.
+    pub content_base64: Option<String>,
+    /// For people.
+    pub name: Option<String>,
+    /// Media type.
+    pub content_type: Option<String>,
+    /// What it is; shown in a context where the content can't be.
+    pub description: Option<String>,
+}
+
+impl AssetForm {
+    /// The asset that it is. Content that is no text is kept as JSON.
+    pub fn draft(self, now: Millis) -> Result<Draft, AssetError> {
+        let (bytes, default) = match (self.content, self.content_base64) {
+            (Some(Value::String(text)), None) => (text.into_bytes(), "text/plain"),
             (Some(value), None) => (value.to_string().into_bytes(), "application/json"),
             (None, Some(text)) => {
                 let bytes = BASE64_STANDARD.decode(text).map_err(|e| AssetError::Base64(e.to_string()))?;
@@ -74,22 +91,29 @@ impl Draft {
             }
             (Some(_), Some(_)) | (None, None) => return Err(AssetError::Content),
         };
-        Self::new(bytes, asked["contentType"].as_str().unwrap_or(default), asked, now)
+        Draft::new(bytes, self.content_type.as_deref().unwrap_or(default), (self.name, self.description), now)
     }
+}
 
-    /// From bytes; `name` and `description` are taken from `about`.
-    pub fn new(bytes: Vec<u8>, content_type: &str, about: &Value, now: Millis) -> Result<Self, AssetError> {
+impl Draft {
+    /// From bytes, with a name and a description.
+    pub fn new(
+        bytes: Vec<u8>,
+        content_type: &str,
+        (name, description): (Option<String>, Option<String>),
+        now: Millis,
+    ) -> Result<Self, AssetError> {
         if bytes.len() > ASSET_BYTES {
             return Err(AssetError::TooLarge(bytes.len()));
         }
         if !is_media_type(content_type) {
             return Err(AssetError::ContentType(content_type.chars().take(80).collect()));
         }
-        let text = |field: &'static str| match about[field].as_str() {
-            Some(text) if text.len() > ASSET_DESCRIPTION_BYTES => Err(AssetError::TooLong { field, bytes: text.len() }),
-            text => Ok(text.map(str::to_owned)),
-        };
-        let (name, description) = (text("name")?, text("description")?);
+        for (field, text) in [("name", &name), ("description", &description)] {
+            if let Some(text) = text.as_ref().filter(|text| text.len() > ASSET_DESCRIPTION_BYTES) {
+                return Err(AssetError::TooLong { field, bytes: text.len() });
+            }
+        }
         let record =
             AssetRecord { name, content_type: content_type.to_owned(), description, size: bytes.len(), created: now };
         Ok(Self { bytes, record })
@@ -172,7 +196,8 @@ mod tests {
     use super::*;
 
     fn draft(asked: &Value) -> Result<Draft, String> {
-        Draft::parse(asked, Millis(5)).map_err(|error| error.to_string())
+        let form: AssetForm = decode::typed(asked.clone()).unwrap();
+        form.draft(Millis(5)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -217,8 +242,8 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_never_shown_as_text() {
         let asset = |bytes: &[u8], content_type: &str, description: Option<&str>| {
-            let about = json!({"description": description});
-            let draft = Draft::new(bytes.to_vec(), content_type, &about, Millis(1)).unwrap();
+            let about = (None, description.map(str::to_owned));
+            let draft = Draft::new(bytes.to_vec(), content_type, about, Millis(1)).unwrap();
             Asset { id: AssetId::of(bytes), record: draft.record, bytes: draft.bytes }
         };
         let broken = asset(b"abc\xff", "text/plain", Some("a picture"));

@@ -1,61 +1,52 @@
 //! `v/ops/asset/*`: immutable content under `a/<hash>`, and pins of it under `o/`.
 
-use super::lattice::{change, need, number, path_of, path_schema, schema};
-use crate::domain::asset::{AssetError, Draft, not_text, shown};
+use super::lattice::{change, need};
+use crate::domain::asset::{AssetError, AssetForm, not_text, shown};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
-use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
-};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::WriteOp;
-use async_trait::async_trait;
-use serde_json::{Value, json};
-use std::sync::Arc;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
 /// Assets of a page when nothing else is said, and at most.
 const PAGE: usize = 1_000;
 
-#[derive(Clone, Copy)]
-enum Verb {
-    Store,
-    Get,
-    List,
-    Content,
-    Pin,
-}
-
-struct Assets(Verb);
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Store, Verb::Get, Verb::List, Verb::Content, Verb::Pin];
-    verbs.into_iter().map(|verb| Arc::new(Assets(verb)) as Arc<dyn Operation>).collect()
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<Store>(), operation::<Get>(), operation::<List>(), operation::<GetContent>(), operation::<Pin>()]
 }
 
 /// What `id` names.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
 enum Reference {
     Asset(AssetId),
     /// A pin, which names one.
     Pin(Path),
 }
 
-impl Reference {
-    fn of(arguments: &Value) -> Result<Self, OpError> {
-        let text = arguments["id"].as_str().unwrap_or_default();
-        if text.starts_with("o/") {
-            return Path::parse(text).map(Self::Pin).map_err(|e| OpError::Invalid(e.to_string()));
-        }
-        asset_id(text).map(Self::Asset)
-    }
+impl TryFrom<String> for Reference {
+    type Error = String;
 
-    fn resource(&self) -> ResourcePath {
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.starts_with("o/") {
+            return Path::parse(&text).map(Self::Pin).map_err(|e| e.to_string());
+        }
+        asset_id(&text).map(Self::Asset).map_err(|e| e.to_string())
+    }
+}
+
+impl Reference {
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
         match self {
-            Self::Asset(id) => ResourcePath::asset(id),
-            Self::Pin(path) => path.into(),
+            Self::Asset(id) => Need::only("crud/read", ResourcePath::asset(id)),
+            Self::Pin(path) => Need::only("crud/read", path),
         }
     }
 
@@ -86,179 +77,181 @@ pub fn asset_id(text: &str) -> Result<AssetId, OpError> {
     AssetId::new(digits.strip_prefix("0x").unwrap_or(digits)).map_err(|e| OpError::Invalid(e.to_string()))
 }
 
-/// Where a pin goes: the name given, else the last key of what is pinned.
-fn pin_path(arguments: &Value) -> Result<Path, OpError> {
-    let name = match arguments["name"].as_str() {
-        Some(name) => name.to_owned(),
-        None => path_of(arguments, "path")?.segments().last().cloned().unwrap_or_default(),
-    };
-    if name.contains('/') {
-        return Err(OpError::Invalid(format!("expected a `name` without `/` for the pin, got `{name}`")));
-    }
-    Path::from_segments(vec!["o".to_owned(), name]).map_err(|e| OpError::Invalid(e.to_string()))
-}
-
-impl Verb {
-    fn spec(self) -> Spec {
-        let text = || json!({"type": "string"});
-        let id = || json!({"type": "string", "description": "64 hex digits, a/<hash>, or a pin o/<name>"});
-        let count = || json!({"type": "integer", "minimum": 0});
-        let (path, description, input, effect) = match self {
-            Self::Store => (
-                "v/ops/asset/store",
-                "Store immutable content as an asset named by its SHA-256: `content` is text or any JSON value, \
-                 `contentBase64` is bytes. Returns its `hash` and `path` (a/<hash>). Content that is there already \
-                 keeps the name and description it has.",
-                schema(
-                    &json!({
-                        "content": {}, "contentBase64": text(), "name": text(), "contentType": text(), "description": text()
-                    }),
-                    &[],
-                ),
-                Effect::Idempotent,
-            ),
-            Self::Get => (
-                "v/ops/asset/get",
-                "What is known about an asset: name, contentType, description, size, created.",
-                schema(&json!({"id": id()}), &["id"]),
-                Effect::Read,
-            ),
-            Self::List => (
-                "v/ops/asset/list",
-                "List the assets, page by page.",
-                schema(&json!({"limit": count(), "offset": count()}), &[]),
-                Effect::Read,
-            ),
-            Self::Content => (
-                "v/ops/asset/content",
-                "The content of an asset: `content` when it is UTF-8 text, else `contentBase64`. Over maxSize bytes \
-                 only the size.",
-                schema(&json!({"id": id(), "maxSize": count(), "encoding": {"enum": ["utf-8", "base64"]}}), &["id"]),
-                Effect::Read,
-            ),
-            Self::Pin => (
-                "v/ops/asset/pin",
-                "Keep the value at a path as it is now: it becomes an asset, and o/<name> refers to it (name: the last \
-                 key of the path unless given). Pinning an operation (v/ops/…) keeps its description.",
-                schema(&json!({"path": path_schema(), "name": text()}), &["path"]),
-                Effect::Buffered,
-            ),
-        };
-        Spec { path, description, input, effect }
-    }
-}
-
-#[async_trait]
-impl Operation for Assets {
-    fn spec(&self) -> Spec {
-        self.0.spec()
-    }
-
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let all = |ability| Need { ability, resource: ResourcePath::all(Namespace::Assets) };
-        Ok(match self.0 {
-            Verb::Store => vec![all("asset/store")],
-            Verb::List => vec![all("crud/read")],
-            Verb::Get | Verb::Content => {
-                vec![Need { ability: "crud/read", resource: Reference::of(arguments)?.resource() }]
-            }
-            Verb::Pin => {
-                let path = path_of(arguments, "path")?;
-                let mut needs = vec![need("crud/read", &path), need("crud/write", &pin_path(arguments)?)];
-                if path.namespace() != Namespace::Assets {
-                    needs.push(all("asset/store"));
-                }
-                needs
-            }
-        })
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        let value = match self.0 {
-            Verb::Store => store(call, &arguments).await?,
-            Verb::List => list(call, &arguments).await?,
-            Verb::Pin => pin(call, &arguments).await?,
-            Verb::Get | Verb::Content => {
-                let found = Reference::of(&arguments)?.resolve(call).await?;
-                match (self.0, found) {
-                    (_, None) => json!({"exists": false}),
-                    (Verb::Content, Some(id)) => content(call, &id, &arguments).await?,
-                    (_, Some(id)) => get(call, &id).await?,
-                }
-            }
-        };
-        Ok(value.into())
-    }
-}
-
 fn invalid(error: &AssetError) -> OpError {
     OpError::Invalid(error.to_string())
 }
 
-async fn store(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let draft = Draft::parse(arguments, call.venue.now()).map_err(|e| invalid(&e))?;
-    let (id, record, existed) = assets::put(call.venue, &call.caller.owner, &draft).await?;
-    let mut answer = shown(&id, &record);
-    answer["stored"] = true.into();
-    answer["existed"] = existed.into();
-    Ok(answer)
-}
+/// Store immutable content as an asset named by its SHA-256: `content` is text or any JSON value, `contentBase64` is bytes.
+/// Returns its `hash` and `path` (a/<hash>). Content that is there already keeps the name and description it has.
+#[derive(Deserialize, JsonSchema)]
+struct Store(AssetForm);
 
-async fn get(call: &Invocation<'_>, id: &AssetId) -> Result<Value, OpError> {
-    let Some(record) = assets::get(call.venue, &call.caller.owner, id).await? else {
-        return Ok(json!({"exists": false}));
-    };
-    let mut answer = shown(id, &record);
-    answer["exists"] = true.into();
-    Ok(answer)
-}
+impl Operation for Store {
+    const PATH: &'static str = "v/ops/asset/store";
+    const EFFECT: Effect = Effect::Idempotent;
 
-async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let offset = number(arguments, "offset", 0);
-    let limit = number(arguments, "limit", PAGE).min(PAGE);
-    let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
-    let items: Vec<_> = page.items.iter().map(|(id, record)| shown(id, record)).collect();
-    let next = (offset < page.next && page.next < page.total).then_some(page.next);
-    Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": next}))
-}
-
-async fn content(call: &Invocation<'_>, id: &AssetId, arguments: &Value) -> Result<Value, OpError> {
-    let owner = &call.caller.owner;
-    let Some(record) = assets::get(call.venue, owner, id).await? else { return Ok(json!({"exists": false})) };
-    let mut answer =
-        json!({"exists": true, "hash": id.as_str(), "contentType": record.content_type, "size": record.size});
-    if record.size > number(arguments, "maxSize", READ_BYTES) {
-        answer["truncated"] = true.into();
-        return Ok(answer);
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("asset/store", ResourcePath::all(Namespace::Assets))
     }
-    let Some(asset) = assets::content(call.venue, owner, id).await? else { return Ok(json!({"exists": false})) };
-    match (arguments["encoding"].as_str(), asset.text()) {
-        (Some("base64"), _) => answer["contentBase64"] = asset.base64().into(),
-        (_, Ok(text)) => answer["content"] = text.into(),
-        (Some(_), Err(at)) => {
-            return Err(OpError::Invalid(format!("{}; ask for `encoding` `base64`", not_text(at))));
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let draft = self.0.draft(call.venue.now()).map_err(|e| invalid(&e))?;
+        let (id, record, existed) = assets::put(call.venue, &call.caller.owner, &draft).await?;
+        let mut answer = shown(&id, &record);
+        answer["stored"] = true.into();
+        answer["existed"] = existed.into();
+        Ok(answer.into())
+    }
+}
+
+/// What is known about an asset: name, contentType, description, size, created.
+#[derive(Deserialize, JsonSchema)]
+struct Get {
+    /// 64 hex digits, a/<hash>, or a pin o/<name>
+    #[schemars(with = "String")]
+    id: Reference,
+}
+
+impl Operation for Get {
+    const PATH: &'static str = "v/ops/asset/get";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        self.id.needs()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let absent = || Ok(json!({"exists": false}).into());
+        let Some(id) = self.id.resolve(call).await? else { return absent() };
+        let Some(record) = assets::get(call.venue, &call.caller.owner, &id).await? else { return absent() };
+        let mut answer = shown(&id, &record);
+        answer["exists"] = true.into();
+        Ok(answer.into())
+    }
+}
+
+/// List the assets, page by page.
+#[derive(Deserialize, JsonSchema)]
+struct List {
+    limit: Option<usize>,
+    #[serde(default)]
+    offset: usize,
+}
+
+impl Operation for List {
+    const PATH: &'static str = "v/ops/asset/list";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::all(Namespace::Assets))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (offset, limit) = (self.offset, self.limit.unwrap_or(PAGE).min(PAGE));
+        let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
+        let items: Vec<_> = page.items.iter().map(|(id, record)| shown(id, record)).collect();
+        let next = (offset < page.next && page.next < page.total).then_some(page.next);
+        Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": next}).into())
+    }
+}
+
+/// The content of an asset: `content` when it is UTF-8 text, else `contentBase64`. Over maxSize bytes only the size.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct GetContent {
+    /// 64 hex digits, a/<hash>, or a pin o/<name>
+    #[schemars(with = "String")]
+    id: Reference,
+    max_size: Option<usize>,
+    encoding: Option<Encoding>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Encoding {
+    #[serde(rename = "utf-8")]
+    Utf8,
+    Base64,
+}
+
+impl Operation for GetContent {
+    const PATH: &'static str = "v/ops/asset/content";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        self.id.needs()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (owner, absent) = (&call.caller.owner, || Ok(json!({"exists": false}).into()));
+        let Some(id) = self.id.resolve(call).await? else { return absent() };
+        let Some(record) = assets::get(call.venue, owner, &id).await? else { return absent() };
+        let mut answer =
+            json!({"exists": true, "hash": id.as_str(), "contentType": record.content_type, "size": record.size});
+        if record.size > self.max_size.unwrap_or(READ_BYTES) {
+            answer["truncated"] = true.into();
+            return Ok(answer.into());
         }
-        (None, Err(at)) => {
-            answer["contentBase64"] = asset.base64().into();
-            answer["note"] = not_text(at).into();
+        let Some(asset) = assets::content(call.venue, owner, &id).await? else { return absent() };
+        match (self.encoding, asset.text()) {
+            (Some(Encoding::Base64), _) => answer["contentBase64"] = asset.base64().into(),
+            (_, Ok(text)) => answer["content"] = text.into(),
+            (Some(Encoding::Utf8), Err(at)) => {
+                return Err(OpError::Invalid(format!("{}; ask for `encoding` `base64`", not_text(at))));
+            }
+            (None, Err(at)) => {
+                answer["contentBase64"] = asset.base64().into();
+                answer["note"] = not_text(at).into();
+            }
         }
+        Ok(answer.into())
     }
-    Ok(answer)
 }
 
-async fn pin(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let from = path_of(arguments, "path")?;
-    let to = pin_path(arguments)?;
-    let id = pinned(call, &from).await?;
-    let mut value = json!({"asset": format!("a/{id}"), "from": from.to_string()});
-    let operation = Some(&from).filter(|from| from.namespace() == Namespace::Venue);
-    if let Some(found) = operation.and_then(|from| call.venue.catalog.resolve(&from.to_string())) {
-        value["operation"] = found.spec.path.into();
+/// Keep the value at a path as it is now: it becomes an asset, and o/<name> refers to it (name: the last key of the path
+/// unless given). Pinning an operation (v/ops/…) keeps its description.
+#[derive(Deserialize, JsonSchema)]
+struct Pin {
+    path: Path,
+    name: Option<String>,
+}
+
+impl Pin {
+    /// Where it goes: the name given, else the last key of what is pinned.
+    fn place(&self) -> Result<Path, OpError> {
+        let name = self.name.as_ref().or(self.path.segments().last()).cloned().unwrap_or_default();
+        if name.contains('/') {
+            return Err(OpError::Invalid(format!("expected a `name` without `/` for the pin, got `{name}`")));
+        }
+        Path::from_segments(vec!["o".to_owned(), name]).map_err(|e| OpError::Invalid(e.to_string()))
     }
-    let path = to.to_string();
-    call.reads.went(&[path.clone(), format!("a/{id}")]);
-    change(call, WriteOp::Write { path: to, value, expect: None }).await?;
-    Ok(json!({"path": path, "hash": id.as_str(), "asset": format!("a/{id}")}))
+}
+
+impl Operation for Pin {
+    const PATH: &'static str = "v/ops/asset/pin";
+    const EFFECT: Effect = Effect::Buffered;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let mut needs = vec![need("crud/read", &self.path), need("crud/write", &self.place()?)];
+        if self.path.namespace() != Namespace::Assets {
+            needs.push(Need::new("asset/store", ResourcePath::all(Namespace::Assets)));
+        }
+        Ok(needs)
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (from, to) = (&self.path, self.place()?);
+        let id = pinned(call, from).await?;
+        let mut value = json!({"asset": format!("a/{id}"), "from": from.to_string()});
+        let operation = Some(from).filter(|from| from.namespace() == Namespace::Venue);
+        if let Some(found) = operation.and_then(|from| call.venue.catalog.resolve(&from.to_string())) {
+            value["operation"] = found.spec.path.into();
+        }
+        let path = to.to_string();
+        call.reads.went(&[path.clone(), format!("a/{id}")]);
+        change(call, WriteOp::Write { path: to, value, expect: None }).await?;
+        Ok(json!({"path": path, "hash": id.as_str(), "asset": format!("a/{id}")}).into())
+    }
 }
 
 /// The asset that a path names, or that its value becomes.
@@ -272,7 +265,7 @@ async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> 
         return Ok(id);
     }
     let value = value_at(call, from).await?.ok_or_else(missing)?;
-    let about = json!({"content": value, "name": from.segments().last()});
-    let draft = Draft::parse(&about, call.venue.now()).map_err(|e| invalid(&e))?;
+    let form = AssetForm { content: Some(value), name: from.segments().last().cloned(), ..AssetForm::default() };
+    let draft = form.draft(call.venue.now()).map_err(|e| invalid(&e))?;
     Ok(assets::put(call.venue, owner, &draft).await?.0)
 }

@@ -1,5 +1,6 @@
 //! `v/ops/http/*`: calls to hosts that the venue's configuration names.
 
+use crate::domain::decode;
 use crate::domain::secret::{Destination, reference};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::outbound::send::{self, Ask};
@@ -97,7 +98,7 @@ struct Post {
     #[schemars(schema_with = "headers")]
     headers: Map<String, Value>,
     /// JSON may hold secrets, as headers do
-    #[serde(default, deserialize_with = "super::json::given")]
+    #[serde(default, deserialize_with = "decode::given")]
     #[schemars(extend("x-secret" = true))]
     body: Option<Value>,
     content_type: Option<String>,

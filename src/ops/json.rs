@@ -1,23 +1,19 @@
 //! `v/ops/json/*`: put values together and take them apart. Pure: needs nothing but what it reads.
 
 use super::lattice::need;
+use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::path::keys;
 use crate::domain::patch::{Selector, merge};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Merge>(), operation::<Pick>()]
-}
-
-/// An argument that may be null, and then is given.
-pub(super) fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
 }
 
 /// The value that a call is about: `value` as given, or what lies at `path`; `None` when nothing
@@ -65,7 +61,7 @@ impl Operation for Merge {
 /// of `value`, or out of what is at the lattice path `path`.
 #[derive(Deserialize, JsonSchema)]
 struct Pick {
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "decode::given")]
     value: Option<Value>,
     path: Option<Path>,
     #[schemars(schema_with = "keys")]

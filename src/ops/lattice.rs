@@ -7,13 +7,13 @@ use crate::domain::limits::READ_BYTES;
 use crate::domain::patch::Selector;
 use crate::domain::render::{RenderOptions, render};
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
 };
 use crate::venue::tree::{shared, value_at, virtuals};
 use crate::venue::workspace::{TreePage, WriteOp, page};
-use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 
 /// Covia's names of these operations.
 pub const ALIASES: [(&str, &str); 10] = [
@@ -32,130 +32,20 @@ pub const ALIASES: [(&str, &str); 10] = [
 /// Paths of one call.
 const PATHS: usize = 100;
 
-#[derive(Debug, Clone, Copy)]
-enum Verb {
-    Read,
-    Write,
-    Delete,
-    Append,
-    List,
-    Slice,
-    Inspect,
-    Copy,
-    Count,
-    Aggregate,
-}
-
-struct Lattice(Verb);
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [
-        Verb::Read,
-        Verb::Write,
-        Verb::Delete,
-        Verb::Append,
-        Verb::List,
-        Verb::Slice,
-        Verb::Inspect,
-        Verb::Copy,
-        Verb::Count,
-        Verb::Aggregate,
-    ];
-    verbs.into_iter().map(|verb| Arc::new(Lattice(verb)) as Arc<dyn Operation>).collect()
-}
-
-pub(super) fn schema(properties: &Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
-}
-
-pub(super) fn path_schema() -> Value {
-    json!({
-        "description": "lattice path, e.g. w/records/123, or an array of keys",
-        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
-    })
-}
-
-impl Verb {
-    fn spec(self) -> Spec {
-        let path = path_schema;
-        let count = || json!({"type": "integer", "minimum": 0});
-        let depth = || json!({"type": "integer", "minimum": 1, "maximum": MAX_SEGMENTS});
-        let (name, description, input) = match self {
-            Self::Read => (
-                "v/ops/lattice/read",
-                "Read the value at a path, or (`paths`) the values at several. A value over maxSize bytes is not returned but its size.",
-                schema(
-                    &json!({"path": path(), "paths": {"type": "array", "items": path(), "maxItems": PATHS}, "maxSize": count()}),
-                    &[],
-                ),
-            ),
-            Self::Write => (
-                "v/ops/lattice/write",
-                "Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version.",
-                schema(&json!({"path": path(), "value": {}, "expect": count()}), &["path", "value"]),
-            ),
-            Self::Delete => (
-                "v/ops/lattice/delete",
-                "Delete what is at a path; nothing there is no error.",
-                schema(&json!({"path": path()}), &["path"]),
-            ),
-            Self::Append => (
-                "v/ops/lattice/append",
-                "Append a value to the array at a path, creating it when absent.",
-                schema(&json!({"path": path(), "value": {}}), &["path", "value"]),
-            ),
-            Self::List => (
-                "v/ops/lattice/list",
-                "List the keys of the map (or the size of the array) at a path, page by page.",
-                schema(&json!({"path": path(), "limit": count(), "offset": count()}), &[]),
-            ),
-            Self::Slice => (
-                "v/ops/lattice/slice",
-                "Read a page of the elements of an array, or of the entries of a map.",
-                schema(&json!({"path": path(), "offset": count(), "limit": count()}), &["path"]),
-            ),
-            Self::Inspect => (
-                "v/ops/lattice/inspect",
-                "Render one or more values as JSON5 within a byte budget: a summary of what is large.",
-                schema(
-                    &json!({"path": path(), "paths": {"type": "array", "items": path(), "maxItems": PATHS}, "budget": count(), "compact": {"type": "boolean"}}),
-                    &[],
-                ),
-            ),
-            Self::Copy => (
-                "v/ops/lattice/copy",
-                "Copy the value of one path to another.",
-                schema(&json!({"from": path(), "to": path()}), &["from", "to"]),
-            ),
-            Self::Count => (
-                "v/ops/lattice/count",
-                "Count the entries of the map or array at a path, or what lies `depth` steps below it.",
-                schema(&json!({"path": path(), "depth": depth()}), &["path"]),
-            ),
-            Self::Aggregate => (
-                "v/ops/lattice/aggregate",
-                "Count the entries `depth` steps below a path (1 when absent), grouped by one of their fields (`state`, or a path such as customer/country).",
-                schema(&json!({"path": path(), "groupBy": {"type": "string"}, "depth": depth()}), &["path"]),
-            ),
-        };
-        Spec { path: name, description, input, effect: self.effect() }
-    }
-
-    const fn effect(self) -> Effect {
-        match self {
-            Self::Read | Self::List | Self::Slice | Self::Inspect | Self::Count | Self::Aggregate => Effect::Read,
-            Self::Write | Self::Delete | Self::Append | Self::Copy => Effect::Buffered,
-        }
-    }
-}
-
-pub(super) fn path_of(arguments: &Value, key: &str) -> Result<Path, OpError> {
-    Path::from_json(&arguments[key]).map_err(|e| OpError::Invalid(e.to_string()))
-}
-
-pub(super) fn number(arguments: &Value, key: &str, default: usize) -> usize {
-    arguments[key].as_u64().map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX))
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![
+        operation::<Read>(),
+        operation::<Write>(),
+        operation::<Delete>(),
+        operation::<Append>(),
+        operation::<List>(),
+        operation::<Slice>(),
+        operation::<Inspect>(),
+        operation::<CopyValue>(),
+        operation::<Count>(),
+        operation::<Aggregate>(),
+    ]
 }
 
 pub(super) fn need(ability: &'static str, path: &Path) -> Need {
@@ -164,55 +54,20 @@ pub(super) fn need(ability: &'static str, path: &Path) -> Need {
     Need { ability, resource: path.into() }
 }
 
-#[async_trait]
-impl Operation for Lattice {
-    fn spec(&self) -> Spec {
-        self.0.spec()
+/// The paths of a call with `path` or `paths`.
+fn several<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&'a [Path], OpError> {
+    match (path, paths) {
+        (None, Some(paths)) => Ok(paths),
+        (Some(path), None) => Ok(std::slice::from_ref(path)),
+        (None, None) | (Some(_), Some(_)) => {
+            Err(OpError::Invalid("expected exactly one of `path` and `paths`".to_owned()))
+        }
     }
+}
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let path = || path_of(arguments, "path");
-        Ok(match self.0 {
-            Verb::List if arguments["path"].is_null() => Vec::new(),
-            Verb::Slice | Verb::Count | Verb::Aggregate | Verb::List => vec![need("crud/read", &path()?)],
-            Verb::Read | Verb::Inspect => {
-                let paths = several(arguments)?;
-                paths.iter().map(|path| need("crud/read", path)).collect()
-            }
-            Verb::Write => vec![need("crud/write", &path()?)],
-            Verb::Append => vec![need("crud/append", &path()?)],
-            Verb::Delete => vec![need("crud/delete", &path()?)],
-            Verb::Copy => {
-                vec![need("crud/read", &path_of(arguments, "from")?), need("crud/write", &path_of(arguments, "to")?)]
-            }
-        })
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, mut arguments: Value) -> Result<Output, OpError> {
-        let value = match self.0 {
-            Verb::Read => read(call, &arguments).await?,
-            Verb::List => list(call, &arguments).await?,
-            Verb::Slice => slice(call, &arguments).await?,
-            Verb::Inspect => inspect(call, &arguments).await?,
-            Verb::Count => count(call, &arguments).await?,
-            Verb::Aggregate => aggregate(call, &arguments).await?,
-            Verb::Write => {
-                let path = path_of(&arguments, "path")?;
-                let expect = arguments["expect"].as_u64();
-                change(call, WriteOp::Write { path, value: arguments["value"].take(), expect }).await?
-            }
-            Verb::Append => {
-                let path = path_of(&arguments, "path")?;
-                change(call, WriteOp::Append { path, value: arguments["value"].take() }).await?
-            }
-            Verb::Delete => change(call, WriteOp::Delete { path: path_of(&arguments, "path")? }).await?,
-            Verb::Copy => {
-                let (from, to) = (path_of(&arguments, "from")?, path_of(&arguments, "to")?);
-                change(call, WriteOp::Copy { from, to }).await?
-            }
-        };
-        Ok(value.into())
-    }
+/// What is said where nothing is.
+fn absent() -> Result<Output, OpError> {
+    Ok(json!({"exists": false}).into())
 }
 
 /// A page of what lies under `path`; from the tree no more than that is read.
@@ -269,149 +124,328 @@ async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Val
     Ok(answer)
 }
 
-async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    if arguments["paths"].is_null() {
-        return read_one(call, &path_of(arguments, "path")?, arguments).await;
-    }
-    let mut values = Map::new();
-    for path in several(arguments)? {
-        values.insert(path.to_string(), read_one(call, &path, arguments).await?);
-    }
-    Ok(json!({"values": values}))
+/// Read the value at a path, or (`paths`) the values at several. A value over maxSize bytes is not returned but its size.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Read {
+    path: Option<Path>,
+    #[schemars(length(max = PATHS))]
+    paths: Option<Vec<Path>>,
+    max_size: Option<usize>,
 }
 
-async fn read_one(call: &Invocation<'_>, path: &Path, arguments: &Value) -> Result<Value, OpError> {
-    let Some(value) = value_at(call, path).await? else { return Ok(json!({"exists": false})) };
-    let size = serde_json::to_vec(&value).map_or(0, |b| b.len());
-    if size > number(arguments, "maxSize", READ_BYTES) {
-        return Ok(json!({"exists": true, "value": null, "truncated": true, "size": size, "valueBytes": size}));
-    }
-    let mut answer = json!({"exists": true, "value": value});
-    if path.namespace().is_writable() && !path.segments().is_empty() {
-        answer["version"] = call.workspace.version(path).await?.into();
-    }
-    Ok(answer)
-}
+impl Operation for Read {
+    const PATH: &'static str = "v/ops/lattice/read";
+    const EFFECT: Effect = Effect::Read;
 
-async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    if arguments["path"].is_null() {
-        let keys: Vec<_> = Namespace::ALL.iter().map(|n| n.prefix()).collect();
-        return Ok(json!({"exists": true, "type": "map", "count": keys.len(), "keys": keys, "offset": 0}));
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let paths = several(self.path.as_ref(), self.paths.as_ref())?;
+        Ok(paths.iter().map(|path| need("crud/read", path)).collect())
     }
-    let path = path_of(arguments, "path")?;
-    let offset = number(arguments, "offset", 0);
-    let Some(page) = page_at(call, &path, offset, number(arguments, "limit", 1000), false).await? else {
-        return Ok(json!({"exists": false, "type": "null"}));
-    };
-    let mut answer = json!({"exists": true, "type": page.kind});
-    if let Some(count) = page.count {
-        answer["count"] = count.into();
-        answer["offset"] = offset.into();
-        if page.kind == "map" {
-            answer["keys"] = page.items.into_iter().map(|(key, _)| key).collect();
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        if let Some(path) = &self.path {
+            return self.one(call, path).await.map(Into::into);
         }
+        let mut values = Map::new();
+        for path in self.paths.iter().flatten() {
+            values.insert(path.to_string(), self.one(call, path).await?);
+        }
+        Ok(json!({"values": values}).into())
     }
-    Ok(answer)
+}
+
+impl Read {
+    async fn one(&self, call: &Invocation<'_>, path: &Path) -> Result<Value, OpError> {
+        let Some(value) = value_at(call, path).await? else { return Ok(json!({"exists": false})) };
+        let size = serde_json::to_vec(&value).map_or(0, |b| b.len());
+        if size > self.max_size.unwrap_or(READ_BYTES) {
+            return Ok(json!({"exists": true, "value": null, "truncated": true, "size": size, "valueBytes": size}));
+        }
+        let mut answer = json!({"exists": true, "value": value});
+        if path.namespace().is_writable() && !path.segments().is_empty() {
+            answer["version"] = call.workspace.version(path).await?.into();
+        }
+        Ok(answer)
+    }
+}
+
+/// Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version.
+#[derive(Deserialize, JsonSchema)]
+struct Write {
+    path: Path,
+    value: Value,
+    expect: Option<u64>,
+}
+
+impl Operation for Write {
+    const PATH: &'static str = "v/ops/lattice/write";
+    const EFFECT: Effect = Effect::Buffered;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/write", &self.path)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let Self { path, value, expect } = self;
+        change(call, WriteOp::Write { path, value, expect }).await.map(Into::into)
+    }
+}
+
+/// Delete what is at a path; nothing there is no error.
+#[derive(Deserialize, JsonSchema)]
+struct Delete {
+    path: Path,
+}
+
+impl Operation for Delete {
+    const PATH: &'static str = "v/ops/lattice/delete";
+    const EFFECT: Effect = Effect::Buffered;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/delete", &self.path)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        change(call, WriteOp::Delete { path: self.path }).await.map(Into::into)
+    }
+}
+
+/// Append a value to the array at a path, creating it when absent.
+#[derive(Deserialize, JsonSchema)]
+struct Append {
+    path: Path,
+    value: Value,
+}
+
+impl Operation for Append {
+    const PATH: &'static str = "v/ops/lattice/append";
+    const EFFECT: Effect = Effect::Buffered;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/append", &self.path)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        change(call, WriteOp::Append { path: self.path, value: self.value }).await.map(Into::into)
+    }
+}
+
+/// Copy the value of one path to another.
+#[derive(Deserialize, JsonSchema)]
+struct CopyValue {
+    from: Path,
+    to: Path,
+}
+
+impl Operation for CopyValue {
+    const PATH: &'static str = "v/ops/lattice/copy";
+    const EFFECT: Effect = Effect::Buffered;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/read", &self.from), need("crud/write", &self.to)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        change(call, WriteOp::Copy { from: self.from, to: self.to }).await.map(Into::into)
+    }
+}
+
+/// List the keys of the map (or the size of the array) at a path, page by page.
+#[derive(Deserialize, JsonSchema)]
+struct List {
+    path: Option<Path>,
+    limit: Option<usize>,
+    #[serde(default)]
+    offset: usize,
+}
+
+impl Operation for List {
+    const PATH: &'static str = "v/ops/lattice/list";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let Some(path) = &self.path else {
+            let keys: Vec<_> = Namespace::ALL.iter().map(|n| n.prefix()).collect();
+            return Ok(json!({"exists": true, "type": "map", "count": keys.len(), "keys": keys, "offset": 0}).into());
+        };
+        let Some(page) = page_at(call, path, self.offset, self.limit.unwrap_or(1000), false).await? else {
+            return Ok(json!({"exists": false, "type": "null"}).into());
+        };
+        let mut answer = json!({"exists": true, "type": page.kind});
+        if let Some(count) = page.count {
+            answer["count"] = count.into();
+            answer["offset"] = self.offset.into();
+            if page.kind == "map" {
+                answer["keys"] = page.items.into_iter().map(|(key, _)| key).collect();
+            }
+        }
+        Ok(answer.into())
+    }
 }
 
 /// Elements that the first step of a slice reads, and any step at most.
 const SLICE_STEP: usize = 32;
 const SLICE_MOST: usize = 128;
 
-async fn slice(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let path = path_of(arguments, "path")?;
-    let offset = number(arguments, "offset", 0);
-    let limit = number(arguments, "limit", 100);
-    let (mut values, mut bytes, mut step) = (Vec::new(), 0, SLICE_STEP);
-    loop {
-        // Nobody knows how large they are: few at first, then as many as they let.
-        let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
-        let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(json!({"exists": false})) };
-        let Some(count) = page.count else {
-            return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
-        };
-        let (map, found) = (page.kind == "map", page.items.len());
-        for (key, value) in page.items {
-            let value = if map { json!({"key": key, "value": value}) } else { value };
-            bytes += serde_json::to_vec(&value).map_or(0, |text| text.len());
-            if bytes > READ_BYTES && !values.is_empty() {
-                let next = offset + values.len();
-                return Ok(json!({
-                    "exists": true, "type": page.kind, "count": count, "values": values, "offset": offset,
-                    "truncated": true, "next": next
-                }));
-            }
-            values.push(value);
-        }
-        if found == 0 || offset.saturating_add(values.len()) >= count || values.len() >= limit {
-            return Ok(json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset}));
-        }
-        step = if bytes < READ_BYTES / 8 { (step * 2).min(SLICE_MOST) } else { step };
-    }
+/// Read a page of the elements of an array, or of the entries of a map.
+#[derive(Deserialize, JsonSchema)]
+struct Slice {
+    path: Path,
+    #[serde(default)]
+    offset: usize,
+    limit: Option<usize>,
 }
 
-/// The paths of a call with `path` or `paths`.
-fn several(arguments: &Value) -> Result<Vec<Path>, OpError> {
-    match (&arguments["path"], &arguments["paths"]) {
-        (Value::Null, Value::Array(paths)) => {
-            paths.iter().map(|p| Path::from_json(p).map_err(|e| OpError::Invalid(e.to_string()))).collect()
-        }
-        (path, Value::Null) if !path.is_null() => Ok(vec![path_of(arguments, "path")?]),
-        _ => Err(OpError::Invalid("expected exactly one of `path` and `paths`".to_owned())),
-    }
-}
+impl Operation for Slice {
+    const PATH: &'static str = "v/ops/lattice/slice";
+    const EFFECT: Effect = Effect::Read;
 
-async fn inspect(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let options = RenderOptions {
-        budget: number(arguments, "budget", 500),
-        pretty: !arguments["compact"].as_bool().unwrap_or(true),
-    };
-    let mut rendered = Map::new();
-    for path in several(arguments)? {
-        let text = match value_at(call, &path).await? {
-            Some(value) => render(&value, options),
-            None => "null /* missing */".to_owned(),
-        };
-        rendered.insert(path.to_string(), text.into());
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/read", &self.path)])
     }
-    let single = arguments["paths"].is_null();
-    let result = if single { rendered.into_iter().next().map(|(_, v)| v).unwrap_or_default() } else { rendered.into() };
-    Ok(json!({"result": result}))
-}
 
-async fn count(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let path = path_of(arguments, "path")?;
-    let depth = number(arguments, "depth", 1);
-    if depth > 1 {
-        let value = value_at(call, &path).await?;
-        return Ok(value.map_or_else(
-            || json!({"exists": false}),
-            |value| json!({"exists": true, "count": below(&value, depth).len()}),
-        ));
-    }
-    let Some(page) = page_at(call, &path, 0, 0, false).await? else { return Ok(json!({"exists": false})) };
-    Ok(json!({"exists": true, "count": page.count.unwrap_or(1)}))
-}
-
-async fn aggregate(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let path = path_of(arguments, "path")?;
-    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
-    let entries = below(&value, number(arguments, "depth", 1));
-    let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
-    let mut answer = json!({"exists": true, "count": count});
-    if !arguments["groupBy"].is_null() {
-        let field = Selector::try_from(arguments["groupBy"].clone()).map_err(OpError::Invalid)?;
-        let mut groups: Map<String, Value> = Map::new();
-        for entry in entries {
-            let key = match field.of(entry) {
-                None | Some(Value::Null) => "null".to_owned(),
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let Self { path, offset, limit } = self;
+        let limit = limit.unwrap_or(100);
+        let (mut values, mut bytes, mut step) = (Vec::new(), 0, SLICE_STEP);
+        loop {
+            // Nobody knows how large they are: few at first, then as many as they let.
+            let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
+            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return absent() };
+            let Some(count) = page.count else {
+                return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
             };
-            let group = groups.entry(key).or_insert_with(|| json!({"count": 0}));
-            group["count"] = (group["count"].as_u64().unwrap_or(0) + 1).into();
+            let (map, found) = (page.kind == "map", page.items.len());
+            for (key, value) in page.items {
+                let value = if map { json!({"key": key, "value": value}) } else { value };
+                bytes += serde_json::to_vec(&value).map_or(0, |text| text.len());
+                if bytes > READ_BYTES && !values.is_empty() {
+                    let next = offset + values.len();
+                    return Ok(json!({
+                        "exists": true, "type": page.kind, "count": count, "values": values, "offset": offset,
+                        "truncated": true, "next": next
+                    })
+                    .into());
+                }
+                values.push(value);
+            }
+            if found == 0 || offset.saturating_add(values.len()) >= count || values.len() >= limit {
+                return Ok(
+                    json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset})
+                        .into(),
+                );
+            }
+            step = if bytes < READ_BYTES / 8 { (step * 2).min(SLICE_MOST) } else { step };
         }
-        answer["groups"] = groups.into();
     }
-    Ok(answer)
+}
+
+/// Render one or more values as JSON5 within a byte budget: a summary of what is large.
+#[derive(Deserialize, JsonSchema)]
+struct Inspect {
+    path: Option<Path>,
+    #[schemars(length(max = PATHS))]
+    paths: Option<Vec<Path>>,
+    budget: Option<usize>,
+    compact: Option<bool>,
+}
+
+impl Operation for Inspect {
+    const PATH: &'static str = "v/ops/lattice/inspect";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let paths = several(self.path.as_ref(), self.paths.as_ref())?;
+        Ok(paths.iter().map(|path| need("crud/read", path)).collect())
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let options = RenderOptions { budget: self.budget.unwrap_or(500), pretty: !self.compact.unwrap_or(true) };
+        let mut rendered = Map::new();
+        for path in several(self.path.as_ref(), self.paths.as_ref())? {
+            let text = match value_at(call, path).await? {
+                Some(value) => render(&value, options),
+                None => "null /* missing */".to_owned(),
+            };
+            rendered.insert(path.to_string(), text.into());
+        }
+        let result = match self.path {
+            Some(_) => rendered.into_iter().next().map(|(_, text)| text).unwrap_or_default(),
+            None => rendered.into(),
+        };
+        Ok(json!({"result": result}).into())
+    }
+}
+
+/// Count the entries of the map or array at a path, or what lies `depth` steps below it.
+#[derive(Deserialize, JsonSchema)]
+struct Count {
+    path: Path,
+    #[schemars(range(min = 1, max = MAX_SEGMENTS))]
+    depth: Option<usize>,
+}
+
+impl Operation for Count {
+    const PATH: &'static str = "v/ops/lattice/count";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/read", &self.path)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let count = match self.depth {
+            None | Some(1) => page_at(call, &self.path, 0, 0, false).await?.map(|page| page.count.unwrap_or(1)),
+            Some(depth) => value_at(call, &self.path).await?.map(|value| below(&value, depth).len()),
+        };
+        let Some(count) = count else { return absent() };
+        Ok(json!({"exists": true, "count": count}).into())
+    }
+}
+
+/// Count the entries `depth` steps below a path (1 when absent), grouped by one of their fields (`state`, or a path such as
+/// customer/country).
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Aggregate {
+    path: Path,
+    #[schemars(with = "Option<String>")]
+    group_by: Option<Selector>,
+    #[schemars(range(min = 1, max = MAX_SEGMENTS))]
+    depth: Option<usize>,
+}
+
+impl Operation for Aggregate {
+    const PATH: &'static str = "v/ops/lattice/aggregate";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/read", &self.path)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let Some(value) = value_at(call, &self.path).await? else { return absent() };
+        let entries = below(&value, self.depth.unwrap_or(1));
+        let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
+        let mut answer = json!({"exists": true, "count": count});
+        if let Some(field) = self.group_by {
+            let mut groups: Map<String, Value> = Map::new();
+            for entry in entries {
+                let key = match field.of(entry) {
+                    None | Some(Value::Null) => "null".to_owned(),
+                    Some(Value::String(text)) => text.clone(),
+                    Some(other) => other.to_string(),
+                };
+                let group = groups.entry(key).or_insert_with(|| json!({"count": 0}));
+                group["count"] = (group["count"].as_u64().unwrap_or(0) + 1).into();
+            }
+            answer["groups"] = groups.into();
+        }
+        Ok(answer.into())
+    }
 }

@@ -33,25 +33,25 @@ pub fn catalog(test: bool) -> Catalog {
 /// [`catalog`] with a policy for HTTP calls.
 pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
     let groups = [
-        untyped(lattice::operations()),
+        lattice::operations(),
         untyped(agent::operations()),
-        untyped(asset::operations()),
+        asset::operations(),
         schema::operations(),
         json::operations(),
         job::operations(),
-        untyped(secret::operations()),
-        untyped(policy::operations()),
-        untyped(quota::operations()),
-        untyped(resource::operations()),
-        untyped(approval::operations()),
+        secret::operations(),
+        policy::operations(),
+        quota::operations(),
+        resource::operations(),
+        approval::operations(),
         human::operations(),
         untyped(queue::operations()),
         untyped(timer::operations()),
         dead::operations(),
-        untyped(spend::operations()),
-        untyped(venue::operations()),
+        spend::operations(),
+        venue::operations(),
         http::operations(),
-        if test { untyped(test::operations()) } else { Vec::new() },
+        if test { test::operations() } else { Vec::new() },
     ];
     Catalog::of(groups.into_iter().flatten(), lattice::ALIASES.into_iter().chain(job::ALIASES))
         .calling(providers(std::iter::empty()))

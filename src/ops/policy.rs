@@ -4,153 +4,201 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
-use crate::domain::decode;
 use crate::domain::lattice::{Namespace, Path};
-use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
-};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::policy;
 use crate::venue::revoked;
-use async_trait::async_trait;
-use serde_json::{Value, json};
-use std::sync::Arc;
-
-#[derive(Clone, Copy)]
-enum Verb {
-    Show,
-    Revoke,
-    Restore,
-    Roots,
-    Approvals,
-}
-
-struct PolicyOperation(Verb);
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Show, Verb::Revoke, Verb::Restore, Verb::Roots, Verb::Approvals];
-    verbs.into_iter().map(|verb| Arc::new(PolicyOperation(verb)) as Arc<dyn Operation>).collect()
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![
+        operation::<Show>(),
+        operation::<Revoke>(),
+        operation::<Restore>(),
+        operation::<Roots>(),
+        operation::<Approvals>(),
+    ]
 }
 
-impl Verb {
-    fn spec(self) -> Spec {
-        let text = |about: &str| json!({"type": "string", "description": about});
-        let (path, description, properties, required, effect) = match self {
-            Self::Show => (
-                "v/ops/policy/show",
-                "What anything of this owner may do at most, and what was revoked.",
-                json!({}),
-                vec![],
-                Effect::Read,
-            ),
-            Self::Revoke => (
-                "v/ops/policy/revoke",
-                "Take back a path, what a holder may do, or a grant; all that is named must match. Holds from the next \
-                 check on, that of a running commit included. Without a path nothing starts any more under it: `stops` \
-                 lists the agents that were made, the timers that were set and the jobs that are open.",
-                json!({
-                    "path": {
-                        "type": ["string", "array"], "items": {"type": ["string", "integer"]},
-                        "description": "a lattice path (text, or an array of keys) or a resource namespace `r/…`, with everything below",
-                    },
-                    "holder": text("a caller, or `agent:<id>` and what it handed on"),
-                    "grant": text("id of a token or of a job, and what was handed on under it"),
-                    "reason": text("why"),
-                }),
-                vec![],
-                Effect::Idempotent,
-            ),
-            Self::Restore => (
-                "v/ops/policy/restore",
-                "Take a revocation back: for operators, since it may widen what others hold.",
-                json!({"id": text("as `policy/show` lists it")}),
-                vec!["id"],
-                Effect::Idempotent,
-            ),
-            Self::Roots => (
-                "v/ops/policy/roots",
-                "Set what anything of this owner may do at most; null = no limit.",
-                json!({"caps": {"type": ["array", "null"], "items": {"type": "object"}}}),
-                vec!["caps"],
-                Effect::Idempotent,
-            ),
-            Self::Approvals => (
-                "v/ops/policy/approvals",
-                "Set what calls wait for a person: all that need any of it.",
-                json!({"caps": {"type": "array", "items": {"type": "object"}}}),
-                vec!["caps"],
-                Effect::Idempotent,
-            ),
-        };
-        let input = json!({
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false
-        });
-        Spec { path, description, input, effect }
+/// Refuses agents.
+fn for_people<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
+    call.for_people::<T>("people and services")
+}
+
+/// Refuses all but operators.
+fn for_operators<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
+    for_people::<T>(call)?;
+    call.for_operators::<T>(": it may widen what others hold; ask an operator of the venue")
+}
+
+/// What anything of this owner may do at most, and what was revoked.
+#[derive(Deserialize, JsonSchema)]
+struct Show {}
+
+impl Operation for Show {
+    const PATH: &'static str = "v/ops/policy/show";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("policy/show", ResourcePath::kept("policy"))
     }
 
-    const fn ability(self) -> &'static str {
-        match self {
-            Self::Show => "policy/show",
-            Self::Revoke => "policy/revoke",
-            Self::Restore => "policy/restore",
-            Self::Roots => "policy/roots",
-            Self::Approvals => "policy/approvals",
-        }
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        for_people::<Self>(call)?;
+        Ok(shown(&policy::load(&*call.venue.store, &call.caller.owner).await?.0).into())
     }
 }
 
-#[async_trait]
-impl Operation for PolicyOperation {
-    fn spec(&self) -> Spec {
-        self.0.spec()
-    }
+/// Take back a path, what a holder may do, or a grant; all that is named must match. Holds from the next check on, that of a
+/// running commit included. Without a path nothing starts any more under it: `stops` lists the agents that were made, the
+/// timers that were set and the jobs that are open.
+#[derive(Deserialize, JsonSchema)]
+struct Revoke {
+    /// a lattice path (text, or an array of keys) or a resource namespace `r/…`, with everything below
+    #[serde(default)]
+    #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = {"type": ["string", "integer"]}))]
+    path: Revoked,
+    /// a caller, or `agent:<id>` and what it handed on
+    #[serde(default)]
+    holder: String,
+    /// id of a token or of a job, and what was handed on under it
+    #[serde(default)]
+    grant: String,
+    /// why
+    #[serde(default)]
+    reason: String,
+}
 
-    fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: self.0.ability(), resource: ResourcePath::kept("policy") }])
-    }
+/// What a revocation takes back: a path, or by the rules of capabilities a namespace of resources or
+/// a host; or nothing in particular.
+#[derive(Default, Deserialize)]
+#[serde(try_from = "Value")]
+struct Revoked(Option<ResourcePath>);
 
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        if call.caller.is_agent() || matches!(call.site, Site::Turn(_)) {
-            return Err(OpError::Denied(format!(
-                "`{}` is for people and services; no agent may call it",
-                self.0.spec().path
-            )));
+impl TryFrom<Value> for Revoked {
+    type Error = String;
+
+    fn try_from(given: Value) -> Result<Self, String> {
+        if given == json!("") {
+            return Ok(Self(None));
         }
+        if let Value::String(text) = &given
+            && (text.split('/').next() == Some(RESOURCES) || text.contains("://"))
+        {
+            let cap = Capability { with: text.clone(), can: "*".into() };
+            return cap.check().map(|()| Self(Some(ResourcePath::of(&cap))));
+        }
+        let path = Path::from_json(&given).map_err(|error| error.to_string())?;
+        if matches!(path.namespace(), Namespace::Session | Namespace::Job) {
+            return Err(format!(
+                "`{path}` can't be revoked: what a session or a job keeps for itself is always its own; revoke its `holder` or its `grant`"
+            ));
+        }
+        Ok(Self(Some(ResourcePath::from(&path))))
+    }
+}
+
+impl Operation for Revoke {
+    const PATH: &'static str = "v/ops/policy/revoke";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("policy/revoke", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         // To take something back only narrows; the rest may widen.
-        if matches!(self.0, Verb::Restore | Verb::Roots | Verb::Approvals) && !call.caller.operator {
-            return Err(OpError::Denied(format!(
-                "`{}` is for operators alone: it may widen what others hold; ask an operator of the venue",
-                self.0.spec().path
-            )));
+        for_people::<Self>(call)?;
+        let Self { path: Revoked(path), holder, grant, reason } = self;
+        let text = |text: String| Some(text).filter(|text| !text.is_empty());
+        let (holder, grant) = (text(holder), text(grant));
+        if path.is_none() && holder.is_none() && grant.is_none() {
+            return Err(OpError::Invalid("expected `path`, `holder` or `grant`: what is to be revoked".into()));
         }
-        let owner = &call.caller.owner;
-        let policy = match self.0 {
-            Verb::Show => policy::load(&*call.venue.store, owner).await?.0,
-            Verb::Revoke => {
-                let revocation = revocation(call, &arguments)?;
-                let revoked = policy::revoke(call.venue, owner, revocation.clone()).await?;
-                let policy = revoked.ok_or_else(|| {
-                    OpError::Conflict(format!(
-                        "there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"
-                    ))
-                })?;
-                return Ok(told(call, &policy, &revocation).await?.into());
-            }
-            Verb::Restore => {
-                let id = arguments["id"].as_str().unwrap_or_default();
-                let restored = policy::restore(call.venue, owner, id).await?;
-                restored.ok_or_else(|| OpError::NotFound(format!("no revocation `{id}`")))?
-            }
-            Verb::Roots => {
-                let roots = policy::set_roots(call.venue, owner, roots(&arguments["caps"])?).await?;
-                roots.unwrap_or_default()
-            }
-            Verb::Approvals => {
-                let caps = roots(&arguments["caps"])?.unwrap_or_default();
-                policy::set_approvals(call.venue, owner, caps).await?.unwrap_or_default()
-            }
-        };
+        let id = uuid::Uuid::now_v7().to_string();
+        let (by, at) = (call.caller.name.clone(), call.venue.now());
+        let revocation = Revocation { id, path, holder, grant, reason: text(reason), by, at };
+        let revoked = policy::revoke(call.venue, &call.caller.owner, revocation.clone()).await?;
+        let policy = revoked.ok_or_else(|| {
+            OpError::Conflict(format!("there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"))
+        })?;
+        Ok(told(call, &policy, &revocation).await?.into())
+    }
+}
+
+/// Take a revocation back: for operators, since it may widen what others hold.
+#[derive(Deserialize, JsonSchema)]
+struct Restore {
+    /// as `policy/show` lists it
+    id: String,
+}
+
+impl Operation for Restore {
+    const PATH: &'static str = "v/ops/policy/restore";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("policy/restore", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        for_operators::<Self>(call)?;
+        let restored = policy::restore(call.venue, &call.caller.owner, &self.id).await?;
+        let policy = restored.ok_or_else(|| OpError::NotFound(format!("no revocation `{}`", self.id)))?;
         Ok(shown(&policy).into())
+    }
+}
+
+/// Set what anything of this owner may do at most; null = no limit.
+#[derive(Deserialize, JsonSchema)]
+struct Roots {
+    #[serde(deserialize_with = "Deserialize::deserialize")]
+    #[schemars(with = "Maps", extend("nullable" = true, "type" = ["array", "null"]))]
+    caps: Option<Vec<Capability>>,
+}
+
+/// Capabilities, as models are told of them.
+type Maps = Vec<Map<String, Value>>;
+
+impl Operation for Roots {
+    const PATH: &'static str = "v/ops/policy/roots";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("policy/roots", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        for_operators::<Self>(call)?;
+        check(self.caps.as_deref().unwrap_or_default())?;
+        let roots = policy::set_roots(call.venue, &call.caller.owner, self.caps).await?;
+        Ok(shown(&roots.unwrap_or_default()).into())
+    }
+}
+
+/// Set what calls wait for a person: all that need any of it.
+#[derive(Deserialize, JsonSchema)]
+struct Approvals {
+    #[schemars(with = "Maps")]
+    caps: Vec<Capability>,
+}
+
+impl Operation for Approvals {
+    const PATH: &'static str = "v/ops/policy/approvals";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("policy/approvals", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        for_operators::<Self>(call)?;
+        check(&self.caps)?;
+        let policy = policy::set_approvals(call.venue, &call.caller.owner, self.caps).await?;
+        Ok(shown(&policy.unwrap_or_default()).into())
     }
 }
 
@@ -177,48 +225,9 @@ fn shown(policy: &Policy) -> Value {
     json!({"roots": policy.roots, "approvals": policy.approvals, "revocations": revocations})
 }
 
-fn revocation(call: &Invocation<'_>, arguments: &Value) -> Result<Revocation, OpError> {
-    let text = |key: &str| arguments[key].as_str().map(str::to_owned).filter(|text| !text.is_empty());
-    let path = Some(&arguments["path"]).filter(|path| **path != Value::Null && **path != json!(""));
-    let path = path.map(legal).transpose()?;
-    let (holder, grant) = (text("holder"), text("grant"));
-    if path.is_none() && holder.is_none() && grant.is_none() {
-        return Err(OpError::Invalid("expected `path`, `holder` or `grant`: what is to be revoked".into()));
-    }
-    Ok(Revocation {
-        id: uuid::Uuid::now_v7().to_string(),
-        path,
-        holder,
-        grant,
-        reason: text("reason"),
-        by: call.caller.name.clone(),
-        at: call.venue.now(),
-    })
-}
-
-/// What a revocation takes back: a path, or by the rules of capabilities a namespace of resources or
-/// a host.
-fn legal(given: &Value) -> Result<ResourcePath, OpError> {
-    if let Value::String(text) = given
-        && (text.split('/').next() == Some(RESOURCES) || text.contains("://"))
-    {
-        let cap = Capability { with: text.clone(), can: "*".into() };
-        return cap.check().map(|()| ResourcePath::of(&cap)).map_err(OpError::Invalid);
-    }
-    let path = Path::from_json(given).map_err(|error| OpError::Invalid(error.to_string()))?;
-    if matches!(path.namespace(), Namespace::Session | Namespace::Job) {
-        return Err(OpError::Invalid(format!(
-            "`{path}` can't be revoked: what a session or a job keeps for itself is always its own; revoke its `holder` or its `grant`"
-        )));
-    }
-    Ok(ResourcePath::from(&path))
-}
-
-fn roots(caps: &Value) -> Result<Option<Vec<Capability>>, OpError> {
-    let caps: Option<Vec<Capability>> =
-        decode::typed(caps.clone()).map_err(|error| OpError::Invalid(format!("`caps`: {error}")))?;
-    for (at, cap) in caps.iter().flatten().enumerate() {
+fn check(caps: &[Capability]) -> Result<(), OpError> {
+    for (at, cap) in caps.iter().enumerate() {
         cap.check().map_err(|rule| OpError::Invalid(format!("`caps[{at}]`: {rule}")))?;
     }
-    Ok(caps)
+    Ok(())
 }

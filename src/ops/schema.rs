@@ -1,7 +1,8 @@
 //! `v/ops/schema/*`: check a value against a JSON Schema, and find one from samples.
 
-use super::json::{given, subject};
+use super::json::subject;
 use super::lattice::need;
+use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::limits::SCHEMA_ERRORS;
 use crate::domain::schema::infer::infer;
@@ -39,7 +40,7 @@ async fn with(
 struct Validate {
     #[schemars(extend("type" = ["object", "boolean"]))]
     schema: Value,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "decode::given")]
     value: Option<Value>,
     path: Option<Path>,
     #[schemars(range(min = 1, max = SCHEMA_ERRORS))]
@@ -73,7 +74,7 @@ impl Operation for Validate {
 /// are samples of one thing. Properties in all samples are required.
 #[derive(Deserialize, JsonSchema)]
 struct Infer {
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "decode::given")]
     value: Option<Value>,
     path: Option<Path>,
     #[serde(default)]

@@ -1,70 +1,58 @@
-//! `v/ops/test/*`: operations for trying things out; only with `catalog.test = true`.
+//! `v/ops/test/*`: operations for trying things out; only with `catalog.test = true`. They need nothing and take anything.
 
-use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
-};
-use async_trait::async_trait;
-use serde_json::{Value, json};
-use std::sync::Arc;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-#[derive(Clone, Copy)]
-enum Verb {
-    Echo,
-    Delay,
-    Error,
-    Never,
-    Once,
-    Scoped,
-}
-
-struct Test(Verb);
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Echo, Verb::Delay, Verb::Error, Verb::Never, Verb::Once, Verb::Scoped];
-    verbs.into_iter().map(|verb| Arc::new(Test(verb)) as Arc<dyn Operation>).collect()
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![
+        operation::<Echo>(),
+        operation::<Delay>(),
+        operation::<Fail>(),
+        operation::<Never>(),
+        operation::<Once>(),
+        operation::<Scoped>(),
+    ]
 }
 
-#[async_trait]
-impl Operation for Test {
-    fn spec(&self) -> Spec {
-        let (path, description) = match self.0 {
-            Verb::Echo => ("v/ops/test/echo", "Returns its arguments."),
-            Verb::Delay => ("v/ops/test/delay", "Returns its arguments after `delay` ms."),
-            Verb::Error => ("v/ops/test/error", "Fails with `message`."),
-            Verb::Never => ("v/ops/test/never", "Never returns."),
-            Verb::Scoped => {
-                ("v/ops/test/scoped", "Returns its arguments, and what of its caller's context it was given.")
-            }
-            Verb::Once => ("v/ops/test/once", "As delay, but must not be repeated, like a payment."),
-        };
-        let effect = match self.0 {
-            Verb::Once => Effect::Once,
-            Verb::Echo | Verb::Delay | Verb::Error | Verb::Never | Verb::Scoped => Effect::Read,
-        };
-        Spec { path, description, input: json!({"type": "object"}), effect }
-    }
+/// One of these operations: what it says it does, its path, its effect, and what it does.
+macro_rules! test {
+    ($about:literal $name:ident $path:literal $effect:ident $run:expr) => {
+        #[doc = $about]
+        #[derive(Deserialize, JsonSchema)]
+        struct $name(Map<String, Value>);
 
-    fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(Vec::new())
-    }
+        impl Operation for $name {
+            const PATH: &'static str = $path;
+            const EFFECT: Effect = Effect::$effect;
 
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        match self.0 {
-            Verb::Echo => Ok(arguments.into()),
-            Verb::Delay | Verb::Once => {
-                tokio::time::sleep(Duration::from_millis(arguments["delay"].as_u64().unwrap_or(0))).await;
-                Ok(arguments.into())
+            fn needs(&self) -> Result<Vec<Need>, OpError> {
+                Need::none()
             }
-            Verb::Scoped => Ok(json!({"arguments": arguments, "scoped": call.scoped}).into()),
-            Verb::Error => {
-                Err(OpError::Failed(arguments["message"].as_str().unwrap_or("this operation always fails").to_owned()))
-            }
-            Verb::Never => {
-                std::future::pending::<()>().await;
-                Err(OpError::Failed("unreachable".into()))
+
+            async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+                $run(self.0, call).await.map(Into::into)
             }
         }
-    }
+    };
+}
+
+test!("Returns its arguments." Echo "v/ops/test/echo" Read async |all, _: &_| Ok(Value::Object(all)));
+test!("Returns its arguments after `delay` ms." Delay "v/ops/test/delay" Read async |all, _: &_| delayed(all).await);
+test!("As delay, but must not be repeated, like a payment." Once "v/ops/test/once" Once async |all, _: &_| delayed(all).await);
+test!("Never returns." Never "v/ops/test/never" Read async |_, _: &_| std::future::pending::<Result<Value, _>>().await);
+test!("Fails with `message`." Fail "v/ops/test/error" Read async |all: Map<_, _>, _: &_| {
+    let message = all.get("message").and_then(Value::as_str);
+    Err::<Value, _>(OpError::Failed(message.unwrap_or("this operation always fails").to_owned()))
+});
+test!("Returns its arguments, and what of its caller's context it was given." Scoped "v/ops/test/scoped" Read
+    async |all: Map<_, _>, call: &Invocation<'_>| Ok(json!({"arguments": all, "scoped": call.scoped})));
+
+async fn delayed(arguments: Map<String, Value>) -> Result<Value, OpError> {
+    let delay = arguments.get("delay").and_then(Value::as_u64).unwrap_or(0);
+    tokio::time::sleep(Duration::from_millis(delay)).await;
+    Ok(Value::Object(arguments))
 }

@@ -4,9 +4,9 @@
 //! a turn that is run again sets nothing twice.
 
 use super::agent::ask::submission;
+use super::agent::number;
 use super::agent::{narrowed, priority_schema};
 use super::child::{self, call_id};
-use super::lattice::number;
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::event::Submission;

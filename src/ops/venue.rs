@@ -3,69 +3,56 @@
 use crate::domain::authority::ResourcePath;
 use crate::upkeep::audit::{self, AuditError};
 use crate::upkeep::doctor;
-use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
-};
-use async_trait::async_trait;
-use serde_json::{Value, json};
-use std::sync::Arc;
-
-#[derive(Clone, Copy)]
-enum Verb {
-    Audit,
-    Doctor,
-}
-
-struct VenueOperation(Verb);
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    [Verb::Audit, Verb::Doctor].into_iter().map(|verb| Arc::new(VenueOperation(verb)) as Arc<dyn Operation>).collect()
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<Audit>(), operation::<Doctor>()]
 }
 
-#[async_trait]
-impl Operation for VenueOperation {
-    fn spec(&self) -> Spec {
-        let (path, description, properties, effect) = match self.0 {
-            Verb::Audit => (
-                "v/ops/venue/audit",
-                "Compare everything that was accepted, by all owners, with what has ended, is pending, or is missing.",
-                json!({"repair": {"type": "boolean", "description": "first give what was lost its place or its end"}}),
-                Effect::Idempotent,
-            ),
-            Verb::Doctor => (
-                "v/ops/venue/doctor",
-                "Say which guarantees hold with the settings of the servers, and what to change.",
-                json!({}),
-                Effect::Read,
-            ),
-        };
-        let input = json!({"type": "object", "properties": properties, "additionalProperties": false});
-        Spec { path, description, input, effect }
+/// Compare everything that was accepted, by all owners, with what has ended, is pending, or is missing.
+#[derive(Deserialize, JsonSchema)]
+struct Audit {
+    /// first give what was lost its place or its end
+    #[serde(default)]
+    repair: bool,
+}
+
+impl Operation for Audit {
+    const PATH: &'static str = "v/ops/venue/audit";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("venue/audit", ResourcePath::kept("policy"))
     }
 
-    fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let ability = match self.0 {
-            Verb::Audit => "venue/audit",
-            Verb::Doctor => "venue/doctor",
-        };
-        Ok(vec![Need { ability, resource: ResourcePath::kept("policy") }])
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_operators::<Self>("")?;
+        match audit::report(call.venue, self.repair).await {
+            Ok(report) => Ok(report.into()),
+            Err(AuditError::Store(error)) => Err(OpError::Store(error)),
+            Err(AuditError::Bus(error)) => Err(OpError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// Say which guarantees hold with the settings of the servers, and what to change.
+#[derive(Deserialize, JsonSchema)]
+struct Doctor {}
+
+impl Operation for Doctor {
+    const PATH: &'static str = "v/ops/venue/doctor";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("venue/doctor", ResourcePath::kept("policy"))
     }
 
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        if call.caller.is_agent() || matches!(call.site, Site::Turn(_)) || !call.caller.operator {
-            return Err(OpError::Denied(format!("`{}` is for operators alone", self.spec().path)));
-        }
-        match self.0 {
-            Verb::Audit => match audit::report(call.venue, arguments["repair"] == true).await {
-                Ok(report) => Ok(report.into()),
-                Err(AuditError::Store(error)) => Err(OpError::Store(error)),
-                Err(AuditError::Bus(error)) => Err(OpError::Failed(error.to_string())),
-            },
-            Verb::Doctor => {
-                let found = doctor::examine(call.venue).await;
-                Ok(found.map_err(|error| OpError::Failed(error.to_string()))?.to_json().into())
-            }
-        }
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_operators::<Self>("")?;
+        let found = doctor::examine(call.venue).await;
+        Ok(found.map_err(|error| OpError::Failed(error.to_string()))?.to_json().into())
     }
 }

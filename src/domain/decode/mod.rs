@@ -13,7 +13,7 @@ mod propose;
 mod strict;
 
 use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
 pub use place::{Code, Fact, Wrong};
@@ -38,6 +38,11 @@ pub fn message(bytes: &[u8], depth: usize) -> Result<Value, Wrong> {
 /// A typed value from a JSON value. A struct is a map: a list is never taken for one.
 pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
     T::deserialize(strict::Strict(value)).map_err(Wrong::from)
+}
+
+/// Reads a field that may be absent, or null, which is a value of it then; `#[serde(default)]` stands with it.
+pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 /// [`json`] and [`typed`].

@@ -22,8 +22,16 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 /// A value in the clear: wiped when dropped, never printed, never serialised.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Plain(Zeroizing<String>);
+
+impl TryFrom<String> for Plain {
+    type Error = ValueError;
+    fn try_from(value: String) -> Result<Self, ValueError> {
+        Self::new(value)
+    }
+}
 
 /// Why a value can't be a secret. No variant shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

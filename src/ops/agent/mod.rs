@@ -7,7 +7,6 @@ mod session;
 mod sessions;
 pub(crate) mod task;
 
-use super::lattice::number;
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
@@ -45,6 +44,10 @@ pub fn operations() -> Vec<Arc<dyn Operation>> {
         .chain(session::operations())
         .chain(task::operations())
         .collect()
+}
+
+pub(super) fn number(arguments: &Value, key: &str, default: usize) -> usize {
+    arguments[key].as_u64().map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
 fn schema(properties: &Value, required: &[&str]) -> Value {

@@ -211,6 +211,22 @@ impl Invocation<'_> {
             Site::Turn(_) | Site::Api { .. } => OPERATION_TIME,
         }
     }
+
+    /// Refuses agents, whatever they may do: the operation is for `whom`.
+    pub fn for_people<T: Operation>(&self, whom: &str) -> Result<(), OpError> {
+        if self.caller.is_agent() || matches!(self.site, Site::Turn(_)) {
+            return Err(OpError::Denied(format!("`{}` is for {whom}; no agent may call it", T::PATH)));
+        }
+        Ok(())
+    }
+
+    /// Refuses all but operators; `why` follows.
+    pub fn for_operators<T: Operation>(&self, why: &str) -> Result<(), OpError> {
+        if self.caller.is_agent() || matches!(self.site, Site::Turn(_)) || !self.caller.operator {
+            return Err(OpError::Denied(format!("`{}` is for operators alone{why}", T::PATH)));
+        }
+        Ok(())
+    }
 }
 
 /// Of a call that no section of any context goes with.
