@@ -11,7 +11,7 @@ use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
 use crate::domain::message::InKind;
 use crate::ingress::{self, Arrival, Submitted};
-use crate::ops::agent::ask::with_ignored;
+use crate::ops::agent::send::with_ignored;
 use crate::venue::agents::key_needed;
 use crate::venue::agents::{self, Applied};
 use axum::extract::{Path, State};

@@ -21,9 +21,9 @@ use std::time::Duration;
 /// Longest wait of one call.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(280);
 
-/// A wait that a call names, in milliseconds.
-pub(crate) fn millis(arguments: &Value, key: &str, default: Duration) -> Duration {
-    arguments[key].as_u64().map_or(default, Duration::from_millis).min(MAX_TIMEOUT)
+/// A wait that a call may name, in milliseconds.
+pub(crate) fn millis(named: Option<u64>, default: Duration) -> Duration {
+    named.map_or(default, Duration::from_millis).min(MAX_TIMEOUT)
 }
 
 /// The id of what the call at this place of this turn sends.

@@ -10,12 +10,13 @@ use crate::domain::lattice::catalog::RUN;
 use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation, untyped,
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation,
 };
+use bulk::Bulk;
+use hold::{MessageJob, PauseJob, ResumeJob};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Covia's names of these operations.
@@ -32,9 +33,14 @@ const MAX_WAIT: Duration = Duration::from_mins(2);
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    let mut all = vec![operation::<Run>(), operation::<Look>(), operation::<bulk::Bulk>()];
-    all.extend(untyped(hold::Verb::ALL.map(|verb| Arc::new(verb) as _).into()));
-    all
+    vec![
+        operation::<Run>(),
+        operation::<Look>(),
+        operation::<Bulk>(),
+        operation::<PauseJob>(),
+        operation::<ResumeJob>(),
+        operation::<MessageJob>(),
+    ]
 }
 
 /// Run an operation of the catalog (v/ops lists them) with `input` and wait for its output. It needs what that operation

@@ -66,8 +66,8 @@ fn several<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&
 }
 
 /// What is said where nothing is.
-fn absent() -> Result<Output, OpError> {
-    Ok(json!({"exists": false}).into())
+fn absent() -> Output {
+    json!({"exists": false}).into()
 }
 
 /// A page of what lies under `path`; from the tree no more than that is read.
@@ -316,7 +316,7 @@ impl Operation for Slice {
         loop {
             // Nobody knows how large they are: few at first, then as many as they let.
             let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
-            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return absent() };
+            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(absent()) };
             let Some(count) = page.count else {
                 return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
             };
@@ -403,7 +403,7 @@ impl Operation for Count {
             None | Some(1) => page_at(call, &self.path, 0, 0, false).await?.map(|page| page.count.unwrap_or(1)),
             Some(depth) => value_at(call, &self.path).await?.map(|value| below(&value, depth).len()),
         };
-        let Some(count) = count else { return absent() };
+        let Some(count) = count else { return Ok(absent()) };
         Ok(json!({"exists": true, "count": count}).into())
     }
 }
@@ -429,7 +429,7 @@ impl Operation for Aggregate {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let Some(value) = value_at(call, &self.path).await? else { return absent() };
+        let Some(value) = value_at(call, &self.path).await? else { return Ok(absent()) };
         let entries = below(&value, self.depth.unwrap_or(1));
         let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
         let mut answer = json!({"exists": true, "count": count});

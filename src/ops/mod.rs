@@ -22,7 +22,7 @@ pub mod timer;
 pub mod venue;
 
 use crate::model::endpoint::providers;
-use crate::venue::operation::{Catalog, untyped};
+use crate::venue::operation::Catalog;
 use crate::venue::outbound::HttpPolicy;
 
 /// The operations of this version; `test` adds the group `test/`. No host may be called.
@@ -34,7 +34,7 @@ pub fn catalog(test: bool) -> Catalog {
 pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
     let groups = [
         lattice::operations(),
-        untyped(agent::operations()),
+        agent::operations(),
         asset::operations(),
         schema::operations(),
         json::operations(),
@@ -45,8 +45,8 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         resource::operations(),
         approval::operations(),
         human::operations(),
-        untyped(queue::operations()),
-        untyped(timer::operations()),
+        queue::operations(),
+        timer::operations(),
         dead::operations(),
         spend::operations(),
         venue::operations(),

@@ -19,73 +19,75 @@ use crate::ingress;
 use crate::venue::external;
 use crate::venue::jobs;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, Site, TurnSite, UntypedOperation as Operation, UntypedSpec as Spec,
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, TurnSite, operation,
 };
-use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 
-struct Publish;
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    vec![Arc::new(Publish)]
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<Publish>()]
 }
 
-fn seconds(about: &str, default: Duration) -> Value {
-    let most = OUTBOUND_DEADLINE_MAX.as_secs();
-    let description = format!("seconds {about}; {} when absent", default.as_secs());
-    json!({"type": "integer", "minimum": 1, "maximum": most, "description": description})
+/// What is said of a time.
+fn seconds(about: &str, default: Duration) -> String {
+    format!("seconds {about}; {} when absent", default.as_secs())
 }
 
-#[async_trait]
+/// Give a job to an external worker. A fast result comes back at once; otherwise status is STARTED and the result arrives
+/// later as a pending job result.
+#[derive(Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Publish {
+    /// name of the queue that the workers take jobs from
+    #[schemars(length(min = 1, max = QUEUE_NAME_BYTES))]
+    queue: QueueName,
+    /// what the worker gets
+    input: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(description = format!("ms that this call waits for a fast result; {} when absent", CHILD_WAIT.as_millis()))]
+    wait: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = OUTBOUND_DEADLINE_MAX.as_secs()))]
+    #[schemars(description = seconds("until a worker must have begun", OUTBOUND_START))]
+    start_timeout: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = OUTBOUND_DEADLINE_MAX.as_secs()))]
+    #[schemars(description = seconds("that the worker may give no sign", OUTBOUND_HEARTBEAT))]
+    heartbeat_timeout: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = OUTBOUND_DEADLINE_MAX.as_secs()))]
+    #[schemars(description = seconds("until it must have ended", OUTBOUND_DEADLINE))]
+    deadline: Option<u64>,
+}
+
 impl Operation for Publish {
-    fn spec(&self) -> Spec {
-        let wait = format!("ms that this call waits for a fast result; {} when absent", CHILD_WAIT.as_millis());
-        let input = json!({
-            "type": "object", "required": ["queue", "input"], "additionalProperties": false,
-            "properties": {
-                "queue": {"type": "string", "minLength": 1, "maxLength": QUEUE_NAME_BYTES, "description": "name of the queue that the workers take jobs from"},
-                "input": {"description": "what the worker gets"},
-                "wait": {"type": "integer", "minimum": 0, "description": wait},
-                "startTimeout": seconds("until a worker must have begun", OUTBOUND_START),
-                "heartbeatTimeout": seconds("that the worker may give no sign", OUTBOUND_HEARTBEAT),
-                "deadline": seconds("until it must have ended", OUTBOUND_DEADLINE)
-            }
-        });
-        let description = "Give a job to an external worker. A fast result comes back at once; otherwise status is STARTED and the result arrives later as a pending job result.";
-        Spec { path: PUBLISH, description, input, effect: Effect::Idempotent }
+    const PATH: &'static str = PUBLISH;
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let bytes = self.queue.as_str().len();
+        if bytes > QUEUE_NAME_BYTES {
+            return Err(OpError::Invalid(format!("`queue`: expected at most {QUEUE_NAME_BYTES} bytes, got {bytes}")));
+        }
+        Need::only("queue/publish", ResourcePath::queue(&self.queue))
     }
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "queue/publish", resource: ResourcePath::queue(&queue(arguments)?) }])
-    }
-
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let Site::Turn(site) = &call.site else {
             return Err(OpError::Invalid(format!(
                 "`{PUBLISH}` is for agents: its result goes to the session of the turn that calls it; give the work to an agent with `v/ops/agent/request`"
             )));
         };
-        let queue = queue(&arguments)?;
-        let job = start(call, site, &queue, arguments.clone()).await?;
-        let wait = millis(&arguments, "wait", CHILD_WAIT);
-        let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+        let job = start(call, site, &self).await?;
+        let done = jobs::wait(call.venue, &call.caller.owner, &job, millis(self.wait, CHILD_WAIT)).await?;
         Ok(match done.filter(|job| job.status.is_terminal()) {
-            Some(done) => answer(&queue, &done).into(),
-            None => child::still_running(site, json!({"queue": queue}), job),
+            Some(done) => answer(&self.queue, &done).into(),
+            None => child::still_running(site, json!({"queue": self.queue}), job),
         })
     }
-}
-
-fn queue(arguments: &Value) -> Result<QueueName, OpError> {
-    let name = arguments["queue"].as_str().unwrap_or_default();
-    if name.len() > QUEUE_NAME_BYTES {
-        let bytes = name.len();
-        return Err(OpError::Invalid(format!("`queue`: expected at most {QUEUE_NAME_BYTES} bytes, got {bytes}")));
-    }
-    QueueName::new(name).map_err(|error| OpError::Invalid(format!("`queue`: {error}")))
 }
 
 fn answer(queue: &QueueName, job: &Job) -> Value {
@@ -99,21 +101,15 @@ fn answer(queue: &QueueName, job: &Job) -> Value {
 }
 
 /// Opens the job and publishes its message. It is watched before it can be published.
-async fn start(
-    call: &Invocation<'_>,
-    site: &TurnSite<'_>,
-    queue: &QueueName,
-    arguments: Value,
-) -> Result<JobId, OpError> {
+async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> Result<JobId, OpError> {
     let lineage = call.caller.envelope.lineage.below(&site.lease.session.agent);
     child::check_limits(site, &lineage, None)?;
     let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
     let event = call_id(venue, site);
     let job = JobId::derive(&venue.key, owner, &event);
-    let given = |key: &str| arguments[key].as_u64();
-    let times = ExternalTimes::of(given("startTimeout"), given("heartbeatTimeout"), given("deadline"));
-    let watch = Watch::new(job.clone(), queue.clone(), now, times, call.caller.envelope.deadline);
-    let bytes = message(call, site, &watch, &arguments["input"]).body.to_string().len();
+    let times = ExternalTimes::of(asked.start_timeout, asked.heartbeat_timeout, asked.deadline);
+    let watch = Watch::new(job.clone(), asked.queue.clone(), now, times, call.caller.envelope.deadline);
+    let bytes = message(call, site, &watch, &asked.input).body.to_string().len();
     if bytes > OUTBOUND_BYTES {
         return Err(OpError::Invalid(format!(
             "the job has {bytes} bytes, expected at most {OUTBOUND_BYTES}; put large values where the worker can read them and name the place"
@@ -126,7 +122,7 @@ async fn start(
         agent: site.lease.session.agent.clone(),
         session: rules::session(&job),
         caller: Some(call.caller.name.clone()),
-        input: arguments,
+        input: json!(asked),
         hidden: None,
         created: watch.created,
         parent: Some(site.parent.clone()),
@@ -146,7 +142,7 @@ async fn start(
     // A turn that is run again says what it said before, whatever the time is now.
     let watch = external::watch(venue, owner, watch).await?;
     head.created = watch.created;
-    let message = message(call, site, &watch, &head.input["input"]);
+    let message = message(call, site, &watch, &asked.input);
     child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
     Ok(job)
 }

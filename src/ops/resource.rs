@@ -26,7 +26,7 @@ impl TryFrom<String> for Name {
 
     fn try_from(text: String) -> Result<Self, String> {
         let name = text.strip_prefix("r/").unwrap_or(&text);
-        check_namespace(name).map_err(|rule| rule.to_string())?;
+        check_namespace(name).map_err(ToString::to_string)?;
         Ok(Self(name.to_owned()))
     }
 }

@@ -3,16 +3,15 @@
 //! From a turn a timer is an effect under an id that is a function of the call, fenced by the lease:
 //! a turn that is run again sets nothing twice.
 
-use super::agent::ask::submission;
-use super::agent::number;
-use super::agent::{narrowed, priority_schema};
+use super::agent::ask::priorities;
+use super::agent::send::submission;
 use super::child::{self, call_id};
 use crate::domain::authority::ResourcePath;
-use crate::domain::decode;
 use crate::domain::event::Submission;
-use crate::domain::ids::{AgentId, sha256_hex};
+use crate::domain::ids::{AgentId, SessionId, sha256_hex};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
+use crate::domain::priority::Priority;
 use crate::domain::time::Millis;
 use crate::domain::timer::{
     CatchUp, Overlap, Schedule, Timer, TimerId, TimerKind, TimerOrigin, TimerRequest, duration, instant,
@@ -21,173 +20,147 @@ use crate::ingress;
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
 use crate::venue::operation::{
-    Caller, Effect, Invocation, Need, OpError, Output, Site, TurnSite, UntypedOperation as Operation,
-    UntypedSpec as Spec,
+    Caller, Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, TurnSite, operation,
 };
 use crate::venue::timers;
-use async_trait::async_trait;
-use serde_json::{Value, json};
-use std::sync::Arc;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// What a wake says when nothing else is noted.
 const NOTE: &str = "It is the time at which you wanted to be woken.";
 
-#[derive(Clone, Copy)]
-enum Verb {
-    Trigger,
-    Wake,
-    List,
-    Cancel,
-}
-
-struct TimerOperation(Verb);
-
 /// The operations of this group.
-pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Trigger, Verb::Wake, Verb::List, Verb::Cancel];
-    verbs.into_iter().map(|verb| Arc::new(TimerOperation(verb)) as Arc<dyn Operation>).collect()
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<Trigger>(), operation::<Wake>(), operation::<List>(), operation::<Cancel>()]
 }
 
-fn text(about: &str) -> Value {
-    json!({"type": "string", "description": about})
+/// Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`. With nothing but
+/// `agentId`: what is set to be sent to it once, later, is sent now, and what waits in its sessions is looked at.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Trigger {
+    agent_id: AgentId,
+    /// of the task or message that is sent each time
+    input: Option<Value>,
+    /// a time, such as 2026-03-29T09:00:00Z; without an offset it is in `timezone`
+    #[schemars(extend("type" = ["string", "integer"]))]
+    at: Option<Value>,
+    /// from now, such as 90s, 5m, 1h; a number is milliseconds
+    #[schemars(extend("type" = ["string", "integer"]))]
+    after: Option<Value>,
+    /// again and again, such as 30s, 5m, 1h; a number is milliseconds
+    #[schemars(extend("type" = ["string", "integer"]))]
+    every: Option<Value>,
+    /// minute hour day-of-month month day-of-week, such as `0 9 * * MON-FRI`
+    cron: Option<String>,
+    /// of `cron` and `at`, such as Europe/Berlin; UTC by default
+    timezone: Option<String>,
+    /// a task is a job each time; task by default
+    kind: Option<TimerKind>,
+    /// what becomes of times at which nothing ran: one event for all (the default), each, none
+    catch_up: Option<CatchUp>,
+    /// while the last one isn't finished: leave this one out, or let it wait (the default)
+    overlap: Option<Overlap>,
+    /// conversation to use
+    session_id: Option<SessionId>,
+    /// 1 goes before the other tasks of the agent, -1 behind them; 0 by default
+    #[serde(default)]
+    #[schemars(schema_with = "priorities")]
+    priority: Option<Priority>,
+    /// setting a timer of this name again replaces it
+    name: Option<String>,
+    /// What the request may do at most, no more than you: namespaces of resources, or {with, can}; absent: what you may hand
+    /// on.
+    context: Option<Vec<Value>>,
+    /// Shared buckets. Trusted code says it.
+    #[schemars(extend("x-trusted" = true))]
+    context_ids: Option<Vec<String>>,
 }
 
-fn at() -> Value {
-    json!({"type": ["string", "integer"], "description": "a time, such as 2026-03-29T09:00:00Z; without an offset it is in `timezone`"})
-}
+impl Operation for Trigger {
+    const PATH: &'static str = "v/ops/agent/trigger";
+    const EFFECT: Effect = Effect::Idempotent;
 
-fn after() -> Value {
-    json!({"type": ["string", "integer"], "description": "from now, such as 90s, 5m, 1h; a number is milliseconds"})
-}
-
-fn trigger() -> Value {
-    let trusted = "Trusted code says it.";
-    json!({
-        "agentId": {"type": "string"},
-        "input": {"description": "of the task or message that is sent each time"},
-        "at": at(), "after": after(),
-        "every": {"type": ["string", "integer"], "description": "again and again, such as 30s, 5m, 1h; a number is milliseconds"},
-        "cron": text("minute hour day-of-month month day-of-week, such as `0 9 * * MON-FRI`"),
-        "timezone": text("of `cron` and `at`, such as Europe/Berlin; UTC by default"),
-        "kind": {"enum": ["task", "message"], "description": "a task is a job each time; task by default"},
-        "catchUp": {"enum": ["one", "all", "skip"], "description": "what becomes of times at which nothing ran: one event for all (the default), each, none"},
-        "overlap": {"enum": ["skip", "queue"], "description": "while the last one isn't finished: leave this one out, or let it wait (the default)"},
-        "sessionId": text("conversation to use"),
-        "priority": priority_schema(),
-        "name": text("setting a timer of this name again replaces it"),
-        "context": narrowed(),
-        "contextIds": {"type": "array", "items": {"type": "string"}, "description": format!("Shared buckets. {trusted}"), "x-trusted": true}
-    })
-}
-
-impl Verb {
-    fn spec(self) -> Spec {
-        let (path, description, properties, required, effect) = match self {
-            Self::Trigger => (
-                "v/ops/agent/trigger",
-                "Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`. With nothing but `agentId`: what is set to be sent to it once, later, is sent now, and what waits in its sessions is looked at.",
-                trigger(),
-                vec!["agentId"],
-                Effect::Idempotent,
-            ),
-            Self::Wake => (
-                "v/ops/agent/wake",
-                "Be woken in this conversation at a time, once. It replaces the wake that is set before.",
-                json!({"at": at(), "after": after(), "timezone": text("of `at`; UTC by default"), "note": text("what you want to be told then")}),
-                vec![],
-                Effect::Idempotent,
-            ),
-            Self::List => (
-                "v/ops/timer/list",
-                "Timers, the next to fire first.",
-                json!({
-                    "agentId": text("those of one agent"),
-                    "all": {"type": "boolean", "description": "those that fire no more, too"},
-                    "offset": {"type": "integer", "minimum": 0}, "limit": {"type": "integer", "minimum": 1}
-                }),
-                vec![],
-                Effect::Read,
-            ),
-            Self::Cancel => (
-                "v/ops/timer/cancel",
-                "Cancel a timer; what it has sent goes on.",
-                json!({"timer": text("as `timer/list` shows it")}),
-                vec!["timer"],
-                Effect::Idempotent,
-            ),
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let on = |ability| Need::new(ability, ResourcePath::agent(&self.agent_id));
+        if self.is_now() {
+            return Ok(vec![on("agent/trigger")]);
+        }
+        // What it sends needs what sending it now would need.
+        let sends = match self.kind.unwrap_or_default() {
+            TimerKind::Task => "agent/request",
+            TimerKind::Message => "agent/message",
         };
-        let input =
-            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-        Spec { path, description, input, effect }
+        Ok(vec![on("agent/trigger"), on(sends)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        if self.is_now() {
+            return now(call, &self.agent_id).await.map(Into::into);
+        }
+        if self.input.is_none() {
+            return Err(OpError::Invalid("expected `input`, what is sent at that time".into()));
+        }
+        Ok(receipt(&set(call, &self.request(call)?).await?).into())
     }
 }
 
-fn agent_id(arguments: &Value) -> Result<AgentId, OpError> {
-    AgentId::new(arguments["agentId"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
-}
-
-fn choice<T: serde::de::DeserializeOwned + Default>(arguments: &Value, key: &str) -> T {
-    decode::typed(arguments[key].clone()).unwrap_or_default()
-}
-
-#[async_trait]
-impl Operation for TimerOperation {
-    fn spec(&self) -> Spec {
-        self.0.spec()
+impl Trigger {
+    /// What is said, by name.
+    fn said(&self) -> Map<String, Value> {
+        let mut said = json!(self);
+        let all = said.as_object_mut().map(std::mem::take).unwrap_or_default();
+        all.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(match self.0 {
-            Verb::Trigger if is_now(arguments) => {
-                vec![Need { ability: "agent/trigger", resource: ResourcePath::agent(&agent_id(arguments)?) }]
-            }
-            Verb::Trigger => {
-                let resource = ResourcePath::agent(&agent_id(arguments)?);
-                // What it sends needs what sending it now would need.
-                let sends = match choice::<TimerKind>(arguments, "kind") {
-                    TimerKind::Task => "agent/request",
-                    TimerKind::Message => "agent/message",
-                };
-                vec![Need { ability: "agent/trigger", resource: resource.clone() }, Need { ability: sends, resource }]
-            }
-            Verb::List if arguments["agentId"].is_string() => {
-                vec![Need { ability: "crud/read", resource: ResourcePath::agent(&agent_id(arguments)?) }]
-            }
-            Verb::List => vec![Need { ability: "crud/read", resource: ResourcePath::all(Namespace::Agents) }],
-            // One's own session; of a timer it is asked when its agent is known.
-            Verb::Wake | Verb::Cancel => Vec::new(),
+    /// Nothing but the agent is named.
+    fn is_now(&self) -> bool {
+        self.input.is_none() && self.said().len() == 1
+    }
+
+    fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
+        let origin = match &call.site {
+            Site::Turn(site) => call_id(call.venue, site),
+            Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
+        };
+        let asked = match &call.site {
+            Site::Api { key: Some(_) } => Some(asked(call.caller, self.said())),
+            Site::Turn(_) | Site::Api { key: None } => None,
+        };
+        if self.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
+            return Err(OpError::Invalid(format!("`name`: expected 1 to {TIMER_NAME_BYTES} bytes")));
+        }
+        let id = match &self.name {
+            Some(name) => format!("name/{}/{name}", self.agent_id),
+            None => format!("set/{origin}"),
+        };
+        let cron = self.cron.map(Value::from);
+        let keys = [("at", &self.at), ("after", &self.after), ("every", &self.every), ("cron", &cron)];
+        let schedule = schedule(call, &keys.map(|(key, named)| (key, named.as_ref())), self.timezone.as_deref())?;
+        let kind = self.kind.unwrap_or_default();
+        let said = Submission {
+            input: self.input.unwrap_or_default(),
+            session_id: self.session_id,
+            context_ids: self.context_ids.unwrap_or_default(),
+            priority: self.priority.unwrap_or_default(),
+            ..Submission::default()
+        };
+        Ok(TimerRequest {
+            id: TimerId::of(&id),
+            name: self.name,
+            origin,
+            asked,
+            place: None,
+            kind,
+            submission: sent(call, &self.agent_id, kind, submission(call, self.context, said)?)?,
+            agent: self.agent_id,
+            schedule,
+            catch_up: self.catch_up.unwrap_or_default(),
+            overlap: self.overlap.unwrap_or_default(),
         })
     }
-
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        let owner = &call.caller.owner;
-        let value = match self.0 {
-            Verb::Trigger if is_now(&arguments) => now(call, &agent_id(&arguments)?).await?,
-            Verb::Trigger if arguments["input"].is_null() => {
-                return Err(OpError::Invalid("expected `input`, what is sent at that time".into()));
-            }
-            Verb::Trigger => receipt(&set(call, &wanted(call, &arguments)?).await?),
-            Verb::Wake => receipt(&set(call, &wake(call, &arguments)?).await?),
-            Verb::List => {
-                let agent = arguments["agentId"].is_string().then(|| agent_id(&arguments)).transpose()?;
-                let offset = number(&arguments, "offset", 0);
-                let limit = number(&arguments, "limit", LIST_PAGE).clamp(1, LIST_PAGE);
-                let which = (agent.as_ref(), arguments["all"] == true);
-                let page = timers::list(call.venue, owner, which, offset, limit).await?;
-                let items: Vec<_> = page.items.iter().map(Timer::shown).collect();
-                let next = (offset < page.next && page.next < page.total).then_some(page.next);
-                json!({"items": items, "total": page.total, "offset": offset, "next": next})
-            }
-            Verb::Cancel => cancel(call, &arguments).await?,
-        };
-        Ok(value.into())
-    }
-}
-
-/// Nothing but the agent is named.
-fn is_now(arguments: &Value) -> bool {
-    arguments.as_object().is_some_and(|map| map.iter().all(|(key, value)| key == "agentId" || value.is_null()))
 }
 
 /// What waits for a time is done now.
@@ -221,51 +194,17 @@ async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpEr
     ingress::timers::set(call.venue, &call.caller.owner, wanted).await
 }
 
-fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<TimerRequest, OpError> {
-    let agent = agent_id(arguments)?;
-    let origin = match &call.site {
-        Site::Turn(site) => call_id(call.venue, site),
-        Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
-    };
-    let asked = match &call.site {
-        Site::Api { key: Some(_) } => Some(asked(call.caller, arguments)),
-        Site::Turn(_) | Site::Api { key: None } => None,
-    };
-    let name = arguments["name"].as_str().map(str::to_owned);
-    if name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
-        return Err(OpError::Invalid(format!("`name`: expected 1 to {TIMER_NAME_BYTES} bytes")));
-    }
-    let id = match &name {
-        Some(name) => format!("name/{agent}/{name}"),
-        None => format!("set/{origin}"),
-    };
-    Ok(TimerRequest {
-        id: TimerId::of(&id),
-        name,
-        origin,
-        asked,
-        place: None,
-        kind: choice(arguments, "kind"),
-        submission: sent(call, &agent, arguments)?,
-        agent,
-        schedule: schedule(call, arguments, &["at", "after", "every", "cron"])?,
-        catch_up: choice::<CatchUp>(arguments, "catchUp"),
-        overlap: choice::<Overlap>(arguments, "overlap"),
-    })
-}
-
 /// What a caller asks under an id of its own, by which the same is known when it comes again.
-fn asked(caller: &Caller, arguments: &Value) -> String {
-    let mut said = json!(["timer", arguments, caller.principal.mark()]);
+fn asked(caller: &Caller, said: Map<String, Value>) -> String {
+    let mut said = json!(["timer", said, caller.principal.mark()]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
 }
 
 /// What it sends. An agent's timer for itself goes on where its turn stands; for another one it is a
 /// step further, as a request is.
-fn sent(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Submission, OpError> {
-    let mut sent = submission(call, arguments, "input")?;
-    if !sent.priority.is_normal() && choice::<TimerKind>(arguments, "kind") == TimerKind::Message {
+fn sent(call: &Invocation<'_>, agent: &AgentId, kind: TimerKind, mut sent: Submission) -> Result<Submission, OpError> {
+    if !sent.priority.is_normal() && kind == TimerKind::Message {
         return Err(OpError::Invalid("`priority`: a message has none, set a timer that sends a task".into()));
     }
     if let Site::Turn(site) = &call.site {
@@ -282,19 +221,22 @@ fn sent(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Sub
 }
 
 /// When, of exactly one of the keys that say it.
-fn schedule(call: &Invocation<'_>, arguments: &Value, keys: &[&str]) -> Result<Schedule, OpError> {
+fn schedule(
+    call: &Invocation<'_>,
+    keys: &[(&str, Option<&Value>)],
+    timezone: Option<&str>,
+) -> Result<Schedule, OpError> {
     let now = call.venue.now();
     // What a turn sets costs a turn, which may set the next: there is a pause at least.
     let (once, again) = match call.site {
         Site::Turn(_) => (TIMER_EVERY.1, TIMER_EVERY.1),
         Site::Api { .. } => (Duration::ZERO, TIMER_EVERY.0),
     };
-    let given: Vec<_> = keys.iter().filter(|key| !arguments[**key].is_null()).collect();
-    let [key] = given.as_slice() else {
+    let given: Vec<_> = keys.iter().filter_map(|(key, named)| Some((*key, (*named)?))).collect();
+    let [(key, named)] = given.as_slice() else {
+        let keys: Vec<_> = keys.iter().map(|(key, _)| *key).collect();
         return Err(OpError::Invalid(format!("expected one of `{}`, got {}", keys.join("`, `"), given.len())));
     };
-    let named = &arguments[**key];
-    let timezone = arguments["timezone"].as_str();
     let invalid = |why: String| OpError::Invalid(format!("`{key}`: {why}"));
     let within = |length: Duration, least: Duration| {
         let shown = humantime::format_duration;
@@ -306,7 +248,7 @@ fn schedule(call: &Invocation<'_>, arguments: &Value, keys: &[&str]) -> Result<S
         }
         Ok(length)
     };
-    match **key {
+    match *key {
         "at" => {
             let at = instant(named, timezone).map_err(invalid)?;
             if now.since(at) > TIMER_GRACE {
@@ -332,51 +274,135 @@ fn schedule(call: &Invocation<'_>, arguments: &Value, keys: &[&str]) -> Result<S
     }
 }
 
-/// The one wake of the session that calls.
-fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<TimerRequest, OpError> {
-    let Site::Turn(site) = &call.site else {
-        return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
-    };
-    let TurnSite { lease, turn, call: index, mandate, .. } = site;
-    let session = &lease.session;
-    Ok(TimerRequest {
-        id: TimerId::of(&format!("wake/{}", session.token())),
-        name: Some("wake".into()),
-        origin: call_id(call.venue, site),
-        asked: None,
-        place: Some(TimerOrigin { turn: *turn, call: *index }),
-        agent: session.agent.clone(),
-        kind: TimerKind::Message,
-        submission: Submission {
-            input: arguments["note"].as_str().unwrap_or(NOTE).into(),
-            session_id: Some(session.session.clone()),
-            caller: Some(call.caller.name.clone()),
-            session_context: mandate.session_context.clone(),
-            context_ids: mandate.context_ids.clone(),
-            envelope: call.caller.envelope.clone().under(&call.caller.trail()),
-            ..Submission::default()
-        },
-        schedule: schedule(call, arguments, &["at", "after"])?,
-        catch_up: CatchUp::One,
-        overlap: Overlap::Queue,
-    })
+/// Be woken in this conversation at a time, once. It replaces the wake that is set before.
+#[derive(Deserialize, JsonSchema)]
+struct Wake {
+    /// a time, such as 2026-03-29T09:00:00Z; without an offset it is in `timezone`
+    #[schemars(extend("type" = ["string", "integer"]))]
+    at: Option<Value>,
+    /// from now, such as 90s, 5m, 1h; a number is milliseconds
+    #[schemars(extend("type" = ["string", "integer"]))]
+    after: Option<Value>,
+    /// of `at`; UTC by default
+    timezone: Option<String>,
+    /// what you want to be told then
+    note: Option<String>,
 }
 
-async fn cancel(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let owner = &call.caller.owner;
-    let id = TimerId::new(arguments["timer"].as_str().unwrap_or_default());
-    let id = id.map_err(|error| OpError::Invalid(format!("`timer`: {error}")))?;
-    let missing = || OpError::NotFound(format!("no timer `{id}`; `timer/list` shows those that there are"));
-    let known = timers::get(call.venue, owner, &id).await?.0.ok_or_else(missing)?;
-    // A session's own wake is its own to take back.
-    let own = match &call.site {
-        Site::Turn(site) => known.place.is_some() && known.agent == site.lease.session.agent,
-        Site::Api { .. } => false,
-    };
-    if !own {
-        let permitted = call.caller.authority.permits("agent/trigger", ResourcePath::agent(&known.agent));
-        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+impl Operation for Wake {
+    const PATH: &'static str = "v/ops/agent/wake";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    /// It is one's own session.
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
     }
-    let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
-    Ok(timer.shown())
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        Ok(receipt(&set(call, &self.request(call)?).await?).into())
+    }
+}
+
+impl Wake {
+    /// The one of the session that calls.
+    fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
+        let Site::Turn(site) = &call.site else {
+            return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
+        };
+        let TurnSite { lease, turn, call: index, mandate, .. } = site;
+        let session = &lease.session;
+        Ok(TimerRequest {
+            id: TimerId::of(&format!("wake/{}", session.token())),
+            name: Some("wake".into()),
+            origin: call_id(call.venue, site),
+            asked: None,
+            place: Some(TimerOrigin { turn: *turn, call: *index }),
+            agent: session.agent.clone(),
+            kind: TimerKind::Message,
+            submission: Submission {
+                input: self.note.as_deref().unwrap_or(NOTE).into(),
+                session_id: Some(session.session.clone()),
+                caller: Some(call.caller.name.clone()),
+                session_context: mandate.session_context.clone(),
+                context_ids: mandate.context_ids.clone(),
+                envelope: call.caller.envelope.clone().under(&call.caller.trail()),
+                ..Submission::default()
+            },
+            schedule: schedule(
+                call,
+                &[("at", self.at.as_ref()), ("after", self.after.as_ref())],
+                self.timezone.as_deref(),
+            )?,
+            catch_up: CatchUp::One,
+            overlap: Overlap::Queue,
+        })
+    }
+}
+
+/// Timers, the next to fire first.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct List {
+    /// those of one agent
+    agent_id: Option<AgentId>,
+    /// those that fire no more, too
+    #[serde(default)]
+    all: bool,
+    #[serde(default)]
+    offset: usize,
+    #[schemars(range(min = 1))]
+    limit: Option<usize>,
+}
+
+impl Operation for List {
+    const PATH: &'static str = "v/ops/timer/list";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let all = || ResourcePath::all(Namespace::Agents);
+        Need::only("crud/read", self.agent_id.as_ref().map_or_else(all, ResourcePath::agent))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
+        let which = (self.agent_id.as_ref(), self.all);
+        let page = timers::list(call.venue, &call.caller.owner, which, offset, limit).await?;
+        let items: Vec<_> = page.items.iter().map(Timer::shown).collect();
+        let next = (offset < page.next && page.next < page.total).then_some(page.next);
+        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": next}).into())
+    }
+}
+
+/// Cancel a timer; what it has sent goes on.
+#[derive(Deserialize, JsonSchema)]
+struct Cancel {
+    /// as `timer/list` shows it
+    timer: TimerId,
+}
+
+impl Operation for Cancel {
+    const PATH: &'static str = "v/ops/timer/cancel";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    /// It is asked when its agent is known.
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (owner, id) = (&call.caller.owner, self.timer);
+        let missing = || OpError::NotFound(format!("no timer `{id}`; `timer/list` shows those that there are"));
+        let known = timers::get(call.venue, owner, &id).await?.0.ok_or_else(missing)?;
+        // A session's own wake is its own to take back.
+        let own = match &call.site {
+            Site::Turn(site) => known.place.is_some() && known.agent == site.lease.session.agent,
+            Site::Api { .. } => false,
+        };
+        if !own {
+            let permitted = call.caller.authority.permits("agent/trigger", ResourcePath::agent(&known.agent));
+            permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+        }
+        let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
+        Ok(timer.shown().into())
+    }
 }

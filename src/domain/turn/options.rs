@@ -8,7 +8,7 @@ use crate::load::{Load, check_room};
 use crate::session::SessionState;
 use crate::turn::run::Plan;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How a path is shown.
 #[derive(Debug, Default, Deserialize)]
@@ -18,19 +18,26 @@ struct Shown {
     budget: Option<usize>,
 }
 
-/// The loads of a call: how each path is shown, by path; no more than a session can be asked to show.
-pub fn loads(named: &Value) -> Result<Vec<Load>, String> {
-    let Some(named) = named.as_object() else { return Ok(Vec::new()) };
-    check_count(named.len())?;
-    let one = |(path, how): (&String, &Value)| {
-        let parsed = Path::parse(path).map_err(|error| error.to_string())?;
-        let Shown { label, budget } = match how {
-            Value::Null | Value::Bool(true) => Shown::default(),
-            how => decode::typed(how.clone()).map_err(|error| format!("`{path}`: {error}"))?,
+/// The loads of a call, by path, with how each is shown; no more than a session can be asked to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub struct NamedLoads(pub Vec<Load>);
+
+impl TryFrom<Map<String, Value>> for NamedLoads {
+    type Error = String;
+
+    fn try_from(named: Map<String, Value>) -> Result<Self, String> {
+        check_count(named.len())?;
+        let one = |(path, how): (String, Value)| {
+            let parsed = Path::parse(&path).map_err(|error| error.to_string())?;
+            let Shown { label, budget } = match how {
+                Value::Null | Value::Bool(true) => Shown::default(),
+                how => decode::typed(how).map_err(|error| format!("`{path}`: {error}"))?,
+            };
+            Load::new(&parsed, label, budget).map_err(|error| format!("`{path}`: {error}"))
         };
-        Load::new(&parsed, label, budget).map_err(|error| format!("`{path}`: {error}"))
-    };
-    named.iter().map(one).collect()
+        named.into_iter().map(one).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 /// Whether a session can be asked to show these.
@@ -96,6 +103,7 @@ mod tests {
     #[test]
     fn loads_are_named_by_path_and_shown_as_they_say() {
         let said = json!({"w/a": null, "w/b": true, "w/c": {"label": "C", "budget": 900}});
+        let loads = |said: &Value| decode::typed::<NamedLoads>(said.clone()).map(|NamedLoads(loads)| loads);
         let found = loads(&said).unwrap();
         let shown: Vec<_> = found.iter().map(|load| (load.path.as_str(), load.label.as_deref(), load.budget)).collect();
         assert_eq!(shown, [("w/a", None, 500), ("w/b", None, 500), ("w/c", Some("C"), 900)]);
@@ -103,7 +111,7 @@ mod tests {
         for (wrong, part) in
             [(json!({"q/x": null}), "q/x"), (json!({"w/a": {"lable": "x"}}), "`w/a`"), (json!({"w/a": 7}), "`w/a`")]
         {
-            assert!(loads(&wrong).unwrap_err().contains(part), "{wrong}");
+            assert!(loads(&wrong).unwrap_err().to_string().contains(part), "{wrong}");
         }
         let many: Vec<_> = (0..=LOADS).map(|n| Load { path: format!("w/{n}"), label: None, budget: 500 }).collect();
         assert!(check_loads(&many).unwrap_err().contains("at most"));

@@ -1,34 +1,30 @@
 //! Requests, messages and chats, from a turn or from outside.
-//!
-//! From a turn they are effects: written under ids that are a function of the turn, fenced by its
-//! lease, so that a turn that is run again starts nothing twice.
 
-use super::{agent_id, no_agent};
-use crate::domain::agent::AgentStatus;
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::{ResourcePath, grant};
+use super::no_agent;
+use super::send::{answer, deliver, event_id, handed, request_needs, start_child, submission, submit, with_ignored};
+use crate::domain::authority::ResourcePath;
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
 use crate::domain::decode;
-use crate::domain::event::{Submission, fresh_session};
+use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_hex};
-use crate::domain::job::Job;
-use crate::domain::limits::{CHILD_WAIT, LIST_BYTES, MESSAGE_DEPTH, SUBMISSION_BYTES};
-use crate::domain::message::{Address, InKind, Message};
+use crate::domain::lattice::Path;
+use crate::domain::limits::{CHILD_WAIT, LIST_BYTES};
+use crate::domain::turn::options::{self, NamedLoads};
 use crate::domain::outputs;
-use crate::domain::principal::Principal;
 use crate::domain::priority::Priority;
-use crate::domain::scope::{Delegate, Handed, ScopedSection};
-use crate::domain::seal;
 use crate::domain::session::TurnRecord;
-use crate::domain::turn::options;
-use crate::ingress::{self, Arrival, SubmitError};
-use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis, still_running, with_handed};
-use crate::store::{NewJob, Refusal, StoreError, keys, steps};
+use crate::ops::child::{millis, still_running};
+use crate::store::{keys, steps};
 use crate::venue::agents;
 use crate::venue::jobs;
-use crate::venue::operation::{Caller, Invocation, OpError, Output, Site, TurnSite};
-use serde_json::{Value, json};
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::mem::take;
 use std::time::Duration;
 
 /// How long a caller outside turns waits when it names no `timeout`: under the 30 s after which
@@ -37,35 +33,167 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(25);
 /// Pause between two looks for the reply of a chat.
 const CHAT_POLL: Duration = Duration::from_millis(50);
 
-fn session_of(arguments: &Value) -> Result<Option<SessionId>, OpError> {
-    match arguments["sessionId"].as_str() {
-        None => Ok(None),
-        Some(text) => SessionId::new(text).map(Some).map_err(|e| OpError::Invalid(e.to_string())),
+/// The operations of this group.
+pub(super) fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<Request>(), operation::<Tell>(), operation::<Chat>()]
+}
+
+/// An operation that sends something to an agent: what all of them take, and their own.
+macro_rules! asking {
+    ($(#[$about:meta])* $name:ident { $content:ident $($(#[$meta:meta])* $field:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase")]
+        struct $name {
+            agent_id: AgentId,
+            $content: Value,
+            session_id: Option<SessionId>,
+            /// What the request may do at most, no more than you: namespaces of resources, or {with, can}; absent: what you
+            /// may hand on.
+            context: Option<Vec<Value>>,
+            /// Shared buckets that the request shows and may fill. Trusted code says it.
+            #[serde(default)]
+            #[schemars(extend("x-trusted" = true))]
+            context_ids: Vec<String>,
+            /// Paths that the session shows from now on, each with null or {label, budget}
+            #[serde(default)]
+            #[schemars(with = "Map<String, Value>")]
+            loads: NamedLoads,
+            /// Values of the request, such as the entities that it is about; who asks is said by the token. Trusted code
+            /// says it.
+            #[serde(default)]
+            #[schemars(extend("x-trusted" = true))]
+            session_context: Map<String, Value>,
+            $($(#[$meta])* $field: $kind,)*
+        }
+
+        impl $name {
+            /// What is sent.
+            fn submission(&mut self, call: &Invocation<'_>) -> Result<Submission, OpError> {
+                let said = Submission {
+                    input: self.$content.take(),
+                    session_id: self.session_id.take(),
+                    session_context: take(&mut self.session_context),
+                    context_ids: take(&mut self.context_ids),
+                    loads: take(&mut self.loads.0),
+                    ..Submission::default()
+                };
+                submission(call, self.context.take(), said)
+            }
+        }
+    };
+}
+
+asking! {
+    /// Give a task to an agent. A fast answer comes back at once; otherwise status is STARTED and the result arrives later
+    /// as a pending job result.
+    Request {
+        input
+        wait: Option<u64>,
+        timeout: Option<u64>,
+        /// What the task and everything under it may use at most; it can only tighten what is left.
+        #[serde(default)]
+        budget: Budget,
+        /// JSON Schema of the output
+        #[schemars(with = "Option<Map<String, Value>>")]
+        response_schema: Option<Value>,
+        /// an output that isn't what `responseSchema` says fails the task, which is always so
+        strict: Option<bool>,
+        /// 1 goes before the other tasks of the agent, -1 behind them; 0 by default
+        #[serde(default)]
+        #[schemars(schema_with = "priorities")]
+        priority: Priority,
+        /// where the output is written with the commit that completes the task, below w/ or o/
+        output_path: Option<String>,
     }
 }
 
-/// `agent/request`.
-pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<Output, OpError> {
-    let agent = agent_id(arguments)?;
-    let submission = submission(call, arguments, "input")?;
-    let left_at = submission.output_path.as_deref().and_then(|path| options::output_path(path).ok());
-    let (job, wait) = match &call.site {
-        Site::Turn(site) => {
-            let submission = Submission { handed: handed(site), ..submission };
-            let job = start_child(call, site, &agent, submission).await?;
-            (job, millis(arguments, "wait", CHILD_WAIT))
-        }
-        Site::Api { key } => {
-            let submitted = submit(call, key.clone(), &agent, true, submission).await?;
-            let job = submitted.job.ok_or_else(|| OpError::Failed("a task without a job".into()))?;
-            (job, millis(arguments, "timeout", DEFAULT_TIMEOUT))
-        }
-    };
-    if let Some(path) = left_at {
-        // Its output will be there, whether or not this call waits for it.
-        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
-        call.reads.went(&[path.to_string()]);
+asking! {
+    /// Send a one-way message to an agent; no answer is awaited.
+    Tell { message }
+}
+
+asking! {
+    /// Send a message to an agent and wait for its next reply: in a new session, whose id is in the answer, or in one that
+    /// there is.
+    Chat {
+        message
+        timeout: Option<u64>,
     }
+}
+
+/// Schema of how urgent a task is.
+pub(crate) fn priorities(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "enum": [-1, 0, 1]})
+}
+
+impl Request {
+    /// Where its output goes.
+    fn output_path(&self) -> Result<Option<Path>, OpError> {
+        let path = self.output_path.as_deref().map(options::output_path).transpose();
+        path.map_err(|e| OpError::Invalid(format!("`outputPath`: {e}")))
+    }
+
+    /// The schema that its output must fit.
+    fn response_schema(&mut self) -> Result<Option<Value>, OpError> {
+        match (&self.response_schema, self.strict) {
+            (None, Some(true)) => Err(OpError::Invalid("`strict`: expected `responseSchema` with it".into())),
+            (Some(_), Some(false)) => {
+                let why = "`strict`: an output always is what `responseSchema` says, or its task fails; leave it out";
+                Err(OpError::Invalid(why.into()))
+            }
+            (None, _) => Ok(None),
+            (Some(schema), _) => {
+                outputs::check(schema).map_err(|error| OpError::Invalid(format!("`responseSchema`: {error}")))?;
+                Ok(self.response_schema.take())
+            }
+        }
+    }
+}
+
+impl Operation for Request {
+    const PATH: &'static str = "v/ops/agent/request";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        let (ability, resource) = request_needs(&self.agent_id);
+        let mut needs = vec![Need::new(ability, resource)];
+        needs.extend(self.output_path()?.map(|path| Need::new("crud/write", &path)));
+        Ok(needs)
+    }
+
+    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        self.budget.check().map_err(|error| OpError::Invalid(format!("`budget`: {error}")))?;
+        let submission = Submission {
+            budget: self.budget,
+            response_schema: self.response_schema()?,
+            priority: self.priority,
+            output_path: self.output_path.clone(),
+            ..self.submission(call)?
+        };
+        let (left_at, agent) = (self.output_path()?, self.agent_id);
+        let (job, wait) = match &call.site {
+            Site::Turn(site) => {
+                let submission = Submission { handed: handed(site), ..submission };
+                (start_child(call, site, &agent, submission).await?, millis(self.wait, CHILD_WAIT))
+            }
+            Site::Api { key } => {
+                let submitted = submit(call, key.clone(), &agent, true, submission).await?;
+                let job = submitted.job.ok_or_else(|| OpError::Failed("a task without a job".into()))?;
+                (job, millis(self.timeout, DEFAULT_TIMEOUT))
+            }
+        };
+        if let Some(path) = left_at {
+            // Its output will be there, whether or not this call waits for it.
+            call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
+            call.reads.went(&[path.to_string()]);
+        }
+        requested(call, agent, job, wait).await
+    }
+}
+
+/// What a request has come to in its time.
+async fn requested(call: &Invocation<'_>, agent: AgentId, job: JobId, wait: Duration) -> Result<Output, OpError> {
     let known = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     let ignored = known.as_ref().map(|job| job.head.ignored.clone()).unwrap_or_default();
     let ended = known.filter(|job| job.status.is_terminal());
@@ -82,265 +210,19 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     }
 }
 
-/// A call of a delegate: a child job, which knows of its caller's context what it is handed.
-pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Value) -> Result<Output, OpError> {
-    let Site::Turn(site) = &call.site else {
-        return Err(OpError::Conflict("only a turn can delegate".into()));
-    };
-    let own = || site.lease.session.agent.clone();
-    let agent = to.agent.clone().unwrap_or_else(own);
-    if to.agent.is_some() {
-        let (ability, resource) = request_needs(&agent);
-        let permitted = call.caller.authority.permits(ability, resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+impl Operation for Tell {
+    const PATH: &'static str = "v/ops/agent/message";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("agent/message", ResourcePath::agent(&self.agent_id))
     }
-    let anonymous = to.agent.is_none().then(|| to.prompt.clone());
-    let submission = Submission {
-        input: arguments,
-        caller: Some(call.caller.name.clone()),
-        envelope: handed_on(call, site, None)?,
-        handed: Handed { anonymous, ..handed(site) },
-        ..Submission::default()
-    };
-    let job = start_child(call, site, &agent, submission).await?;
-    let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
-    let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
-    if let Some(done) = done.filter(|job| job.status.is_terminal()) {
-        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
-        let answer = answer(&agent, &done);
-        let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
-        return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
+
+    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let submission = self.submission(call)?;
+        let ignored = deliver(call, &self.agent_id, event_id(call), submission).await?;
+        Ok(with_ignored(json!({"agentId": self.agent_id, "delivered": true}), &ignored).into())
     }
-    Ok(still_running(site, json!({"agentId": agent}), job))
-}
-
-/// What of its turn's context a child of a call gets.
-fn handed(site: &TurnSite<'_>) -> Handed {
-    Handed { scoped: site.handed.iter().filter_map(ScopedSection::handed).collect(), anonymous: None }
-}
-
-/// An answer with the keys of a `sessionContext` that counted for nothing.
-pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
-    if !ignored.is_empty() {
-        answer["ignored"] = json!({"sessionContext": ignored});
-    }
-    answer
-}
-
-/// Ability and resource that a request to an agent needs.
-pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, ResourcePath) {
-    ("agent/request", ResourcePath::agent(agent))
-}
-
-/// What is sent, under no more authority than the caller's.
-pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result<Submission, OpError> {
-    let named = arguments["context"].as_array();
-    let (grants, envelope) = match &call.site {
-        Site::Api { .. } => (named.cloned(), call.caller.request()),
-        Site::Turn(site) => (None, handed_on(call, site, named.map(Vec::as_slice))?),
-    };
-    Ok(Submission {
-        input: arguments[content].clone(),
-        session_id: session_of(arguments)?,
-        caller: Some(call.caller.name.clone()),
-        session_context: arguments["sessionContext"].as_object().cloned().unwrap_or_default(),
-        context_ids: decode::typed(arguments["contextIds"].clone()).unwrap_or_default(),
-        context: grants,
-        envelope,
-        budget: budget(&arguments["budget"])?,
-        response_schema: response_schema(arguments)?,
-        loads: options::loads(&arguments["loads"]).map_err(|error| OpError::Invalid(format!("`loads`: {error}")))?,
-        priority: priority(arguments)?,
-        output_path: arguments["outputPath"].as_str().map(str::to_owned),
-        ..Submission::default()
-    })
-}
-
-fn priority(arguments: &Value) -> Result<Priority, OpError> {
-    let named = &arguments["priority"];
-    if named.is_null() {
-        return Ok(Priority::Normal);
-    }
-    decode::typed(named.clone()).map_err(|error| OpError::Invalid(format!("`priority`: {error}")))
-}
-
-fn response_schema(arguments: &Value) -> Result<Option<Value>, OpError> {
-    let named = &arguments["responseSchema"];
-    match (named.is_null(), arguments["strict"].as_bool()) {
-        (true, Some(true)) => return Err(OpError::Invalid("`strict`: expected `responseSchema` with it".into())),
-        (true, _) => return Ok(None),
-        (false, Some(false)) => {
-            let why = "`strict`: an output always is what `responseSchema` says, or its task fails; leave it out";
-            return Err(OpError::Invalid(why.into()));
-        }
-        (false, _) => {}
-    }
-    outputs::check(named).map_err(|error| OpError::Invalid(format!("`responseSchema`: {error}")))?;
-    Ok(Some(named.clone()))
-}
-
-fn budget(named: &Value) -> Result<Budget, OpError> {
-    if named.is_null() {
-        return Ok(Budget::default());
-    }
-    let budget: Budget = decode::typed(named.clone()).map_err(|e| OpError::Invalid(format!("`budget`: {e}")))?;
-    budget.check().map_err(|error| OpError::Invalid(format!("`budget`: {error}")))?;
-    Ok(budget)
-}
-
-fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>) -> Result<Envelope, OpError> {
-    let named = named.map(|grants| grant::parse(grants, &call.venue.boundaries)).transpose();
-    let named = named.map_err(|error| OpError::Invalid(error.to_string()))?;
-    let Caller { name, authority, envelope, .. } = call.caller;
-    envelope
-        .handed_on(name.clone(), authority, site.delegable, named.as_deref(), call.workspace.scope())
-        .map_err(|error| OpError::Denied(error.to_string()))
-}
-
-fn answer(agent: &AgentId, job: &Job) -> Value {
-    let mut value = child::answer(job);
-    value["agentId"] = agent.as_str().into();
-    value["job"] = value["id"].clone();
-    value["sessionId"] = job.head.session.as_str().into();
-    value
-}
-
-async fn start_child(
-    call: &Invocation<'_>,
-    site: &TurnSite<'_>,
-    agent: &AgentId,
-    mut submission: Submission,
-) -> Result<JobId, OpError> {
-    match agents::get(call.venue, &call.caller.owner, agent).await? {
-        None => return Err(no_agent(agent)),
-        Some((record, _)) if record.status == AgentStatus::Terminated => {
-            return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
-        }
-        Some(_) => {}
-    }
-    // Who is nobody's own agent can call nothing, and so closes no cycle.
-    let named = submission.handed.anonymous.is_none().then_some(agent);
-    child::check_limits(site, &submission.envelope.lineage, named)?;
-    submission.parent = Some(site.parent.clone());
-    let arrival = Arrival {
-        owner: call.caller.owner.clone(),
-        agent: agent.clone(),
-        task: true,
-        id: call_id(call.venue, site),
-        submission,
-        received: call.venue.now(),
-        sequence: 0,
-        by: Principal::ANYBODY,
-        may_override: false,
-    };
-    let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
-    let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
-    let head = ingress::job_head(&arrival, &job, &session, &arrival.submission.envelope);
-    let open = ingress::new_job(&head);
-    send(call, site, &arrival, InKind::Task, vec![open]).await?;
-    Ok(job)
-}
-
-/// Sends a submission, with the job it opens, as an effect of the running turn.
-async fn send(
-    call: &Invocation<'_>,
-    site: &TurnSite<'_>,
-    arrival: &Arrival,
-    kind: InKind,
-    open: Vec<NewJob>,
-) -> Result<(), OpError> {
-    // What would be refused when it arrives is refused now: its caller would hear nothing of it.
-    let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
-    let adds = admit.event.as_ref().map(|event| event.adds(false)).unwrap_or_default();
-    let Arrival { owner, agent, id, submission, .. } = arrival;
-    let sealed = seal::seal_submission(&call.venue.key, (owner, agent, kind), id, submission.clone());
-    let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
-    if bytes > SUBMISSION_BYTES {
-        let error = ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES };
-        return Err(OpError::Invalid(error.to_string()));
-    }
-    let body = serde_json::to_value(&sealed).expect("submissions serialise");
-    decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
-    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };
-    let message = Message { to, id: Some(id.to_string()), body };
-    child::room(call, adds, &open, Some(&admit.session)).await?;
-    child::start(call, site, id, &message, open).await
-}
-
-async fn submit(
-    call: &Invocation<'_>,
-    key: Option<EventId>,
-    agent: &AgentId,
-    task: bool,
-    submission: Submission,
-) -> Result<ingress::Submitted, OpError> {
-    let arrival = Arrival {
-        owner: call.caller.owner.clone(),
-        agent: agent.clone(),
-        task,
-        id: key.unwrap_or_else(ingress::fresh_id),
-        submission,
-        received: call.venue.now(),
-        sequence: 0,
-        by: call.caller.principal.clone(),
-        may_override: false,
-    };
-    ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
-        SubmitError::Submission(error @ ingress::SubmissionError::NotOpen { .. }) => {
-            OpError::Conflict(error.to_string())
-        }
-        SubmitError::Submission(error @ ingress::SubmissionError::NoJob(_)) => OpError::NotFound(error.to_string()),
-        SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
-        SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => no_agent(&agent),
-        SubmitError::Refused { refusal: Refusal::Quota(over), .. } => OpError::Store(StoreError::Over(over)),
-        SubmitError::Refused { .. } | SubmitError::Conflict(_) => OpError::Conflict(error.to_string()),
-        SubmitError::Store(error) => OpError::Store(error),
-    })
-}
-
-/// `agent/message`.
-pub(super) async fn message(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let agent = agent_id(arguments)?;
-    let ignored = deliver(call, &agent, event_id(call), submission(call, arguments, "message")?).await?;
-    Ok(with_ignored(json!({"agentId": agent, "delivered": true}), &ignored))
-}
-
-/// The id of what a call sends.
-pub(crate) fn event_id(call: &Invocation<'_>) -> EventId {
-    match &call.site {
-        Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
-        Site::Turn(site) => call_id(call.venue, site),
-    }
-}
-
-/// Sends a message; returns the keys of its `sessionContext` that count for nothing.
-pub(crate) async fn deliver(
-    call: &Invocation<'_>,
-    agent: &AgentId,
-    id: EventId,
-    submission: Submission,
-) -> Result<Vec<String>, OpError> {
-    let Site::Turn(site) = &call.site else {
-        return Ok(submit(call, Some(id), agent, false, submission).await?.ignored);
-    };
-    if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
-        return Err(no_agent(agent));
-    }
-    child::check_way(site, &submission.envelope.lineage, Some(agent))?;
-    let arrival = Arrival {
-        owner: call.caller.owner.clone(),
-        agent: agent.clone(),
-        task: false,
-        id,
-        submission,
-        received: call.venue.now(),
-        sequence: 0,
-        by: Principal::ANYBODY,
-        may_override: false,
-    };
-    ingress::heard(call.venue, &arrival).await?.map_err(|error| OpError::Invalid(error.to_string()))?;
-    send(call, site, &arrival, InKind::Message, Vec::new()).await?;
-    Ok(ingress::ignored(&arrival))
 }
 
 /// The conversation of a chat: the one that it names, which must be there, or a new one. That one is a
@@ -370,26 +252,35 @@ async fn conversation(
     )))
 }
 
-/// `agent/chat`: a message, and the first text that the agent says after it has seen it.
-pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let agent = agent_id(arguments)?;
-    let event = event_id(call);
-    let submission = submission(call, arguments, "message")?;
-    let key = conversation(call, &agent, &event, submission.session_id.as_ref()).await?;
-    let session = key.session.clone();
-    let submission = Submission { session_id: Some(session.clone()), ..submission };
-    let ignored = deliver(call, &agent, event.clone(), submission).await?;
-    let deadline = call.venue.clock.steady() + millis(arguments, "timeout", DEFAULT_TIMEOUT);
-    loop {
-        if let Some(text) = reply_to(call, &key, &event).await? {
-            let answer = json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]});
-            return Ok(with_ignored(answer, &ignored));
+/// A message, and the first text that the agent says after it has seen it.
+impl Operation for Chat {
+    const PATH: &'static str = "v/ops/agent/chat";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("agent/message", ResourcePath::agent(&self.agent_id))
+    }
+
+    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let event = event_id(call);
+        let submission = self.submission(call)?;
+        let agent = self.agent_id;
+        let key = conversation(call, &agent, &event, submission.session_id.as_ref()).await?;
+        let session = key.session.clone();
+        let submission = Submission { session_id: Some(session.clone()), ..submission };
+        let ignored = deliver(call, &agent, event.clone(), submission).await?;
+        let deadline = call.venue.clock.steady() + millis(self.timeout, DEFAULT_TIMEOUT);
+        loop {
+            if let Some(text) = reply_to(call, &key, &event).await? {
+                let answer = json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]});
+                return Ok(with_ignored(answer, &ignored).into());
+            }
+            if call.venue.clock.steady() >= deadline {
+                let answer = json!({"agentId": agent, "sessionId": session, "response": null, "answered": []});
+                return Ok(with_ignored(answer, &ignored).into());
+            }
+            tokio::time::sleep(CHAT_POLL).await;
         }
-        if call.venue.clock.steady() >= deadline {
-            let answer = json!({"agentId": agent, "sessionId": session, "response": null, "answered": []});
-            return Ok(with_ignored(answer, &ignored));
-        }
-        tokio::time::sleep(CHAT_POLL).await;
     }
 }
 

@@ -10,12 +10,35 @@ use crate::ops::asset::asset_id;
 use crate::venue::agents;
 use crate::venue::operation::{Invocation, Need, OpError};
 use crate::venue::tree::value_at;
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
-/// JSON Schema of such an argument.
-pub(super) fn input(about: &str) -> Value {
-    let about = format!("{about}: a map, the path or asset of one, or a list of these, of which later ones count");
-    json!({"type": ["object", "string", "array"], "description": about})
+/// A configuration in layers, of which later ones count: maps, and names of what is stored.
+#[derive(Default, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct Layers(Vec<Layer>);
+
+enum Layer {
+    /// A map.
+    Given(Value),
+    /// What has this name.
+    Named(String, Stored),
+}
+
+impl TryFrom<Value> for Layers {
+    type Error = String;
+
+    fn try_from(given: Value) -> Result<Self, String> {
+        let layers = if let Value::Array(several) = given { several } else { vec![given] };
+        let layer = |layer| match layer {
+            Value::String(name) => {
+                Stored::of(&name).map(|stored| Layer::Named(name, stored)).map_err(|e| e.to_string())
+            }
+            Value::Object(_) => Ok(Layer::Given(layer)),
+            other => Err(format!("a configuration is a map, or the path or asset of one, got {other}")),
+        };
+        layers.into_iter().map(layer).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 /// Where a layer is stored.
@@ -54,37 +77,19 @@ impl Stored {
     }
 }
 
-/// The layers of arguments, the first to count first; `null` is none.
-fn layers<'a>(arguments: &[&'a Value]) -> Result<Vec<&'a Value>, OpError> {
-    let mut layers = Vec::new();
-    for given in arguments {
-        match given {
-            Value::Null => {}
-            Value::Array(several) => layers.extend(several),
-            one => layers.push(one),
-        }
-    }
-    if layers.len() > CONFIG_LAYERS {
-        let got = layers.len();
+/// What reading the layers needs, and using the keys that they name as they stand.
+pub(super) fn needs(layers: &[&Layers]) -> Result<Vec<Need>, OpError> {
+    let got: usize = layers.iter().map(|Layers(layers)| layers.len()).sum();
+    if got > CONFIG_LAYERS {
         return Err(OpError::Invalid(format!("expected at most {CONFIG_LAYERS} layers of a configuration, got {got}")));
     }
-    Ok(layers)
-}
-
-/// What reading the layers needs, and using the keys that they name as they stand.
-pub(super) fn needs(arguments: &[&Value]) -> Result<Vec<Need>, OpError> {
     let mut needs = Vec::new();
-    for layer in layers(arguments)? {
+    for layer in layers.iter().flat_map(|Layers(layers)| layers) {
         match layer {
-            Value::String(name) => needs.push(Stored::of(name)?.need()),
-            Value::Object(_) => {
+            Layer::Named(_, stored) => needs.push(stored.need()),
+            Layer::Given(layer) => {
                 needs.extend(agents::key_needed(layer));
                 needs.extend(agents::key_needed(&layer["state"]["config"]));
-            }
-            other => {
-                return Err(OpError::Invalid(format!(
-                    "a configuration is a map, or the path or asset of one, got {other}"
-                )));
             }
         }
     }
@@ -94,13 +99,14 @@ pub(super) fn needs(arguments: &[&Value]) -> Result<Vec<Need>, OpError> {
 /// The configuration that the layers are together; `None` without any.
 pub(super) async fn resolved(
     call: &Invocation<'_>,
-    arguments: &[&Value],
+    layers: impl IntoIterator<Item = Layers> + Send,
 ) -> Result<Option<Map<String, Value>>, OpError> {
     let mut whole: Option<Value> = None;
-    for layer in layers(arguments)? {
+    let layers: Vec<Layer> = layers.into_iter().flat_map(|Layers(layers)| layers).collect();
+    for layer in layers {
         let layer = match layer {
-            Value::String(name) => stored(call, name).await?,
-            given => given.clone(),
+            Layer::Named(name, at) => stored(call, &name, &at).await?,
+            Layer::Given(given) => given,
         };
         let Value::Object(layer) = layer else {
             return Err(OpError::Invalid(format!("a configuration is a map, got {layer}")));
@@ -114,11 +120,10 @@ pub(super) async fn resolved(
 }
 
 /// What is stored under a name; a pin leads to the asset that it names.
-async fn stored(call: &Invocation<'_>, name: &str) -> Result<Value, OpError> {
-    let stored = Stored::of(name)?;
+async fn stored(call: &Invocation<'_>, name: &str, stored: &Stored) -> Result<Value, OpError> {
     let missing = || OpError::NotFound(format!("no configuration at `{name}`: nothing is stored there"));
     let value = value_at(call, &stored.path()?).await?.ok_or_else(missing)?;
-    let value = match (&stored, value["asset"].as_str()) {
+    let value = match (stored, value["asset"].as_str()) {
         (Stored::Path(path), Some(asset)) if path.namespace() == Namespace::Pins => {
             let asset = Stored::Asset(asset_id(asset)?);
             let need = asset.need();

@@ -1,42 +1,33 @@
 //! What is done to a session from outside its turns: `rename-session`, `compact-session`,
 //! `reload-context`, `delete-session`; and `context`, what its next turn would see.
 
-use super::sessions::session_key;
-use super::{agent_id, no_agent, schema};
+use super::no_agent;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::ledger::{Row, Status};
 use crate::domain::decode;
-use crate::domain::ids::{AgentId, SessionKey};
+use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::session::SessionState;
 use crate::venue::agents::{self, amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::run;
-use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, UntypedOperation as Operation, UntypedSpec as Spec,
-};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::policy;
-use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
-
-#[derive(Clone, Copy)]
-enum Verb {
-    Rename,
-    Compact,
-    Reload,
-    Delete,
-    Context,
-}
-
-struct Session(Verb);
 
 /// The operations of this group.
-pub(super) fn operations() -> impl Iterator<Item = Arc<dyn Operation>> {
-    let verbs = [Verb::Rename, Verb::Compact, Verb::Reload, Verb::Delete, Verb::Context];
-    verbs.into_iter().map(|verb| Arc::new(Session(verb)) as Arc<dyn Operation>)
+pub(super) fn operations() -> Vec<RegisteredOperation> {
+    vec![
+        operation::<RenameSession>(),
+        operation::<CompactSession>(),
+        operation::<ReloadContext>(),
+        operation::<DeleteSession>(),
+        operation::<Context>(),
+    ]
 }
 
 impl From<PreviewError> for OpError {
@@ -51,90 +42,148 @@ impl From<PreviewError> for OpError {
     }
 }
 
-#[async_trait]
-impl Operation for Session {
-    fn spec(&self) -> Spec {
-        let text = |about: &str| json!({"type": "string", "description": about});
-        let mut properties = json!({"agentId": {"type": "string"}, "sessionId": {"type": "string"}});
-        let mut required = vec!["agentId", "sessionId"];
-        let (path, description, effect) = match self.0 {
-            Verb::Rename => {
-                properties["title"] = text("what people call it, at most 200 bytes; absent: nothing any more");
-                ("v/ops/agent/rename-session", "Give a session a title. No prompt has it.", Effect::Idempotent)
-            }
-            Verb::Compact => {
-                properties["summary"] = text("what is to be known of the turns so far, at most 16 KiB");
-                required.push("summary");
-                (
-                    "v/ops/agent/compact-session",
-                    "Let a summary stand for all turns of a session so far: from its next turn on its prompts have the summary in their stead. The turns stay in the store. A session that serves a task, or waits for a person, is refused.",
-                    Effect::Idempotent,
-                )
-            }
-            Verb::Reload => (
-                "v/ops/agent/reload-context",
-                "Read everything again that a session's context is made of, and say what of it can't be read. Every turn does so by itself: nothing of a context is kept from turn to turn.",
-                Effect::Read,
-            ),
-            Verb::Delete => (
-                "v/ops/agent/delete-session",
-                "Delete a session with its turns, its mail and its `c/`: its open tasks are cancelled. Its jobs stay until they are deleted.",
-                Effect::Idempotent,
-            ),
-            Verb::Context => {
-                properties["task"] = json!({"description": "with this task besides what waits"});
-                required.pop();
-                (
-                    "v/ops/agent/context",
-                    "The prompt that the next turn of a session would have, by default the first one of a new session, as text. Nothing is changed by looking.",
-                    Effect::Read,
-                )
-            }
-        };
-        Spec { path, description, input: schema(&properties, &required), effect }
+/// The session that a call is about, of an agent that there is.
+async fn session_of(call: &Invocation<'_>, agent: AgentId, session: SessionId) -> Result<SessionKey, OpError> {
+    known(call, &agent).await?;
+    Ok(SessionKey { agent, session })
+}
+
+async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<(), OpError> {
+    let known = agents::get(call.venue, &call.caller.owner, agent).await?;
+    known.map(|_| ()).ok_or_else(|| no_agent(agent))
+}
+
+/// Give a session a title. No prompt has it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct RenameSession {
+    agent_id: AgentId,
+    session_id: SessionId,
+    /// what people call it, at most 200 bytes; absent: nothing any more
+    title: Option<String>,
+}
+
+impl Operation for RenameSession {
+    const PATH: &'static str = "v/ops/agent/rename-session";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("agent/session", ResourcePath::agent(&self.agent_id))
     }
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let ability = match self.0 {
-            Verb::Rename | Verb::Compact | Verb::Delete => "agent/session",
-            Verb::Reload | Verb::Context => "crud/read",
-        };
-        Ok(vec![Need { ability, resource: ResourcePath::agent(&agent_id(arguments)?) }])
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let key = session_of(call, self.agent_id, self.session_id).await?;
+        amend::rename(call.venue, &call.caller.owner, &key, self.title.as_deref()).await?;
+        Ok(json!({"agentId": key.agent, "sessionId": key.session, "title": self.title}).into())
+    }
+}
+
+/// Let a summary stand for all turns of a session so far: from its next turn on its prompts have the summary in their
+/// stead. The turns stay in the store. A session that serves a task, or waits for a person, is refused.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CompactSession {
+    agent_id: AgentId,
+    session_id: SessionId,
+    /// what is to be known of the turns so far, at most 16 KiB
+    summary: String,
+}
+
+impl Operation for CompactSession {
+    const PATH: &'static str = "v/ops/agent/compact-session";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("agent/session", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        let agent = agent_id(&arguments)?;
-        if agents::get(call.venue, &call.caller.owner, &agent).await?.is_none() {
-            return Err(no_agent(&agent));
-        }
-        if let Verb::Context = self.0 {
-            let session = arguments["sessionId"].is_string().then(|| session_key(&arguments)).transpose()?;
-            let text = shown(call, &agent, session, &arguments["task"]).await?;
-            return Ok(Value::from(text).into());
-        }
-        let key = session_key(&arguments)?;
-        let (venue, owner) = (call.venue, &call.caller.owner);
-        let mut answer = json!({"agentId": agent, "sessionId": key.session});
-        match self.0 {
-            Verb::Rename => {
-                let title = arguments["title"].as_str();
-                amend::rename(venue, owner, &key, title).await?;
-                answer["title"] = title.into();
-            }
-            Verb::Compact => {
-                let summary = arguments["summary"].as_str().unwrap_or_default();
-                let archived = amend::compact(venue, owner, &key, summary, under(call, &agent).await?).await?;
-                (answer["compacted"], answer["archivedTurns"]) = ((archived > 0).into(), archived.into());
-            }
-            Verb::Reload => {
-                let (frames, unread) = reloaded(call, &key).await?;
-                (answer["reloaded"], answer["frames"]) = (true.into(), frames.into());
-                answer["unread"] = unread.into();
-            }
-            Verb::Delete => answer["deleted"] = amend::delete(venue, owner, &key).await?.into(),
-            Verb::Context => {}
-        }
-        Ok(answer.into())
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let key = session_of(call, self.agent_id, self.session_id).await?;
+        let under = under(call, &key.agent).await?;
+        let archived = amend::compact(call.venue, &call.caller.owner, &key, &self.summary, under).await?;
+        Ok(json!({
+            "agentId": key.agent, "sessionId": key.session, "compacted": archived > 0, "archivedTurns": archived
+        })
+        .into())
+    }
+}
+
+/// Read everything again that a session's context is made of, and say what of it can't be read. Every turn does so by
+/// itself: nothing of a context is kept from turn to turn.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReloadContext {
+    agent_id: AgentId,
+    session_id: SessionId,
+}
+
+impl Operation for ReloadContext {
+    const PATH: &'static str = "v/ops/agent/reload-context";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::agent(&self.agent_id))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let key = session_of(call, self.agent_id, self.session_id).await?;
+        let (frames, unread) = reloaded(call, &key).await?;
+        Ok(json!({
+            "agentId": key.agent, "sessionId": key.session, "reloaded": true, "frames": frames, "unread": unread
+        })
+        .into())
+    }
+}
+
+/// Delete a session with its turns, its mail and its `c/`: its open tasks are cancelled. Its jobs stay until they are
+/// deleted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct DeleteSession {
+    agent_id: AgentId,
+    session_id: SessionId,
+}
+
+impl Operation for DeleteSession {
+    const PATH: &'static str = "v/ops/agent/delete-session";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("agent/session", ResourcePath::agent(&self.agent_id))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let key = session_of(call, self.agent_id, self.session_id).await?;
+        let deleted = amend::delete(call.venue, &call.caller.owner, &key).await?;
+        Ok(json!({"agentId": key.agent, "sessionId": key.session, "deleted": deleted}).into())
+    }
+}
+
+/// The prompt that the next turn of a session would have, by default the first one of a new session, as text. Nothing is
+/// changed by looking.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Context {
+    agent_id: AgentId,
+    session_id: Option<SessionId>,
+    /// with this task besides what waits
+    task: Option<Value>,
+}
+
+impl Operation for Context {
+    const PATH: &'static str = "v/ops/agent/context";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::agent(&self.agent_id))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        known(call, &self.agent_id).await?;
+        let asked = Preview { task: self.task, session: self.session_id, ..Preview::default() };
+        let inputs = inputs(call, &self.agent_id, asked).await?;
+        let made = run(&inputs).map_err(|refused| OpError::Conflict(refused.error.to_string()))?;
+        Ok(Value::from(text(&made.request)).into())
     }
 }
 
@@ -165,19 +214,6 @@ async fn reloaded(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec
     let facts = sessions::find(call.venue, &call.caller.owner, key).await?;
     let state = facts.and_then(|facts| decode::stored::<SessionState>(&facts.state?).ok()).unwrap_or_default();
     Ok((1 + state.goals.frames.len(), unread))
-}
-
-async fn shown(
-    call: &Invocation<'_>,
-    agent: &AgentId,
-    session: Option<SessionKey>,
-    task: &Value,
-) -> Result<String, OpError> {
-    let task = Some(task.clone()).filter(|task| !task.is_null());
-    let asked = Preview { task, session: session.map(|key| key.session), ..Preview::default() };
-    let inputs = inputs(call, agent, asked).await?;
-    let made = run(&inputs).map_err(|refused| OpError::Conflict(refused.error.to_string()))?;
-    Ok(text(&made.request))
 }
 
 /// A prompt as people read it.

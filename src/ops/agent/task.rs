@@ -1,6 +1,6 @@
 //! Tasks ended from outside their agent, by whoever does what they ask: `complete-task`, `fail-task`.
 
-use super::{no_agent, schema};
+use super::no_agent;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::job::{ErrorCode, Job, JobResult};
@@ -9,104 +9,116 @@ use crate::store::Finished;
 use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Output, Site, UntypedOperation as Operation, UntypedSpec as Spec,
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
 };
-use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
-
-#[derive(Clone, Copy)]
-enum Verb {
-    Complete,
-    Fail,
-}
-
-struct Task(Verb);
 
 /// The operations of this group.
-pub(super) fn operations() -> impl Iterator<Item = Arc<dyn Operation>> {
-    [Verb::Complete, Verb::Fail].into_iter().map(|verb| Arc::new(Task(verb)) as Arc<dyn Operation>)
+pub(super) fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<CompleteTask>(), operation::<FailTask>()]
 }
 
 /// Those whose task a connection may name for all of its calls.
 pub fn is_of_task(path: &str) -> bool {
-    [Verb::Complete, Verb::Fail].iter().any(|verb| verb.path() == path)
+    [CompleteTask::PATH, FailTask::PATH].contains(&path)
 }
 
-impl Verb {
-    const fn path(self) -> &'static str {
-        match self {
-            Self::Complete => "v/ops/agent/complete-task",
-            Self::Fail => "v/ops/agent/fail-task",
-        }
-    }
+/// The task that a call names.
+fn needs(task: Option<&JobId>) -> Result<Vec<Need>, OpError> {
+    Need::only("job/complete", ResourcePath::job(named(task)?))
 }
 
-fn task_id(arguments: &Value) -> Result<JobId, OpError> {
-    let Some(text) = arguments["taskId"].as_str() else {
-        return Err(OpError::Invalid(
+fn named(task: Option<&JobId>) -> Result<&JobId, OpError> {
+    task.ok_or_else(|| {
+        OpError::Invalid(
             "no task is in scope: name `taskId`, or send the header `X-Trellis-Task`; an agent ends its own task with \
              the tools `complete_task` and `fail_task`"
                 .into(),
-        ));
-    };
-    JobId::new(text).map_err(|error| OpError::Invalid(format!("`taskId`: {error}")))
+        )
+    })
 }
 
-#[async_trait]
-impl Operation for Task {
-    fn spec(&self) -> Spec {
-        let text = |about: &str| json!({"type": "string", "description": about});
-        let task = text("the job of the task; over HTTP the header X-Trellis-Task says it, too");
-        let (description, properties, required) = match self.0 {
-            Verb::Complete => (
-                "Complete a task of an agent for it, with a result of the type that was asked for. A turn that works on it ends without effect; what it has started is cancelled.",
-                json!({"agentId": {"type": "string"}, "taskId": task, "result": {}}),
-                vec![],
-            ),
-            Verb::Fail => (
-                "Fail a task of an agent for it. A turn that works on it ends without effect; what it has started is cancelled.",
-                json!({"agentId": {"type": "string"}, "taskId": task, "error": text("what went wrong, for whoever asked")}),
-                vec!["error"],
-            ),
-        };
-        let input = schema(&properties, &required);
-        Spec { path: self.0.path(), description, input, effect: Effect::Idempotent }
+/// The job of a task; of this agent, where one is named.
+async fn find(call: &Invocation<'_>, agent: Option<&str>, task: Option<&JobId>) -> Result<Job, OpError> {
+    let id = named(task)?;
+    let is_it = |job: &Job| job.head.op.is_none() && agent.is_none_or(|agent| agent == job.head.agent.as_str());
+    let job = jobs::get(call.venue, &call.caller.owner, id).await?.filter(is_it);
+    let job = job.ok_or_else(|| OpError::NotFound(format!("no task `{id}`")))?;
+    if let Site::Turn(site) = &call.site
+        && site.parent.job.as_ref() == Some(id)
+    {
+        return Err(OpError::Conflict("its own task an agent ends with `complete_task` or `fail_task`".into()));
+    }
+    Ok(job)
+}
+
+/// Ends a task with a result.
+async fn end(call: &Invocation<'_>, job: &Job, result: &JobResult) -> Result<Output, OpError> {
+    let (venue, owner, id) = (call.venue, &call.caller.owner, &job.head.id);
+    let children = jobs::cancel_children(venue, owner, id, result.status).await?;
+    match jobs::end(venue, owner, job, result, children).await? {
+        Finished::Done => {
+            let status = result.status.as_str();
+            Ok(json!({"agentId": job.head.agent, "taskId": id, "status": status}).into())
+        }
+        Finished::Already(status) => {
+            Err(OpError::Conflict(format!("task `{id}` has ended before: it is {}", status.as_str())))
+        }
+        Finished::Unknown => Err(OpError::NotFound(format!("no task `{id}`"))),
+    }
+}
+
+/// Complete a task of an agent for it, with a result of the type that was asked for. A turn that works on it ends without
+/// effect; what it has started is cancelled.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CompleteTask {
+    agent_id: Option<String>,
+    /// the job of the task; over HTTP the header X-Trellis-Task says it, too
+    task_id: Option<JobId>,
+    #[serde(default)]
+    result: Value,
+}
+
+impl Operation for CompleteTask {
+    const PATH: &'static str = "v/ops/agent/complete-task";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        needs(self.task_id.as_ref())
     }
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "job/complete", resource: ResourcePath::job(&task_id(arguments)?) }])
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let job = find(call, self.agent_id.as_deref(), self.task_id.as_ref()).await?;
+        fits(call, &job, &self.result).await?;
+        end(call, &job, &JobResult::complete(self.result)).await
+    }
+}
+
+/// Fail a task of an agent for it. A turn that works on it ends without effect; what it has started is cancelled.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct FailTask {
+    agent_id: Option<String>,
+    /// the job of the task; over HTTP the header X-Trellis-Task says it, too
+    task_id: Option<JobId>,
+    /// what went wrong, for whoever asked
+    error: String,
+}
+
+impl Operation for FailTask {
+    const PATH: &'static str = "v/ops/agent/fail-task";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        needs(self.task_id.as_ref())
     }
 
-    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
-        let (venue, owner, id) = (call.venue, &call.caller.owner, task_id(&arguments)?);
-        let agent = arguments["agentId"].as_str();
-        let is_it = |job: &Job| job.head.op.is_none() && agent.is_none_or(|agent| agent == job.head.agent.as_str());
-        let job = jobs::get(venue, owner, &id).await?.filter(is_it);
-        let job = job.ok_or_else(|| OpError::NotFound(format!("no task `{id}`")))?;
-        if let Site::Turn(site) = &call.site
-            && site.parent.job.as_ref() == Some(&id)
-        {
-            return Err(OpError::Conflict("its own task an agent ends with `complete_task` or `fail_task`".into()));
-        }
-        let result = match self.0 {
-            Verb::Complete => {
-                fits(call, &job, &arguments["result"]).await?;
-                JobResult::complete(arguments["result"].clone())
-            }
-            Verb::Fail => JobResult::failed(ErrorCode::TaskFailed, arguments["error"].as_str().unwrap_or_default()),
-        };
-        let children = jobs::cancel_children(venue, owner, &id, result.status).await?;
-        match jobs::end(venue, owner, &job, &result, children).await? {
-            Finished::Done => {
-                let status = result.status.as_str();
-                Ok(json!({"agentId": job.head.agent, "taskId": id, "status": status}).into())
-            }
-            Finished::Already(status) => {
-                Err(OpError::Conflict(format!("task `{id}` has ended before: it is {}", status.as_str())))
-            }
-            Finished::Unknown => Err(OpError::NotFound(format!("no task `{id}`"))),
-        }
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let job = find(call, self.agent_id.as_deref(), self.task_id.as_ref()).await?;
+        end(call, &job, &JobResult::failed(ErrorCode::TaskFailed, &self.error)).await
     }
 }
 

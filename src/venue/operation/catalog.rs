@@ -31,18 +31,15 @@ pub struct RegisteredOperation {
     pub validator: jsonschema::Validator,
     /// The entities that it is about; the built-in operations are about none.
     pub entities: Vec<String>,
-    pub(super) parse: Parse,
+    parse: fn(Value) -> Result<Box<dyn ParsedCall>, OpError>,
 }
-
-/// Reads arguments.
-type Parse = Box<dyn Fn(Value) -> Result<Box<dyn ParsedCall>, OpError> + Send + Sync>;
 
 /// An operation for the catalog.
 pub fn operation<T: Operation>() -> RegisteredOperation {
     let (description, input) = schema::described::<T>();
     let validator = jsonschema::validator_for(&input).expect("the catalog's schemas are valid");
     let spec = Spec { path: T::PATH, description, input, effect: T::EFFECT };
-    RegisteredOperation { spec, validator, entities: Vec::new(), parse: Box::new(parse::<T>) }
+    RegisteredOperation { spec, validator, entities: Vec::new(), parse: parse::<T> }
 }
 
 fn parse<T: Operation>(arguments: Value) -> Result<Box<dyn ParsedCall>, OpError> {

@@ -13,12 +13,10 @@ mod fill;
 pub mod pin;
 mod reads;
 mod schema;
-mod untyped;
 
 pub use crate::venue::failure::OpError;
 pub use catalog::{Catalog, RegisteredOperation, Spec, operation};
 pub use reads::{READ, Reads};
-pub use untyped::{UntypedOperation, UntypedSpec, untyped};
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};

@@ -6,7 +6,7 @@ use crate::domain::call::ToolTarget;
 use crate::domain::call::{Outcome, PlannedCall};
 use crate::domain::scope::{Delegate, Scopes};
 use crate::domain::turn::CallOutcome;
-use crate::ops::agent::ask;
+use crate::ops::agent::send;
 use crate::venue::operation::{NOTHING, Need, Reads};
 use crate::worker::lease::Stop;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(crate) async fn delegate(
     };
     let (runs, needs) = match &to.agent {
         Some(agent) => {
-            let (ability, resource) = ask::request_needs(agent);
+            let (ability, resource) = send::request_needs(agent);
             (format!("g/{agent}"), vec![Need { ability, resource }])
         }
         None => (call.tool.clone(), Vec::new()),
@@ -36,7 +36,7 @@ pub(crate) async fn delegate(
         return Ok(asked.by(used));
     }
     let reads = Reads::default();
-    let started = ask::delegate(&round.invocation(index, call, &NOTHING, &reads), to, arguments).await;
+    let started = send::delegate(&round.invocation(index, call, &NOTHING, &reads), to, arguments).await;
     let served = || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone());
     let made = round.returned(started, &reads, served)?;
     Ok(made.outward().by(used))

@@ -1,0 +1,237 @@
+//! What is sent to agents, from a turn or from outside.
+//!
+//! From a turn they are effects: written under ids that are a function of the turn, fenced by its
+//! lease, so that a turn that is run again starts nothing twice.
+
+use super::no_agent;
+use crate::domain::agent::AgentStatus;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::{ResourcePath, grant};
+use crate::domain::decode;
+use crate::domain::event::{Submission, fresh_session};
+use crate::domain::ids::{AgentId, EventId, JobId};
+use crate::domain::job::Job;
+use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
+use crate::domain::message::{Address, InKind, Message};
+use crate::domain::principal::Principal;
+use crate::domain::scope::{Delegate, Handed, ScopedSection};
+use crate::domain::seal;
+use crate::ingress::{self, Arrival, SubmitError};
+use crate::ops::child::{self, MAX_TIMEOUT, call_id, still_running, with_handed};
+use crate::store::{NewJob, Refusal, StoreError};
+use crate::venue::agents;
+use crate::venue::jobs;
+use crate::venue::operation::{Caller, Invocation, OpError, Output, Site, TurnSite};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A call of a delegate: a child job, which knows of its caller's context what it is handed.
+pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Value) -> Result<Output, OpError> {
+    let Site::Turn(site) = &call.site else {
+        return Err(OpError::Conflict("only a turn can delegate".into()));
+    };
+    let own = || site.lease.session.agent.clone();
+    let agent = to.agent.clone().unwrap_or_else(own);
+    if to.agent.is_some() {
+        let (ability, resource) = request_needs(&agent);
+        let permitted = call.caller.authority.permits(ability, resource);
+        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+    }
+    let anonymous = to.agent.is_none().then(|| to.prompt.clone());
+    let submission = Submission {
+        input: arguments,
+        caller: Some(call.caller.name.clone()),
+        envelope: handed_on(call, site, None)?,
+        handed: Handed { anonymous, ..handed(site) },
+        ..Submission::default()
+    };
+    let job = start_child(call, site, &agent, submission).await?;
+    let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
+    let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+    if let Some(done) = done.filter(|job| job.status.is_terminal()) {
+        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
+        let answer = answer(&agent, &done);
+        let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
+        return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
+    }
+    Ok(still_running(site, json!({"agentId": agent}), job))
+}
+
+/// What of its turn's context a child of a call gets.
+pub(super) fn handed(site: &TurnSite<'_>) -> Handed {
+    Handed { scoped: site.handed.iter().filter_map(ScopedSection::handed).collect(), anonymous: None }
+}
+
+/// An answer with the keys of a `sessionContext` that counted for nothing.
+pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
+    if !ignored.is_empty() {
+        answer["ignored"] = json!({"sessionContext": ignored});
+    }
+    answer
+}
+
+/// Ability and resource that a request to an agent needs.
+pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, ResourcePath) {
+    ("agent/request", ResourcePath::agent(agent))
+}
+
+/// What is sent, under no more authority than the caller's, and than `context` grants.
+pub(crate) fn submission(
+    call: &Invocation<'_>,
+    context: Option<Vec<Value>>,
+    said: Submission,
+) -> Result<Submission, OpError> {
+    let (context, envelope) = match &call.site {
+        Site::Api { .. } => (context, call.caller.request()),
+        Site::Turn(site) => (None, handed_on(call, site, context.as_deref())?),
+    };
+    Ok(Submission { caller: Some(call.caller.name.clone()), context, envelope, ..said })
+}
+
+fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>) -> Result<Envelope, OpError> {
+    let named = named.map(|grants| grant::parse(grants, &call.venue.boundaries)).transpose();
+    let named = named.map_err(|error| OpError::Invalid(error.to_string()))?;
+    let Caller { name, authority, envelope, .. } = call.caller;
+    envelope
+        .handed_on(name.clone(), authority, site.delegable, named.as_deref(), call.workspace.scope())
+        .map_err(|error| OpError::Denied(error.to_string()))
+}
+
+pub(super) fn answer(agent: &AgentId, job: &Job) -> Value {
+    let mut value = child::answer(job);
+    value["agentId"] = agent.as_str().into();
+    value["job"] = value["id"].clone();
+    value["sessionId"] = job.head.session.as_str().into();
+    value
+}
+
+pub(super) async fn start_child(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    agent: &AgentId,
+    mut submission: Submission,
+) -> Result<JobId, OpError> {
+    match agents::get(call.venue, &call.caller.owner, agent).await? {
+        None => return Err(no_agent(agent)),
+        Some((record, _)) if record.status == AgentStatus::Terminated => {
+            return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
+        }
+        Some(_) => {}
+    }
+    // Who is nobody's own agent can call nothing, and so closes no cycle.
+    let named = submission.handed.anonymous.is_none().then_some(agent);
+    child::check_limits(site, &submission.envelope.lineage, named)?;
+    submission.parent = Some(site.parent.clone());
+    let arrival = Arrival {
+        owner: call.caller.owner.clone(),
+        agent: agent.clone(),
+        task: true,
+        id: call_id(call.venue, site),
+        submission,
+        received: call.venue.now(),
+        sequence: 0,
+        by: Principal::ANYBODY,
+        may_override: false,
+    };
+    let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
+    let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
+    let head = ingress::job_head(&arrival, &job, &session, &arrival.submission.envelope);
+    let open = ingress::new_job(&head);
+    send(call, site, &arrival, InKind::Task, vec![open]).await?;
+    Ok(job)
+}
+
+/// Sends a submission, with the job it opens, as an effect of the running turn.
+async fn send(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    arrival: &Arrival,
+    kind: InKind,
+    open: Vec<NewJob>,
+) -> Result<(), OpError> {
+    // What would be refused when it arrives is refused now: its caller would hear nothing of it.
+    let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
+    let adds = admit.event.as_ref().map(|event| event.adds(false)).unwrap_or_default();
+    let Arrival { owner, agent, id, submission, .. } = arrival;
+    let sealed = seal::seal_submission(&call.venue.key, (owner, agent, kind), id, submission.clone());
+    let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
+    if bytes > SUBMISSION_BYTES {
+        let error = ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES };
+        return Err(OpError::Invalid(error.to_string()));
+    }
+    let body = serde_json::to_value(&sealed).expect("submissions serialise");
+    decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
+    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };
+    let message = Message { to, id: Some(id.to_string()), body };
+    child::room(call, adds, &open, Some(&admit.session)).await?;
+    child::start(call, site, id, &message, open).await
+}
+
+pub(super) async fn submit(
+    call: &Invocation<'_>,
+    key: Option<EventId>,
+    agent: &AgentId,
+    task: bool,
+    submission: Submission,
+) -> Result<ingress::Submitted, OpError> {
+    let arrival = Arrival {
+        owner: call.caller.owner.clone(),
+        agent: agent.clone(),
+        task,
+        id: key.unwrap_or_else(ingress::fresh_id),
+        submission,
+        received: call.venue.now(),
+        sequence: 0,
+        by: call.caller.principal.clone(),
+        may_override: false,
+    };
+    ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
+        SubmitError::Submission(error @ ingress::SubmissionError::NotOpen { .. }) => {
+            OpError::Conflict(error.to_string())
+        }
+        SubmitError::Submission(error @ ingress::SubmissionError::NoJob(_)) => OpError::NotFound(error.to_string()),
+        SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
+        SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => no_agent(&agent),
+        SubmitError::Refused { refusal: Refusal::Quota(over), .. } => OpError::Store(StoreError::Over(over)),
+        SubmitError::Refused { .. } | SubmitError::Conflict(_) => OpError::Conflict(error.to_string()),
+        SubmitError::Store(error) => OpError::Store(error),
+    })
+}
+
+/// The id of what a call sends.
+pub(crate) fn event_id(call: &Invocation<'_>) -> EventId {
+    match &call.site {
+        Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
+        Site::Turn(site) => call_id(call.venue, site),
+    }
+}
+
+/// Sends a message; returns the keys of its `sessionContext` that count for nothing.
+pub(crate) async fn deliver(
+    call: &Invocation<'_>,
+    agent: &AgentId,
+    id: EventId,
+    submission: Submission,
+) -> Result<Vec<String>, OpError> {
+    let Site::Turn(site) = &call.site else {
+        return Ok(submit(call, Some(id), agent, false, submission).await?.ignored);
+    };
+    if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
+        return Err(no_agent(agent));
+    }
+    child::check_way(site, &submission.envelope.lineage, Some(agent))?;
+    let arrival = Arrival {
+        owner: call.caller.owner.clone(),
+        agent: agent.clone(),
+        task: false,
+        id,
+        submission,
+        received: call.venue.now(),
+        sequence: 0,
+        by: Principal::ANYBODY,
+        may_override: false,
+    };
+    ingress::heard(call.venue, &arrival).await?.map_err(|error| OpError::Invalid(error.to_string()))?;
+    send(call, site, &arrival, InKind::Message, Vec::new()).await?;
+    Ok(ingress::ignored(&arrival))
+}
