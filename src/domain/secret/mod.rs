@@ -18,6 +18,7 @@ pub use record::{SecretRecord, Stamp};
 pub use reference::Reference;
 
 use crate::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
+use serde::Deserialize;
 use std::fmt;
 use zeroize::Zeroizing;
 
