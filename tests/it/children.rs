@@ -104,7 +104,7 @@ async fn what_would_be_refused_when_it_arrives_is_an_error_of_the_call() {
     let loads: Map<String, Value> = (0..=LOADS).map(|n| (format!("w/{n}"), Value::Null)).collect();
     let ended = venue.run("loader", "t1", Value::Object(loads)).await;
     let said = ended.result.unwrap().output.unwrap().to_string();
-    assert!(said.contains("`loads`: expected at most 100 paths, got 101"), "{said}");
+    assert!(said.contains("at `/loads`: expected at most 100 paths, got 101"), "{said}");
     assert_eq!(all(&venue).await.len(), 1, "nothing was begun");
 }
 

@@ -195,7 +195,7 @@ async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
         (json!({"agentId": "a", "to": "a", "overwrite": true}), "agent `a` exists"),
         (json!({"agentId": "gone", "to": "x"}), "no agent `gone`"),
         (json!({"agentId": "a", "to": "x", "timeline": true, "overwrite": true}), "`timeline`"),
-        (json!({"agentId": "a", "to": "x y"}), "`to`"),
+        (json!({"agentId": "a", "to": "x y"}), "`/to`"),
     ] {
         let refusal = refused(&venue, "fork", input.clone()).await;
         assert!(refusal.contains(part), "{input}: {refusal}");

@@ -187,5 +187,5 @@ async fn a_session_shows_what_a_request_loads(on: On) {
     let last = seen(&venue, 2).await;
     assert!(last.contains("the first fact") && last.contains("the second fact"), "{last}");
     let bad = json!({"agentId": "a", "input": 1, "loads": {"q/x": null}});
-    assert!(run(&venue, "request", bad).await.unwrap_err().contains("`loads`"));
+    assert!(run(&venue, "request", bad).await.unwrap_err().contains("`/loads`"));
 }
