@@ -126,7 +126,7 @@ impl Trigger {
             Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
         };
         let asked = match &call.site {
-            Site::Api { key: Some(_) } => Some(asked(call.caller, self.said())),
+            Site::Api { key: Some(_) } => Some(asked(call.caller, &self.said())),
             Site::Turn(_) | Site::Api { key: None } => None,
         };
         if self.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
@@ -195,7 +195,7 @@ async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpEr
 }
 
 /// What a caller asks under an id of its own, by which the same is known when it comes again.
-fn asked(caller: &Caller, said: Map<String, Value>) -> String {
+fn asked(caller: &Caller, said: &Map<String, Value>) -> String {
     let mut said = json!(["timer", said, caller.principal.mark()]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
