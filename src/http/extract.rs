@@ -21,7 +21,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,9 +162,12 @@ impl FromRequest<Api> for Json {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let route = request.extensions().get().map(MatchedPath::as_str);
+        let needed = routes::admits(request.method().as_str(), route).body == BodyRule::Needed;
         let Raw(bytes) = Raw::from_request(request, api).await?;
         if bytes.is_empty() {
-            return Ok(Self(Value::Null));
+            let none = Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
+            return if needed { none } else { Ok(Self(Value::Null)) };
         }
         let value = decode::json(&bytes);
         value.map(Self).map_err(|wrong| {
@@ -288,13 +291,19 @@ fn flag(name: &str, text: &str) -> Result<bool, Problem> {
     text.parse().map_err(|_| Problem::bad_request(format!("query `{name}`: expected `true` or `false`, got `{text}`")))
 }
 
+/// A number of at least 0; `250.0` is one, too.
+fn whole(number: &Number) -> Option<u64> {
+    let float = || number.as_f64().filter(|float| *float >= 0.0 && float.fract() == 0.0);
+    number.as_u64().or_else(|| format!("{:.0}", float()?).parse().ok())
+}
+
 /// How long to wait for a job: `true`, milliseconds, or either as text; cut to [`MAX_WAIT`].
 pub(super) fn wait(value: &Value) -> Result<Duration, Problem> {
     let bad = || Problem::bad_request(format!("`wait`: expected `true` or milliseconds of at least 0, got `{value}`"));
     let millis = match value {
         Value::Null | Value::Bool(false) => 0,
         Value::Bool(true) => u64::MAX,
-        Value::Number(number) => number.as_u64().ok_or_else(bad)?,
+        Value::Number(number) => whole(number).ok_or_else(bad)?,
         Value::String(text) => match text.as_str() {
             "true" => u64::MAX,
             "false" => 0,
@@ -345,7 +354,9 @@ mod tests {
             (json!("true"), Ok(120_000)),
             (json!(999_999_999), Ok(120_000)),
             (json!(-1), Err(400)),
+            (json!(250.0), Ok(250)),
             (json!(1.5), Err(400)),
+            (json!(1e300), Err(400)),
             (json!("soon"), Err(400)),
             (json!({}), Err(400)),
         ] {

@@ -5,7 +5,7 @@ use super::body::{self, Unread};
 use super::holding::Holding;
 use super::load::Cost;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::{self, Access, On, methods};
+use super::routes::{self, Access, BodyRule, On, methods};
 use super::seat::{Phase, Seat};
 use crate::domain::authority::ResourcePath;
 use crate::domain::limits::HTTP_ROOM_TIME;
@@ -90,7 +90,7 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
     let unread = match admitted(api, parts, admits.access).await {
         Ok(parts) => match body::read(body, &api.options).await {
             Ok(read) => {
-                let bytes = if admits.body { read } else { Bytes::new() };
+                let bytes = if admits.body == BodyRule::Ignored { Bytes::new() } else { read };
                 let cost = Cost::of(bytes.len(), admits.reads);
                 return Ok((Request::from_parts(parts, Body::from(bytes)), cost));
             }

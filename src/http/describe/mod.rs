@@ -7,11 +7,13 @@ pub(super) mod answers;
 mod links;
 mod place;
 pub(super) mod queries;
+mod refine;
 
 use super::extract::{KEY_HEADER, OWNER_HEADER, TASK_HEADER};
 use super::problem::PROBLEM_JSON;
 use super::routes::{Access, Route, routes};
 use super::runs::Given;
+use refine::refined;
 use crate::domain::agent::schema as agent;
 use crate::domain::event::NAME;
 use crate::domain::limits::SECRET_BYTES_LEAST;
@@ -232,9 +234,9 @@ impl Writer {
         name.and_then(|name| self.types.definitions_mut().shift_remove(&name)).unwrap_or(schema)
     }
 
-    fn arguments(&self, operation: &str, given: Given, needed: &[&str]) -> Value {
+    fn arguments(&mut self, operation: &str, given: Given, needed: &[&str]) -> Value {
         let found = self.catalog.resolve(operation).expect("a test reads every route");
-        let mut schema = found.spec.input.clone();
+        let mut schema = refined(found.spec.input.clone(), operation, &mut self.types);
         for (_, name) in given {
             if let Some(properties) = schema["properties"].as_object_mut() {
                 properties.shift_remove(*name);

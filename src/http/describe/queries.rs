@@ -1,9 +1,9 @@
 //! What queries hold.
 #![expect(dead_code, reason = "they are described; handlers take what they need by its name")]
 
-use super::MOST;
+use super::{MOST, refine};
 use crate::domain::event::NAME;
-use crate::domain::job::{ErrorCode, JobStatus};
+use crate::domain::job::JobStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
@@ -37,9 +37,12 @@ fn statuses(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn codes(types: &mut SchemaGenerator) -> Schema {
-    let codes = ErrorCode::json_schema(types).to_value();
-    let known = codes["oneOf"].as_array().into_iter().flatten().filter_map(|code| code["const"].as_str());
-    some_of(&known.collect::<Vec<_>>())
+    let codes = refine::codes(types);
+    some_of(&codes.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": refine::path()})
 }
 
 fn name(_: &mut SchemaGenerator) -> Schema {
@@ -105,7 +108,7 @@ pub(in crate::http) struct JobsQuery {
     q: Option<String>,
     /// `next` of the page before. One request looks at no more than 1000 records, so that a page may be empty and
     /// have a `next`.
-    #[schemars(regex(pattern = "^[0-9]{16}-[0-9a-f]{32}$"))]
+    #[schemars(regex(pattern = refine::CURSOR))]
     cursor: Option<String>,
     /// Served by this agent.
     #[serde(default)]
@@ -182,6 +185,7 @@ pub(in crate::http) struct TurnQuery {
 #[derive(JsonSchema)]
 pub(in crate::http) struct WhyQuery {
     /// The path; what lies above and below it counts too.
+    #[schemars(schema_with = "path")]
     path: String,
     /// Of this agent only.
     #[serde(default)]

@@ -126,8 +126,25 @@ pub(super) struct Admits {
     pub(super) access: Access,
     /// It reads what its caller names, large or small.
     pub(super) reads: bool,
-    /// It describes a body; one that comes where none is described says nothing.
-    pub(super) body: bool,
+    /// Whether it describes a body.
+    pub(super) body: BodyRule,
+}
+
+/// What a body is to a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyRule {
+    /// None is described: one that comes says nothing.
+    Ignored,
+    Taken,
+    Needed,
+}
+
+fn body_rule(about: &About) -> BodyRule {
+    match about.body {
+        None => BodyRule::Ignored,
+        Some((_, false)) => BodyRule::Taken,
+        Some((_, true)) => BodyRule::Needed,
+    }
 }
 
 fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
@@ -135,7 +152,7 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
         let of = |route: Route| {
             let Route { method, path, access, reads, about, .. } = route;
-            let admits = Admits { access, reads, body: about.body.is_some() };
+            let admits = Admits { access, reads, body: body_rule(&about) };
             Known { method, path, admits, query: query_names(&about) }
         };
         routes().into_iter().map(of).collect()
@@ -146,7 +163,7 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
 
 /// What a route admits: nobody without a token who asks for what isn't there.
 pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
-    known(method, path).map_or(Admits { access: Access::Caller, reads: false, body: false }, |route| route.admits)
+    known(method, path).map_or(Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored }, |route| route.admits)
 }
 
 /// Names that the query of a route may have.
@@ -177,10 +194,11 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        let list = Admits { access: Access::Holder("crud/read", AGENTS), reads: true, body: false };
+        let list = Admits { access: Access::Holder("crud/read", AGENTS), reads: true, body: BodyRule::Ignored };
         assert_eq!(admits("HEAD", Some("/api/v1/agents")), list);
-        let nothing = Admits { access: Access::Caller, reads: false, body: false };
+        let nothing = Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored };
         assert_eq!((admits("PATCH", Some("/livez")), admits("GET", None)), (nothing, nothing));
-        assert!(admits("PUT", Some("/api/v1/jobs/{id}/cancel")).body);
+        assert_eq!(admits("PUT", Some("/api/v1/jobs/{id}/cancel")).body, BodyRule::Taken);
+        assert_eq!(admits("POST", Some("/api/v1/jobs/{id}")).body, BodyRule::Needed);
     }
 }
