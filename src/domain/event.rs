@@ -27,7 +27,7 @@ pub use hash::body_hash;
 pub const NAME: &str = "^(?!\\.{1,2}$)[^\\s/\\u0000-\\u001f\\u007f]{1,128}$";
 
 /// A subject that answers may go to, as far as a pattern can say it.
-const REPLY: &str = "^(_INBOX|trellis\\.reply\\.[^.*>\\s]+\\.[^.*>\\s]+)(\\.[^.*>\\s]+)+$";
+const REPLY: &str = "^(_INBOX|trellis\\.reply\\.[^.*>\\s\\u0000-\\u001f\\u007f]+\\.[^.*>\\s\\u0000-\\u001f\\u007f]+)(\\.[^.*>\\s\\u0000-\\u001f\\u007f]+)+$";
 
 /// Default session of messages that name none.
 pub const DEFAULT_SESSION: &str = "main";

@@ -3,7 +3,7 @@
 use super::Api;
 use super::load::Load;
 use super::problem::Problem;
-use super::routes;
+use super::routes::{self, BodyRule};
 use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
@@ -165,11 +165,10 @@ impl FromRequest<Api> for Json {
         let route = request.extensions().get().map(MatchedPath::as_str);
         let needed = routes::admits(request.method().as_str(), route).body == BodyRule::Needed;
         let Raw(bytes) = Raw::from_request(request, api).await?;
-        if bytes.is_empty() {
-            let none = Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
-            return if needed { none } else { Ok(Self(Value::Null)) };
+        let value = if bytes.is_empty() { Ok(Value::Null) } else { decode::json(&bytes) };
+        if needed && value == Ok(Value::Null) {
+            return Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
         }
-        let value = decode::json(&bytes);
         value.map(Self).map_err(|wrong| {
             let what = if wrong.place.is_empty() { "the body is not JSON" } else { "malformed body" };
             Problem::bad_request(format!("{what}: {wrong}"))

@@ -1,6 +1,7 @@
 //! What is refused over HTTP says so in few words, under the right status, and misses no misspelt name.
 
 use crate::support::http::{Answer, Server};
+use reqwest::Method;
 use serde_json::{Value, json};
 use trellis::http::HttpOptions;
 
@@ -170,4 +171,23 @@ async fn a_misspelt_name_in_the_query_is_refused() {
     assert_eq!((&some["next"], &some["items"], some.get("total")), (&Value::Null, &json!([]), None));
     let ucans = json!({"operation": "v/ops/lattice/read", "input": {"path": "w/x"}, "ucans": [1]});
     server.post("/api/v1/invoke", ucans).await.is_problem(400, "`ucans[0]`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_described_as_needed_must_be_there() {
+    let server = Server::start().await;
+    server.echo_agent("clerk").await;
+    for body in ["", "null"] {
+        for (method, path) in [
+            (Method::POST, "agents/clerk/timers"),
+            (Method::POST, "agents/clerk/fork"),
+            (Method::PATCH, "agents/clerk"),
+            (Method::POST, "jobs"),
+            (Method::PUT, "quota"),
+        ] {
+            let answer = server.send(method, &format!("/api/v1/{path}"), &[], body).await;
+            answer.is_problem(400, "expected a JSON body");
+        }
+    }
+    server.put("/api/v1/agents/clerk/suspend", Value::Null).await.body(200);
 }

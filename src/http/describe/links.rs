@@ -63,6 +63,10 @@ fn wanted(path: &str) -> Vec<(&str, &str)> {
 
 /// Where the parameters of `to` are found in an exchange with `from`; `None`: not all are, or none in the answer.
 fn parameters(from: &Route, to: &Route) -> Option<Map<String, Value>> {
+    // Its path goes on behind a hash, and its body is what the hash is of.
+    if to.about.id == "putAsset" {
+        return None;
+    }
     let named = named(from.about.id);
     let known = wanted(from.path);
     let mut is_new = false;

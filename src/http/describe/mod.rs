@@ -13,12 +13,12 @@ use super::extract::{KEY_HEADER, OWNER_HEADER, TASK_HEADER};
 use super::problem::PROBLEM_JSON;
 use super::routes::{Access, Route, routes};
 use super::runs::Given;
-use refine::refined;
 use crate::domain::agent::schema as agent;
-use crate::domain::event::NAME;
+use crate::domain::event::{NAME, Submission};
 use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::ops;
 use crate::venue::operation::Catalog;
+use refine::refined;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -39,6 +39,8 @@ pub(super) enum Shape {
     Arguments(&'static str, Given, &'static [&'static str]),
     /// An agent file.
     Agent,
+    /// A submission that is a message.
+    Message,
     /// A map.
     Map,
     /// Any JSON.
@@ -98,6 +100,9 @@ pub(super) fn document() -> Value {
     }
     let mut schemas = writer.types.take_definitions(true);
     schemas.extend(writer.schemas);
+    for (name, more) in refine::types() {
+        refine::merge(&mut schemas[name], more);
+    }
     for schema in schemas.values_mut() {
         plain(schema);
     }
@@ -219,6 +224,9 @@ impl Writer {
             Shape::Of(schema) => schema(&mut self.types).to_value(),
             Shape::Arguments(operation, given, needed) => self.arguments(operation, given, needed),
             Shape::Agent => self.agent(),
+            Shape::Message => {
+                json!({"allOf": [self.types.subschema_for::<Submission>(), refine::message()]})
+            }
             Shape::Map => json!({"type": "object"}),
             Shape::Any => json!({}),
             Shape::Something => json!({"type": ["object", "array", "string", "number", "boolean"]}),

@@ -42,7 +42,7 @@ fn codes(types: &mut SchemaGenerator) -> Schema {
 }
 
 fn path(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "pattern": refine::path()})
+    json_schema!({"type": "string", "pattern": refine::path("/?")})
 }
 
 fn name(_: &mut SchemaGenerator) -> Schema {

@@ -1,10 +1,11 @@
 //! What an operation says of its arguments when it is called, as patterns and rules of a schema: here, and not in the
 //! operation's own, which every prompt that offers it would carry.
 
+use crate::domain::authority::grant::MAX_GRANTS;
 use crate::domain::event::NAME;
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
-use crate::domain::limits::ASSET_DESCRIPTION_BYTES;
+use crate::domain::limits::{ASSET_DESCRIPTION_BYTES, CONTEXT_IDS, LOADS};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
@@ -18,10 +19,20 @@ const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2
 
 const MEDIA_TYPE: &str = "^(?=.{3,200}$)[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;[ -~]*)?$";
 
-/// A lattice path, as far as a pattern can say it.
-pub(super) fn path() -> String {
+/// A namespace of resources, without `r/`.
+const RESOURCES: &str = "^(?!\\.{1,2}(/|$))[^/\\s\\u0000-\\u001f\\u007f-\\u009f*>]+(/(?!\\.{1,2}(/|$))[^/\\s\\u0000-\\u001f\\u007f-\\u009f*>]+)*$";
+
+/// What a capability is about: a scheme and a host, or a path; not all that it says of resources.
+const WITH: &str = "^(?![^/]*://$)(?!r/)([A-Za-z0-9]+://)?((?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+(/(?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+)*)?/?$";
+
+const LABEL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]{1,200}$";
+
+const CAN: &str = "^(\\*|(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+(/(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+)*)$";
+
+/// A lattice path with this at its beginning and its end, as far as a pattern can say it.
+pub(super) fn path(slash: &str) -> String {
     let namespaces = Namespace::ALL.map(Namespace::prefix).join("|");
-    format!("^/?({namespaces})(/(?!\\.{{1,2}}(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]{{1,256}}){{0,31}}/?$")
+    format!("^{slash}({namespaces})(/(?!\\.{{1,2}}(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]{{1,256}}){{0,31}}{slash}$")
 }
 
 /// Names of errors of jobs.
@@ -34,6 +45,8 @@ pub(super) fn codes(types: &mut SchemaGenerator) -> Vec<String> {
 /// What is said beyond the schema of an operation; null where that says all.
 fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
     let at_most = json!({"maxLength": ASSET_DESCRIPTION_BYTES});
+    let open = JobStatus::ALL.into_iter().filter(|status| !status.is_terminal()).map(JobStatus::as_str);
+    let open: Vec<_> = open.collect();
     match operation {
         "v/ops/agent/sessions" => json!({"properties": {"after": {"pattern": NAME}}}),
         "v/ops/agent/trigger" => json!({"properties": {
@@ -52,6 +65,10 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
                 "code": {"items": {"enum": codes(types)}},
                 "cursor": {"pattern": CURSOR},
             },
+            "oneOf": [
+                {"properties": {"action": {"const": "cancel"}, "status": {"items": {"enum": open}}}},
+                {"properties": {"action": {"const": "redrive"}, "status": {"items": {"const": JobStatus::Failed.as_str()}}}},
+            ],
             "anyOf": [
                 {"required": ["expected"]}, {"required": ["cursor"]},
                 {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
@@ -69,7 +86,37 @@ pub(super) fn refined(mut schema: Value, operation: &str, types: &mut SchemaGene
     schema
 }
 
-fn merge(into: &mut Value, more: Value) {
+/// What is said beyond the schemas of types, by their names.
+pub(super) fn types() -> [(&'static str, Value); 2] {
+    let grants = json!({"maxItems": MAX_GRANTS, "items": {"anyOf": [
+        {"type": "string", "pattern": RESOURCES},
+        {
+            "type": "object", "required": ["with", "can"], "additionalProperties": false,
+            "properties": {"with": {"type": "string", "pattern": WITH}, "can": {"type": "string", "pattern": CAN, "maxLength": 256}},
+        },
+    ]}});
+    let buckets = json!({"maxItems": CONTEXT_IDS, "items": {"pattern": RESOURCES}});
+    let output = "^/?[wo](/(?!\\.{1,2}(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]{1,256}){1,31}/?$";
+    [
+        (
+            "Submission",
+            json!({"properties": {
+                "context": grants, "contextIds": buckets, "loads": {"maxItems": LOADS}, "outputPath": {"pattern": output},
+            }}),
+        ),
+        ("Load", json!({"properties": {"path": {"pattern": path("")}, "label": {"pattern": LABEL}}})),
+    ]
+}
+
+/// What a message may not say of what a task may.
+pub(super) fn message() -> Value {
+    json!({"properties": {
+        "budget": {"maxProperties": 0}, "outputPath": {"type": "null"}, "responseSchema": {"type": "null"},
+        "priority": {"const": 0},
+    }})
+}
+
+pub(super) fn merge(into: &mut Value, more: Value) {
     match (into, more) {
         (_, Value::Null) => {}
         (Value::Object(into), Value::Object(more)) => {

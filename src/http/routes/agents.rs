@@ -13,6 +13,8 @@ use crate::venue::ledger::experiment::Experiment;
 
 const ID: Given = &[("id", "agentId")];
 const SESSION: Given = &[("id", "agentId"), ("session", "sessionId")];
+/// A page of the list is what is behind `after`.
+const SESSIONS: Given = &[("id", "agentId"), ("", "offset")];
 /// Covia's other names of the ends of a fork are no part of this route.
 const FORK: Given = &[("id", "agentId"), ("", "sourceId")];
 
@@ -89,7 +91,7 @@ fn live() -> Vec<Route> {
         route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", AGENT), agents::message)
             .says("sendMessage", "Send a one-way message.")
             .keyed()
-            .takes(of::<Submission>())
+            .takes(Shape::Message)
             .answers(202, "Accepted.", of::<Receipt>())
             .answers(200, "Accepted before under this key.", of::<Receipt>())
             .fails(refusals),
@@ -104,7 +106,7 @@ fn live() -> Vec<Route> {
 
 fn sessions() -> Vec<Route> {
     vec![
-        runs("get", "/api/v1/agents/{id}/sessions", READS_AGENT, "v/ops/agent/sessions", ID)
+        runs("get", "/api/v1/agents/{id}/sessions", READS_AGENT, "v/ops/agent/sessions", SESSIONS)
             .reads()
             .says("listSessions", "Sessions of an agent, by id.")
             .answers(200, "`sessions`; `next` is `after` of the next page.", Shape::Map)

@@ -163,7 +163,8 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
 
 /// What a route admits: nobody without a token who asks for what isn't there.
 pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
-    known(method, path).map_or(Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored }, |route| route.admits)
+    known(method, path)
+        .map_or(Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored }, |route| route.admits)
 }
 
 /// Names that the query of a route may have.
