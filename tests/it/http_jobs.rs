@@ -86,7 +86,7 @@ async fn a_job_can_be_cancelled_and_then_deleted() {
     assert_eq!(server.get("/api/v1/jobs?status=PAUSED").await.body(200)["items"], json!([job]));
     let told = server.post(&path(&job, ""), json!("more")).await.body(202);
     assert_eq!((&told["status"], &told["queueDepth"], &told["job"]), (&json!("queued"), &json!(1), &job));
-    server.post(&path(&job, ""), Value::Null).await.is_problem(400, "expected what is to be said");
+    server.post(&path(&job, ""), Value::Null).await.is_problem(400, "expected a JSON body");
     assert_eq!(server.put(&path(&job, "/resume"), Value::Null).await.body(200)["status"], "PENDING");
     assert_eq!(server.put(&path(&job, "/pause"), Value::Null).await.body(200)["status"], "PAUSED");
     server.put(&path(&job, "/cancel"), json!({"reason": 5})).await.is_problem(400, "`reason`");
