@@ -21,8 +21,8 @@ fn offers(document: &Value, path: &str, method: &str) -> [BTreeSet<String>; 3] {
     let statuses = operation["responses"].as_object().unwrap().keys().cloned().collect();
     let bodies = operation["requestBody"]["content"].as_object().into_iter().flatten();
     let keys = bodies.filter_map(|(_, body)| {
-        let parts = ["/schema", "/schema/anyOf/0", "/schema/allOf/0"].into_iter().filter_map(|part| body.pointer(part));
-        parts.filter_map(|schema| meant(document, schema)["properties"].as_object()).next()
+        let mut parts = ["/schema", "/schema/anyOf/0", "/schema/allOf/0"].iter().filter_map(|part| body.pointer(part));
+        parts.find_map(|schema| meant(document, schema)["properties"].as_object())
     });
     [names, statuses, keys.flatten().map(|(key, _)| key.clone()).collect()]
 }
