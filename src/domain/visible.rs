@@ -85,8 +85,14 @@ pub fn beginning(mut text: String, bytes: usize) -> String {
 /// Whether what has this name, a key or a header, is a secret or a token by it: its value is never quoted.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let whole = ["authorization", "proxy-authorization", "cookie", "headers", "ucans", "prf"].contains(&name.as_str());
-    whole || ["secret", "token", "password", "apikey", "api_key", "api-key"].iter().any(|end| name.ends_with(end))
+    let whole = ["authorization", "proxy-authorization", "cookie", "headers", "ucans", "prf", "key", "jwt", "passwd"]
+        .contains(&name.as_str());
+    let ends = ["secret", "token", "password", "credential", "credentials"];
+    let keys = ["api", "private", "secret", "access"];
+    let key = name.strip_suffix("key").map(|of| of.trim_end_matches(['_', '-']));
+    whole
+        || ends.iter().any(|end| name.ends_with(end))
+        || key.is_some_and(|of| keys.iter().any(|end| of.ends_with(end)))
 }
 
 /// Text of a stranger inside a message: short, and harmless in a terminal or a log.
@@ -99,7 +105,7 @@ pub fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{hidden, quoted, told};
+    use super::{hidden, is_secret_name, quoted, told};
 
     #[test]
     fn an_error_has_no_more_than_two_kilobytes_also_in_json() {
@@ -113,6 +119,18 @@ mod tests {
         for text in ["\"", "\\", "\n", "\u{1}", "\u{7f}", "é\u{c}"].map(|text| text.repeat(9_000)) {
             let json = serde_json::to_string(&told(text)).unwrap();
             assert!(json.len() <= 2050 && json.len() > 2034, "{}", json.len());
+        }
+    }
+
+    #[test]
+    fn names_of_secrets_are_known_by_their_ends() {
+        for name in
+            ["Authorization", "apiKey", "api_key", "private-key", "accessKey", "key", "jwt", "clientSecret", "ucans"]
+        {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["tokens", "keys", "monkey", "value", "idempotency", "secretive"] {
+            assert!(!is_secret_name(name), "{name}");
         }
     }
 

@@ -225,7 +225,7 @@ fn check(
         }
         // A delegate's task and a tool's own arguments are what the tool takes: any map.
         if venue.catalog.resolve(operation).is_some() {
-            dispatch::settle(&venue.catalog, operation, edited.clone(), true)?;
+            dispatch::settle(&venue.catalog, operation, edited.clone(), true)?.needs()?;
         }
         if dispatch::hides(&venue.catalog, operation, edited) {
             return Err(OpError::Invalid(

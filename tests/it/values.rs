@@ -291,6 +291,32 @@ async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed
     }
 }
 
+/// A schema says of an id no more than that it is a text: what else is wrong with it, its operation finds.
+#[tokio::test]
+async fn no_error_shows_a_value_that_was_filled_in_and_is_no_legal_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+    let rules = r#"
+[[rule]]
+when = { turn = 1 }
+then = { calls = [{ tool = "agent_message", arguments = { message = "hello" } }] }
+
+[[rule]]
+when = { turn = 2 }
+then = { text = "{{tool_result}}" }
+"#;
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), rules).await;
+    venue.worker().await;
+    venue.agent("teller", json!({"toolArgInjection": {"agent_message": {"agentId": "account"}}})).await;
+    let Value::Object(session_context) = json!({"account": "acct/77 private"}) else { unreachable!() };
+    let submission = Submission { input: json!("go"), session_context, ..Submission::default() };
+    let job = venue.arrive("teller", "t1", true, submission).await.job.unwrap();
+    let said = venue.ended(&job).await.result.unwrap().output.unwrap().to_string();
+    assert!(said.contains("/agentId") && said.contains("not a legal value"), "{said}");
+    assert!(!said.contains("77"), "{said}");
+}
+
 #[tokio::test]
 async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
     let dir = tempfile::tempdir().unwrap();

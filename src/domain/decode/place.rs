@@ -160,6 +160,12 @@ impl Wrong {
         Self { pointer: beginning(pointer.to_owned(), PART_BYTES), ..Self::root(code, reason) }
     }
 
+    /// The same without the value that was sent.
+    #[must_use]
+    pub fn veiled(self) -> Self {
+        Self { fact: Box::new(self.fact.veiled()), ..self }
+    }
+
     pub(super) fn of(steps: &[Step], code: Code, reason: impl Into<String>) -> Self {
         Self::at(steps, Box::new(Fact::new(code, reason)))
     }

@@ -15,16 +15,14 @@ const SESSION: Named = &[("{session}", "/sessionId")];
 const SESSIONS: Named = &[("{session}", "/sessions/0/session")];
 const TIMER: Named = &[("timers/{id}", "/timer"), ("agents/{id}", "/agentId")];
 const TIMERS: Named = &[("timers/{id}", "/items/0/timer"), ("agents/{id}", "/items/0/agentId")];
-const JOBS: Named = &[("jobs/{id}", "/items/0")];
 const APPROVALS: Named = &[("approvals/{id}", "/items/0/id")];
 const TURNS: Named = &[("{session}", "/turns/0/session"), ("{turn}", "/turns/0/turn")];
 const SECRET: Named = &[("secrets/{name}", "/name")];
 const SECRETS: Named = &[("secrets/{name}", "/items/0")];
 const HASH: Named = &[("assets/{id}", "")];
-const ASSETS: Named = &[("assets/{id}", "/items/0")];
 const OPERATIONS: Named = &[("operations/{name}", "/0/name")];
 
-/// What the answers of a route name.
+/// What the answers of a route name. Lists whose items are names or maps, as the query says, have no links.
 fn named(id: &str) -> Named {
     match id {
         "invoke" | "getJob" => JOB,
@@ -35,13 +33,11 @@ fn named(id: &str) -> Named {
         "listSessions" => SESSIONS,
         "setTimer" => TIMER,
         "listTimers" => TIMERS,
-        "listJobs" => JOBS,
         "listApprovals" => APPROVALS,
         "listTurns" => TURNS,
         "storeSecret" => SECRET,
         "listSecrets" => SECRETS,
         "storeAsset" => HASH,
-        "listAssets" => ASSETS,
         "listOperations" => OPERATIONS,
         _ => &[],
     }

@@ -156,7 +156,7 @@ impl Reader<'_> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
-        let dispatch::Settled { found: operation, arguments: input, inner } =
+        let dispatch::Settled { found: operation, arguments: input, inner, .. } =
             match dispatch::settle(&self.venue.catalog, path, input, false) {
                 Ok(settled) => settled,
                 Err(error) => return failed(error),

@@ -63,6 +63,8 @@ pub struct Settled<'c> {
     pub arguments: Value,
     /// Its path as the arguments of `job/run` say it, where that is what was called.
     pub inner: Option<String>,
+    /// No error shows an argument.
+    masked: bool,
 }
 
 impl Settled<'_> {
@@ -71,7 +73,12 @@ impl Settled<'_> {
     /// # Errors
     /// They say something that no call can.
     pub fn needs(&self) -> Result<Vec<Need>, OpError> {
-        self.found.parse(self.arguments.clone())?.needs()
+        match self.found.parse(self.arguments.clone()) {
+            Err(OpError::Arguments { path, wrong }) if self.masked => {
+                Err(OpError::Arguments { path, wrong: wrong.into_iter().map(Wrong::veiled).collect() })
+            }
+            parsed => parsed?.needs(),
+        }
     }
 }
 
@@ -89,7 +96,7 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
             wrong: vec![Wrong::root(Code::Rule, wrong)],
         })?;
         if found.spec.path != RUN {
-            return Ok(Settled { found, arguments, inner: named });
+            return Ok(Settled { found, arguments, inner: named, masked: mask });
         }
         let path = arguments["operation"].as_str().unwrap_or_default().to_owned();
         let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
@@ -125,7 +132,7 @@ pub async fn permitted<'c>(
 ) -> Result<PermittedCall<'c>, OpError> {
     let mut arguments = arguments;
     localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
-    let Settled { found, arguments, inner } = settle(&venue.catalog, path, arguments, false)?;
+    let Settled { found, arguments, inner, masked: _ } = settle(&venue.catalog, path, arguments, false)?;
     let parsed = found.parse(arguments)?;
     let needs = parsed.needs()?;
     for need in &needs {

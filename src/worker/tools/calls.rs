@@ -305,9 +305,12 @@ impl Round<'_> {
             Err(OpError::NotFound(text)) => return Ok(CallOutcome::plain(Outcome::Unknown, text)),
             Err(error) => return refused(error),
         };
-        // What it needs is said again where it is made.
-        let needs = settled.needs().unwrap_or_default();
-        let dispatch::Settled { found, arguments, inner } = settled;
+        // What it needs is asked for where it is made.
+        let needs = match settled.needs() {
+            Ok(needs) => needs,
+            Err(error) => return refused(error),
+        };
+        let dispatch::Settled { found, arguments, inner, .. } = settled;
         if pinned && !matches!(found.spec.effect, Effect::Read | Effect::Buffered) {
             let text = format!("error: a pin of `{}` isn't run by its path; call that operation", found.spec.path);
             return Ok(CallOutcome::plain(Outcome::Arguments, text));
@@ -458,7 +461,8 @@ impl Round<'_> {
 pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
-        // Surely nothing was written: the turn need not begin anew, after which it could not know that.
+        // The write that met it wrote nothing, and what was written before it the model can look at: a turn that began
+        // anew could not know either.
         OpError::Store(error @ StoreError::Contended { .. }) => Ok(wrong(Outcome::Error, &error)),
         // Asking again would not mend what is damaged.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
