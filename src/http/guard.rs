@@ -15,7 +15,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -89,14 +89,16 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
     let kept_back = parts.headers.contains_key(header::EXPECT);
     let unread = match admitted(api, parts, admits.access).await {
         Ok(parts) => match body::read(body, &api.options).await {
-            Ok(read) if admits.body == BodyRule::Ignored && says_something(&parts.method, &read) => {
+            // An empty map is what clients send for want of a body.
+            Ok(read) if admits.body == BodyRule::Refused && !matches!(read.trim_ascii(), b"" | b"{}" | b"null") => {
                 let problem = Problem::bad_request(
                     "this route takes no body; leave it out: what it takes stands in its path and its query",
                 );
                 Unread { problem, arrived: true }
             }
             Ok(read) => {
-                let bytes = if admits.body == BodyRule::Ignored { Bytes::new() } else { read };
+                let counts = matches!(admits.body, BodyRule::Taken | BodyRule::Needed);
+                let bytes = if counts { read } else { Bytes::new() };
                 let cost = Cost::of(bytes.len(), admits.reads);
                 return Ok((Request::from_parts(parts, Body::from(bytes)), cost));
             }
@@ -112,12 +114,6 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Err(response)
-}
-
-/// Whether a body that a route doesn't take was meant to count: one of a read says nothing (RFC 9110, 9.3.1), and neither
-/// does an empty map, which clients send for want of a body.
-fn says_something(method: &Method, body: &[u8]) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD) && !matches!(body.trim_ascii(), b"" | b"{}" | b"null")
 }
 
 /// A request that may be handled, with the caller where callers are recognised. A page of another

@@ -133,15 +133,18 @@ pub(super) struct Admits {
 /// What a body is to a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyRule {
-    /// None is described: one that comes says nothing.
+    /// That of a read says nothing (RFC 9110, 9.3.1), and neither does one where there is no route.
     Ignored,
+    /// None is described: one that says something is refused.
+    Refused,
     Taken,
     Needed,
 }
 
-fn body_rule(about: &About) -> BodyRule {
+fn body_rule(method: &str, about: &About) -> BodyRule {
     match about.body {
-        None => BodyRule::Ignored,
+        None if method == "get" => BodyRule::Ignored,
+        None => BodyRule::Refused,
         Some((_, false)) => BodyRule::Taken,
         Some((_, true)) => BodyRule::Needed,
     }
@@ -152,7 +155,7 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
         let of = |route: Route| {
             let Route { method, path, access, reads, about, .. } = route;
-            let admits = Admits { access, reads, body: body_rule(&about) };
+            let admits = Admits { access, reads, body: body_rule(method, &about) };
             Known { method, path, admits, query: query_names(&about) }
         };
         routes().into_iter().map(of).collect()
