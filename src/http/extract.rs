@@ -3,13 +3,14 @@
 use super::Api;
 use super::load::Load;
 use super::problem::Problem;
-use super::routes::{self, BodyRule};
+use super::routes::{self, Admits, BodyRule};
 use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::nearest::did_you_mean;
+use crate::domain::schema::integer;
 use crate::domain::time::Millis;
 use crate::domain::visible::quoted;
 use crate::venue::auth::Auth;
@@ -162,8 +163,7 @@ impl FromRequest<Api> for Json {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let route = request.extensions().get().map(MatchedPath::as_str);
-        let needed = routes::admits(request.method().as_str(), route).body == BodyRule::Needed;
+        let needed = request.extensions().get().is_some_and(|admits: &Admits| admits.body == BodyRule::Needed);
         let Raw(bytes) = Raw::from_request(request, api).await?;
         let value = if bytes.is_empty() { Ok(Value::Null) } else { decode::json(&bytes) };
         if needed && value == Ok(Value::Null) {
@@ -292,8 +292,8 @@ fn flag(name: &str, text: &str) -> Result<bool, Problem> {
 
 /// A number of at least 0; `250.0` is one, too.
 fn whole(number: &Number) -> Option<u64> {
-    let float = || number.as_f64().filter(|float| *float >= 0.0 && float.fract() == 0.0);
-    number.as_u64().or_else(|| format!("{:.0}", float()?).parse().ok())
+    let float = || number.as_f64().filter(|float| float.is_sign_positive() && float.fract() == 0.0);
+    number.as_u64().or_else(|| integer(float()?)?.as_u64())
 }
 
 /// How long to wait for a job: `true`, milliseconds, or either as text; cut to [`MAX_WAIT`].

@@ -42,12 +42,14 @@ fn hint<T: DeserializeOwned>(value: &Value, wrong: &Wrong) -> Option<String> {
 
 /// A value is one that nobody shows, or has one in it.
 fn has_secret(pointer: &str, value: &Value) -> bool {
-    let inside = |value: &Value| match value {
+    if pointer.split('/').any(is_secret_name) {
+        return true;
+    }
+    match value {
         Value::Object(map) => map.iter().any(|(key, inner)| has_secret(key, inner)),
         Value::Array(items) => items.iter().any(|inner| has_secret("", inner)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    };
-    pointer.split('/').any(is_secret_name) || inside(value)
+    }
 }
 
 /// What may have been meant: the same under a key, in a list, or written as another type.

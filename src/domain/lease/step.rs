@@ -236,8 +236,8 @@ impl SessionRecord {
         is_new
     }
 
-    /// `lease` begins, of a session that is [`Availability::Free`]; one that never had a lease begins behind `floor`. What a lapsed one served: its crash counts
-    /// against that.
+    /// `lease` begins, of a session that is [`Availability::Free`]; one that never had a lease begins behind `floor`.
+    /// What a lapsed one served: its crash counts against that.
     pub fn grant(&mut self, now: Millis, lease: LeaseRecord, floor: u64) -> Option<Serving> {
         let until = lease.until;
         let lapsed = self.lease.replace(lease).map(|lapsed| self.note_crash(lapsed, now));

@@ -9,7 +9,7 @@ use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
 use serde_json::Value;
 
 pub use cost::{TooCostly, cost};
-pub use whole::make_whole;
+pub use whole::{integer, make_whole};
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -52,7 +52,8 @@ fn wants_integer(schema: &Value) -> bool {
     }
 }
 
-fn integer(float: f64) -> Option<Number> {
+/// A whole number as an integer; `None`: none can hold it.
+pub fn integer(float: f64) -> Option<Number> {
     let text = format!("{float:.0}");
     let unsigned = || text.parse::<u64>().ok().map(Number::from);
     text.parse::<i64>().ok().map(Number::from).or_else(unsigned)

@@ -16,6 +16,7 @@ use super::runs::Given;
 use crate::domain::agent::schema as agent;
 use crate::domain::event::{NAME, Submission};
 use crate::domain::limits::SECRET_BYTES_LEAST;
+use crate::domain::patch::merge;
 use crate::ops;
 use crate::venue::operation::Catalog;
 use refine::refined;
@@ -101,7 +102,7 @@ pub(super) fn document() -> Value {
     let mut schemas = writer.types.take_definitions(true);
     schemas.extend(writer.schemas);
     for (name, more) in refine::types() {
-        refine::merge(&mut schemas[name], more);
+        merge(&mut schemas[name], more);
     }
     for schema in schemas.values_mut() {
         plain(schema);

@@ -6,6 +6,7 @@ use crate::domain::event::NAME;
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{ASSET_DESCRIPTION_BYTES, CONTEXT_IDS, LOADS};
+use crate::domain::patch::merge;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ pub(super) fn codes(types: &mut SchemaGenerator) -> Vec<String> {
     known.map(str::to_owned).collect()
 }
 
-/// What is said beyond the schema of an operation; null where that says all.
+/// What is said beyond the schema of an operation.
 fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
     let at_most = json!({"maxLength": ASSET_DESCRIPTION_BYTES});
     let open = JobStatus::ALL.into_iter().filter(|status| !status.is_terminal()).map(JobStatus::as_str);
@@ -76,7 +77,7 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
         }),
         "v/ops/quota/set" => json!({"minProperties": 1}),
         "v/ops/secret/set" => json!({"properties": {"hosts": {"items": {"pattern": HOST}, "maxItems": 32}}}),
-        _ => Value::Null,
+        _ => json!({}),
     }
 }
 
@@ -114,16 +115,4 @@ pub(super) fn message() -> Value {
         "budget": {"maxProperties": 0}, "outputPath": {"type": "null"}, "responseSchema": {"type": "null"},
         "priority": {"const": 0},
     }})
-}
-
-pub(super) fn merge(into: &mut Value, more: Value) {
-    match (into, more) {
-        (_, Value::Null) => {}
-        (Value::Object(into), Value::Object(more)) => {
-            for (key, value) in more {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, more) => *into = more,
-    }
 }
