@@ -51,9 +51,8 @@ impl Operation for List {
         call.for_people::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = approvals::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
-        let next = (offset < page.next && page.next < page.total).then_some(page.next);
         let items: Vec<_> = page.items.iter().map(|approval| approvals::seen_by(call.caller, approval)).collect();
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": next}).into())
+        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": page.behind(offset)}).into())
     }
 }
 

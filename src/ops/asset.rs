@@ -64,8 +64,7 @@ impl Reference {
             return Err(OpError::Invalid(format!("`{path}` pins no asset")));
         };
         let id = asset_id(name)?;
-        let permitted = call.caller.authority.permits("crud/read", ResourcePath::asset(&id));
-        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+        call.permit("crud/read", ResourcePath::asset(&id))?;
         call.reads.kept(ResourcePath::asset(&id), format!("a/{id}"));
         Ok(Some(id))
     }
@@ -150,8 +149,8 @@ impl Operation for List {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(PAGE).min(PAGE));
         let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(|(id, record)| shown(id, record)).collect();
-        let next = (offset < page.next && page.next < page.total).then_some(page.next);
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": next}).into())
+        Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.behind(offset)})
+            .into())
     }
 }
 

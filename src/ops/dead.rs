@@ -47,10 +47,9 @@ impl Operation for List {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(50).min(PAGE));
         let page = dead::list(venue, owner, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
-        let next = (offset < page.next && page.next < page.total).then_some(page.next);
         let (strays, unreadable) = strays::list(venue, Some(owner), STRAYS).await?;
         Ok(json!({
-            "items": items, "total": page.total, "offset": offset, "limit": limit, "next": next,
+            "items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.behind(offset),
             "unreadable": {"total": unreadable, "items": strays},
         })
         .into())

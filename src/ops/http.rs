@@ -42,10 +42,7 @@ fn headers(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// Makes a call for who may make calls of this ability.
 async fn send(call: &Invocation<'_>, ability: &'static str, ask: Ask) -> Result<Output, OpError> {
     // Whoever may call one place may not by that call the place it points to.
-    let permitted = |url: &Url| {
-        let permitted = call.caller.authority.permits(ability, resource(url));
-        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))
-    };
+    let permitted = |url: &Url| call.permit(ability, resource(url));
     call.venue.catalog.hosts.send(ask, &permitted).await.map(Into::into)
 }
 

@@ -38,7 +38,7 @@ fn seconds(about: &str, default: Duration) -> String {
 
 /// Give a job to an external worker. A fast result comes back at once; otherwise status is STARTED and the result arrives
 /// later as a pending job result.
-#[derive(Clone, Deserialize, Serialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Publish {
     /// name of the queue that the workers take jobs from

@@ -368,8 +368,7 @@ impl Operation for List {
         let which = (self.agent_id.as_ref(), self.all);
         let page = timers::list(call.venue, &call.caller.owner, which, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(Timer::shown).collect();
-        let next = (offset < page.next && page.next < page.total).then_some(page.next);
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": next}).into())
+        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": page.behind(offset)}).into())
     }
 }
 
@@ -399,8 +398,7 @@ impl Operation for Cancel {
             Site::Api { .. } => false,
         };
         if !own {
-            let permitted = call.caller.authority.permits("agent/trigger", ResourcePath::agent(&known.agent));
-            permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+            call.permit("agent/trigger", ResourcePath::agent(&known.agent))?;
         }
         let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
         Ok(timer.shown().into())

@@ -1,6 +1,6 @@
 //! Requests, messages and chats, from a turn or from outside.
 
-use super::no_agent;
+use super::existing;
 use super::send::{answer, deliver, event_id, handed, request_needs, start_child, submission, submit, with_ignored};
 use crate::domain::authority::ResourcePath;
 use crate::domain::budget::Budget;
@@ -244,9 +244,7 @@ async fn conversation(
     if agents::sessions::find(venue, owner, &key).await?.is_some() {
         return Ok(key);
     }
-    if agents::get(venue, owner, agent).await?.is_none() {
-        return Err(no_agent(agent));
-    }
+    existing(call, agent).await?;
     Err(OpError::NotFound(format!(
         "agent `{agent}` has no session `{session}`; leave `sessionId` out and a new one is made, its id is in the answer"
     )))

@@ -31,9 +31,7 @@ impl TryFrom<Value> for Layers {
     fn try_from(given: Value) -> Result<Self, String> {
         let layers = if let Value::Array(several) = given { several } else { vec![given] };
         let layer = |layer| match layer {
-            Value::String(name) => {
-                Stored::of(&name).map(|stored| Layer::Named(name, stored)).map_err(|e| e.to_string())
-            }
+            Value::String(name) => Stored::of(&name).map(|stored| Layer::Named(name, stored)),
             Value::Object(_) => Ok(Layer::Given(layer)),
             other => Err(format!("a configuration is a map, or the path or asset of one, got {other}")),
         };
@@ -48,14 +46,13 @@ enum Stored {
 }
 
 impl Stored {
-    fn of(name: &str) -> Result<Self, OpError> {
+    fn of(name: &str) -> Result<Self, String> {
         if let Ok(id) = asset_id(name) {
             return Ok(Self::Asset(id));
         }
         let path = Path::parse(name);
-        path.map(Self::Path).map_err(|error| {
-            OpError::Invalid(format!("a configuration is a map, or the path or asset of one, got `{name}`: {error}"))
-        })
+        path.map(Self::Path)
+            .map_err(|error| format!("a configuration is a map, or the path or asset of one, got `{name}`: {error}"))
     }
 
     fn need(&self) -> Need {

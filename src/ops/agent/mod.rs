@@ -8,7 +8,7 @@ mod session;
 mod sessions;
 pub(crate) mod task;
 
-use crate::domain::agent::AgentConfig;
+use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
@@ -36,6 +36,12 @@ pub fn operations() -> Vec<RegisteredOperation> {
 
 fn no_agent(id: &AgentId) -> OpError {
     OpError::NotFound(format!("no agent `{id}`"))
+}
+
+/// The agent that a call names.
+async fn existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, OpError> {
+    let known = agents::get(call.venue, &call.caller.owner, id).await?;
+    known.map(|(record, _)| record).ok_or_else(|| no_agent(id))
 }
 
 /// What an agent is and does: status, configuration, open tasks.
@@ -178,8 +184,7 @@ fn parsed(
     resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     if let Some(need) = key_needed(&json!(config)) {
         // Of what is stored nobody knows before it is read.
-        let permitted = call.caller.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+        call.permit(need.ability, &need.resource)?;
     }
     Ok(config)
 }

@@ -3,7 +3,7 @@
 //! From a turn they are effects: written under ids that are a function of the turn, fenced by its
 //! lease, so that a turn that is run again starts nothing twice.
 
-use super::no_agent;
+use super::{existing, no_agent};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{ResourcePath, grant};
@@ -19,7 +19,6 @@ use crate::domain::seal;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, still_running, with_handed};
 use crate::store::{NewJob, Refusal, StoreError};
-use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::operation::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use serde_json::{Value, json};
@@ -34,8 +33,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let agent = to.agent.clone().unwrap_or_else(own);
     if to.agent.is_some() {
         let (ability, resource) = request_needs(&agent);
-        let permitted = call.caller.authority.permits(ability, resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+        call.permit(ability, resource)?;
     }
     let anonymous = to.agent.is_none().then(|| to.prompt.clone());
     let submission = Submission {
@@ -111,12 +109,8 @@ pub(super) async fn start_child(
     agent: &AgentId,
     mut submission: Submission,
 ) -> Result<JobId, OpError> {
-    match agents::get(call.venue, &call.caller.owner, agent).await? {
-        None => return Err(no_agent(agent)),
-        Some((record, _)) if record.status == AgentStatus::Terminated => {
-            return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
-        }
-        Some(_) => {}
+    if existing(call, agent).await?.status == AgentStatus::Terminated {
+        return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
     }
     // Who is nobody's own agent can call nothing, and so closes no cycle.
     let named = submission.handed.anonymous.is_none().then_some(agent);
@@ -216,9 +210,7 @@ pub(crate) async fn deliver(
     let Site::Turn(site) = &call.site else {
         return Ok(submit(call, Some(id), agent, false, submission).await?.ignored);
     };
-    if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
-        return Err(no_agent(agent));
-    }
+    existing(call, agent).await?;
     child::check_way(site, &submission.envelope.lineage, Some(agent))?;
     let arrival = Arrival {
         owner: call.caller.owner.clone(),

@@ -1,7 +1,8 @@
 //! What is done to a session from outside its turns: `rename-session`, `compact-session`,
 //! `reload-context`, `delete-session`; and `context`, what its next turn would see.
 
-use super::no_agent;
+use super::existing;
+use crate::domain::agent::AgentRecord;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
@@ -10,7 +11,7 @@ use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::session::SessionState;
-use crate::venue::agents::{self, amend, sessions};
+use crate::venue::agents::{amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::run;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
@@ -44,13 +45,8 @@ impl From<PreviewError> for OpError {
 
 /// The session that a call is about, of an agent that there is.
 async fn session_of(call: &Invocation<'_>, agent: AgentId, session: SessionId) -> Result<SessionKey, OpError> {
-    known(call, &agent).await?;
+    existing(call, &agent).await?;
     Ok(SessionKey { agent, session })
-}
-
-async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<(), OpError> {
-    let known = agents::get(call.venue, &call.caller.owner, agent).await?;
-    known.map(|_| ()).ok_or_else(|| no_agent(agent))
 }
 
 /// Give a session a title. No prompt has it.
@@ -98,8 +94,8 @@ impl Operation for CompactSession {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let key = session_of(call, self.agent_id, self.session_id).await?;
-        let under = under(call, &key.agent).await?;
+        let under = under(call, &existing(call, &self.agent_id).await?).await?;
+        let key = SessionKey { agent: self.agent_id, session: self.session_id };
         let archived = amend::compact(call.venue, &call.caller.owner, &key, &self.summary, under).await?;
         Ok(json!({
             "agentId": key.agent, "sessionId": key.session, "compacted": archived > 0, "archivedTurns": archived
@@ -179,7 +175,7 @@ impl Operation for Context {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        known(call, &self.agent_id).await?;
+        existing(call, &self.agent_id).await?;
         let asked = Preview { task: self.task, session: self.session_id, ..Preview::default() };
         let inputs = inputs(call, &self.agent_id, asked).await?;
         let made = run(&inputs).map_err(|refused| OpError::Conflict(refused.error.to_string()))?;
@@ -188,12 +184,10 @@ impl Operation for Context {
 }
 
 /// What a turn of the agent for this caller could see, and so what its summary may stand for.
-async fn under(call: &Invocation<'_>, agent: &AgentId) -> Result<(Authority, Authority), OpError> {
-    let owner = &call.caller.owner;
-    let Some((record, _)) = agents::get(call.venue, owner, agent).await? else { return Err(no_agent(agent)) };
-    let (policy, _) = policy::load(&*call.venue.store, owner).await?;
+async fn under(call: &Invocation<'_>, agent: &AgentRecord) -> Result<(Authority, Authority), OpError> {
+    let (policy, _) = policy::load(&*call.venue.store, &call.caller.owner).await?;
     let envelope = call.caller.request();
-    Ok((record.authority(&policy, &envelope, &Scope::default()).nowhere(), envelope.bound))
+    Ok((agent.authority(&policy, &envelope, &Scope::default()).nowhere(), envelope.bound))
 }
 
 async fn inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Result<Inputs, OpError> {

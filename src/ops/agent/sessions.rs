@@ -1,12 +1,12 @@
 //! Sessions of agents: `sessions`, `session-read`, `session-fork`.
 
-use super::no_agent;
+use super::existing;
 use crate::domain::authority::ResourcePath;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
+use crate::venue::agents::sessions;
 use crate::venue::agents::transcript::{self, TranscriptRange};
-use crate::venue::agents::{self, sessions};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,9 +18,8 @@ pub(super) fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// How long an agent's sessions live, when there is such an agent.
-async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<Option<Ttl>, OpError> {
-    let known = agents::get(call.venue, &call.caller.owner, agent).await?;
-    known.map(|(record, _)| record.config.session.ttl).ok_or_else(|| no_agent(agent))
+async fn ttl(call: &Invocation<'_>, agent: &AgentId) -> Result<Option<Ttl>, OpError> {
+    Ok(existing(call, agent).await?.config.session.ttl)
 }
 
 /// An agent's sessions by id: status, turns, what waits. `next` of a page is `after` of the page behind it.
@@ -46,7 +45,7 @@ impl Operation for ListSessions {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let Self { agent_id: agent, mut after, limit, offset } = self;
-        let ttl = known(call, &agent).await?;
+        let ttl = ttl(call, &agent).await?;
         let of = (&agent, ttl.as_ref());
         if offset.is_some() && after.is_some() {
             return Err(OpError::Invalid("expected one of `after` and `offset`".into()));
@@ -110,7 +109,7 @@ impl ReadSession {
     /// The messages of a session, the newest, as clients of chats show them.
     async fn messages(self, call: &Invocation<'_>) -> Result<Value, OpError> {
         let agent = self.agent_id;
-        let ttl = known(call, &agent).await?;
+        let ttl = ttl(call, &agent).await?;
         let (venue, owner) = (call.venue, &call.caller.owner);
         let session = match self.session_id {
             Some(session) => Some(session),
@@ -136,7 +135,7 @@ impl ReadSession {
     async fn turns(self, call: &Invocation<'_>) -> Result<Value, OpError> {
         let session = self.session_id.ok_or_else(|| OpError::Invalid("expected `sessionId`".into()))?;
         let key = SessionKey { agent: self.agent_id, session };
-        let ttl = known(call, &key.agent).await?;
+        let ttl = ttl(call, &key.agent).await?;
         let (venue, owner) = (call.venue, &call.caller.owner);
         let limit = self.limit.unwrap_or(TURNS_PAGE).clamp(1, TURNS_PAGE);
         let over = if self.archive_depth > 0 { 0 } else { sessions::over(venue, owner, &key, ttl.as_ref()).await? };

@@ -1,12 +1,11 @@
 //! Tasks ended from outside their agent, by whoever does what they ask: `complete-task`, `fail-task`.
 
-use super::no_agent;
+use super::existing;
 use crate::domain::authority::ResourcePath;
-use crate::domain::ids::{AgentId, JobId};
+use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::outputs;
 use crate::store::Finished;
-use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
@@ -124,10 +123,7 @@ impl Operation for FailTask {
 
 /// Whether a result is what whoever asked was promised.
 async fn fits(call: &Invocation<'_>, job: &Job, result: &Value) -> Result<(), OpError> {
-    let agent: &AgentId = &job.head.agent;
-    let Some((record, _)) = agents::get(call.venue, &call.caller.owner, agent).await? else {
-        return Err(no_agent(agent));
-    };
+    let record = existing(call, &job.head.agent).await?;
     let request = job.head.request.as_deref();
     if request.is_some_and(|request| request.output_path.is_some()) {
         return Err(OpError::Conflict(format!(

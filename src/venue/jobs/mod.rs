@@ -188,6 +188,13 @@ pub struct ListPage<T> {
     pub next: usize,
 }
 
+impl<T> ListPage<T> {
+    /// Where the page behind this one, which begins at `offset`, begins; `None`: this is the last.
+    pub fn behind(&self, offset: usize) -> Option<usize> {
+        (offset < self.next && self.next < self.total).then_some(self.next)
+    }
+}
+
 /// Ids of jobs, newest first.
 pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<JobId>, StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };

@@ -33,8 +33,7 @@ pub async fn fill(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<
 
 /// One secret, for a caller that may use it, where it may go.
 async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Result<Secret, OpError> {
-    let permitted = call.caller.authority.permits("secret/use", ResourcePath::secret(name));
-    permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
+    call.permit("secret/use", ResourcePath::secret(name))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
     if secret.hosts.permits(to) {
         return Ok(secret);

@@ -210,6 +210,12 @@ impl Invocation<'_> {
         }
     }
 
+    /// Refuses a caller who may not do this.
+    pub fn permit(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), OpError> {
+        let permitted = self.caller.authority.permits(ability, resource);
+        permitted.map_err(|denied| OpError::Denied(denied.text(self.named)))
+    }
+
     /// Refuses agents, whatever they may do: the operation is for `whom`.
     pub fn for_people<T: Operation>(&self, whom: &str) -> Result<(), OpError> {
         if self.caller.is_agent() || matches!(self.site, Site::Turn(_)) {
