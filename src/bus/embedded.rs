@@ -6,10 +6,12 @@
 //! restart all that are there are ready again, in order. Completions are kept (the newest
 //! [`OUT_KEPT`]) and told to listeners of this process; replies only to the latter.
 
+mod ends;
 mod kept;
 mod pieces;
 mod topics;
 
+use self::ends::Ends;
 use self::pieces::Pieces;
 use self::topics::Topics;
 use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal};
@@ -22,6 +24,7 @@ use crate::store::embedded::tx::{Durable, Fault, Tx, View};
 use crate::store::{BackendSetting, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -169,6 +172,7 @@ struct Inner {
     live: Topics<LiveSubject, Bytes>,
     control: Topics<(), Signal>,
     pieces: Pieces,
+    ends: Ends,
     /// By subject.
     out: Topics<(), Bytes>,
 }
@@ -193,6 +197,7 @@ impl EmbeddedBus {
             live: Topics::new(LISTENER_BEHIND),
             control: Topics::new(LISTENER_BEHIND),
             pieces: Pieces::since(started),
+            ends: Ends::default(),
             out: Topics::new(LISTENER_BEHIND),
         })))
     }
@@ -256,7 +261,13 @@ impl Inner {
                 let head = Head { owner, agent, kind, id: message.id, published: self.clock.now() };
                 self.enqueue(Queued { head, body }).await
             }
-            Address::Out { .. } => self.keep(message).await,
+            Address::Out { ref owner, ref job, .. } => {
+                // The store has it: whoever waits for it need not wait until it is kept here, too.
+                if let Ok(job) = JobId::new(job) {
+                    self.ends.tell(owner, &job);
+                }
+                self.keep(message).await
+            }
             Address::Job { .. } => Err(PublishError::NoWorkers),
             Address::Reply(subject) => {
                 self.live.send(&LiveSubject::Reply(subject), &body);
@@ -292,7 +303,7 @@ impl Inner {
             queue.last_out
         };
         let value = body.to_vec();
-        if self.store.call(move |tx| kept::keep(tx, place, message.id.as_deref(), value)).await? {
+        if self.store.call_patiently(move |tx| kept::keep(tx, place, message.id.as_deref(), value)).await? {
             self.out.send(&(), &body);
         }
         Ok(())
@@ -371,7 +382,12 @@ impl Settle for Settlement {
     async fn ack(&self) {
         if self.durable {
             let sequence = self.sequence;
-            if let Err(e) = self.bus.write(move |tx| tx.remove(Space::Queue, key(b'q', sequence))).await {
+            let forget = move |tx: &mut Tx<'_>| {
+                tx.remove(Space::Queue, key(b'q', sequence));
+                Ok(())
+            };
+            // Until it is durable a kill brings the message back, and the store knows it.
+            if let Err(e) = self.bus.store.call_patiently(forget).await {
                 tracing::warn!(error = %e, sequence, "a message was not acknowledged; it will come again");
                 return;
             }
@@ -436,6 +452,10 @@ impl Bus for EmbeddedBus {
 
     async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
         Ok(self.0.live.listen(from))
+    }
+
+    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        Ok(self.0.ends.wait(owner, job))
     }
 
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {

@@ -14,6 +14,7 @@ use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -168,6 +169,10 @@ pub trait Bus: Send + Sync + 'static {
 
     /// Listens to `from`.
     async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError>;
+
+    /// Is over when a job is told to have ended; what is told from now on is heard, as far as nothing is lost. It is
+    /// a reason to look and no more.
+    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError>;
 
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;

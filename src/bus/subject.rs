@@ -55,6 +55,11 @@ pub fn live_subject(prefix: &str, live: &LiveSubject) -> String {
     }
 }
 
+/// Where the end of a job is told, whichever agent serves it.
+pub fn end_of(prefix: &str, owner: &Owner, job: &JobId) -> String {
+    format!("{prefix}.out.{}.*.{job}", owner_tokens(owner))
+}
+
 /// The control subjects of all owners.
 pub fn all_control(prefix: &str) -> String {
     format!("{prefix}.ctl.>")
@@ -251,6 +256,7 @@ mod tests {
             (subject("trellis", &Address::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
             (live_subject("trellis", &LiveSubject::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
             (live_subject("trellis", &LiveSubject::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
+            (end_of("trellis", &o, &job), "trellis.out.acme.jo@x%2Eorg.*.0123456789abcdef0123456789abcdef"),
             (all_control("trellis"), "trellis.ctl.>"),
             (all_inbound("p"), "p.in.>"),
             (inbound("p")[0].clone(), "p.in.*.*.*.task"),

@@ -287,7 +287,10 @@ impl Model for Scripted {
 }
 
 async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
-    tokio::time::sleep(answer.delay).await;
+    // The shortest sleep is a tick of the timer.
+    if !answer.delay.is_zero() {
+        tokio::time::sleep(answer.delay).await;
+    }
     let transient = |model, reason: &str| {
         Err(ModelError::Transient { model, reason: reason.to_owned(), retry_after: answer.retry_after })
     };

@@ -49,6 +49,7 @@
 //! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
 //! | `policy` | JSON policy: roots and revocations, see [`crate::venue::policy`] | operators | for good |
+//! | `erasures` | empty; written again after each erasing of turns | erasing | for good |
 //! | `quota` | line of the limits of this owner, read by the store itself, see `domain::quota` | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
@@ -77,6 +78,9 @@ pub use spend::{
 
 /// Document of an owner's policy.
 pub const POLICY: &str = "policy";
+
+/// Mark whose version says whether turns of an owner were erased since.
+pub const ERASURES: &str = "erasures";
 
 /// Document of an owner's quota.
 pub const QUOTA: &str = "quota";

@@ -261,6 +261,19 @@ pub struct Lease {
     pub epoch: u64,
 }
 
+/// Versions of what a turn stands on: whoever has read a document at its version needn't read it again. 0 where
+/// there never was one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Versions {
+    /// Of the agent's gate document, 0 of one that is deleted, too. The agent's record is only written together with
+    /// its gate.
+    pub gate: u64,
+    /// Of the owner's policy.
+    pub policy: u64,
+    /// Of the mark that is left when turns of the owner are erased ([`crate::store::keys::ERASURES`]).
+    pub erasures: u64,
+}
+
 /// A granted lease with everything needed to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
@@ -268,9 +281,8 @@ pub struct Grant {
     pub lease: Lease,
     /// It lapses then.
     pub until: Millis,
-    /// Version of the agent's gate document, 0 without one. The agent's record is only written
-    /// together with its gate, so this also tells whether a record read before is still the one.
-    pub gate: u64,
+    /// What the turn stands on.
+    pub ground: Versions,
     /// Turns committed in this session so far.
     pub version: u64,
     /// The session state of the last commit.
@@ -335,6 +347,8 @@ pub enum LeaseCheck {
     Yes {
         /// The served task's job was ended from outside: cancelled, or completed or failed by another.
         cancelled: bool,
+        /// Version of the owner's policy, as [`Versions`] has it.
+        policy: u64,
     },
     /// Another has, or had, the lease: stop, write nothing, acknowledge nothing.
     Fenced,
@@ -386,6 +400,8 @@ pub enum Continuation {
         mailbox: Vec<MailboxEntry>,
         /// Events ever appended.
         arrivals: u64,
+        /// What the next turn stands on.
+        ground: Versions,
     },
     /// The lease was given back.
     Released {

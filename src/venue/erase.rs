@@ -82,6 +82,8 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         erased.turns += found.records.len();
         write(venue, owner, found.records).await?;
     }
+    // Workers that remember turns of before read them again.
+    write(venue, owner, vec![DocWrite::mark(keys::ERASURES)]).await?;
     erased.dead = dead_letters(venue, owner, erasure, &mut erased.jobs).await?;
     erased.timers = timers(venue, owner, erasure).await?;
     Ok(erased)

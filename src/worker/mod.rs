@@ -84,8 +84,10 @@ pub(crate) struct Worker {
     pub(crate) shutdown: Shutdown,
     /// Tasks that are being served here: what a cancellation must reach.
     control: lease::control::Control,
-    /// Agents as they were read before.
+    /// Agents and policies as they were read before.
     known: lease::known::Known,
+    /// Sessions that were served here.
+    memory: lease::memory::Memory,
     /// What is remembered of the records of prompts.
     books: context::books::Books,
     /// Where commits leave what is to be published.
@@ -125,6 +127,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         shutdown: shutdown.clone(),
         control: lease::control::Control::default(),
         known: lease::known::Known::default(),
+        memory: lease::memory::Memory::default(),
         books: context::books::Books::default(),
         relay,
         seats,

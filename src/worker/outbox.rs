@@ -6,7 +6,9 @@ use super::stage::{self, Stage};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::store::OutboxEntry;
 use crate::venue::Venue;
+use futures::StreamExt;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -15,6 +17,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const QUEUE: usize = 1024;
 /// Commits taken together.
 const BATCH: usize = 128;
+/// Batches under way at the same time: a slow one holds up nobody else.
+const LANES: usize = 16;
 
 /// The messages of one commit.
 struct Outbound {
@@ -52,17 +56,20 @@ impl Relay {
 pub(super) async fn run(worker: Arc<Worker>, mut pending: Pending) {
     let end = worker.shutdown.ending().clone();
     let mut batch = Vec::with_capacity(BATCH);
+    let mut lanes = FuturesUnordered::new();
     loop {
         let taken = tokio::select! {
             biased;
-            taken = pending.0.recv_many(&mut batch, BATCH) => taken,
+            Some(()) = lanes.next() => continue,
+            taken = pending.0.recv_many(&mut batch, BATCH), if lanes.len() < LANES => taken,
             () = end.cancelled() => 0,
         };
         if taken == 0 {
-            return;
+            break;
         }
-        publish(&worker.venue, std::mem::take(&mut batch)).await;
+        lanes.push(publish(&worker.venue, std::mem::take(&mut batch)));
     }
+    while lanes.next().await.is_some() {}
 }
 
 async fn publish(venue: &Venue, batch: Vec<Outbound>) {

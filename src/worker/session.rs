@@ -33,7 +33,8 @@ pub(crate) enum End {
 
 /// Runs a granted session to its end. The grant was asked for at `asked`.
 pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
-    let mut leased = match Leased::open(grant, asked) {
+    let past = worker.memory.take(&grant, asked);
+    let mut leased = match Leased::open(grant, past, asked) {
         Ok(leased) => leased,
         Err(error) => return End::Failed(error),
     };
@@ -45,6 +46,10 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
     call_next(worker).await;
+    if matches!(ended, End::Idle) {
+        let Leased { lease, run, state, ground, past, .. } = leased;
+        worker.memory.keep(&lease, run.version, state, ground, past);
+    }
     ended
 }
 
@@ -100,7 +105,7 @@ async fn wait_outside(worker: &Worker, leased: &Leased) -> End {
 async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let owner = leased.lease.owner.clone();
     let agent = leased.lease.session.agent.clone();
-    let Some(record) = known::agent(worker, &owner, &agent, leased.gate.take()).await? else {
+    let Some(record) = known::agent(worker, &owner, &agent, leased.ground.gate).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return rest(worker, leased, None).await;
     };

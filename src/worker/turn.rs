@@ -3,7 +3,7 @@
 use super::context;
 use super::ground::Ground;
 use super::lease::transcript;
-use super::lease::{Leased, Stop, keeper, waits};
+use super::lease::{Leased, Stop, keeper, known, waits};
 use super::model::record;
 use super::model::spend::{self, Asked};
 use super::stage::Stage;
@@ -20,7 +20,6 @@ use crate::domain::turn::run::{Plan, Run};
 use crate::domain::turn::{Action, Last, Recorded, Setting, Turn};
 use crate::venue::context::begin;
 use crate::venue::operation::dispatch;
-use crate::venue::policy;
 use serde_json::Value;
 
 /// What a turn begins with.
@@ -104,7 +103,7 @@ impl Start {
 /// Runs one turn of a leased session. Returns whether the lease is still held.
 pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<bool, Stop> {
     let owner: Owner = leased.lease.owner.clone();
-    let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
+    let (policy, version) = known::policy(worker, &owner, leased.ground.policy).await?;
     let start = start.or(worker, leased).under(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
     let before = before.cloned();

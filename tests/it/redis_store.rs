@@ -192,7 +192,7 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     let another = RedisStore::open(options).await.unwrap();
     assert_eq!(
         another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(),
-        LeaseCheck::Yes { cancelled: false }
+        LeaseCheck::Yes { cancelled: false, policy: 0 }
     );
     let done = store.commit(NOW, &grant.lease, &commit(&grant, "s")).await.unwrap();
     assert_eq!(done, Committed::Done(Continuation::Released { wakes: Vec::new() }));

@@ -189,7 +189,7 @@ impl Run<'_> {
 
     fn go_on(&mut self, at: usize, next: &Continuation) {
         match next {
-            Continuation::Held { mailbox, arrivals } => {
+            Continuation::Held { mailbox, arrivals, .. } => {
                 self.holdings[at].mailbox.clone_from(mailbox);
                 self.holdings[at].arrivals = *arrivals;
             }

@@ -18,7 +18,7 @@ use super::{
     subject,
 };
 use crate::config::{Config, mask_url};
-use crate::domain::ids::JobId;
+use crate::domain::ids::{JobId, Owner};
 use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
@@ -32,7 +32,7 @@ use async_nats::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt, stream::BoxStream};
+use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use line::Line;
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -343,6 +343,18 @@ impl Bus for NatsBus {
     async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
         let messages = self.subscribed(subject::live_subject(self.prefix(), from)).await?;
         Ok(messages.map(|message| message.payload).boxed())
+    }
+
+    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        let subject = subject::end_of(self.prefix(), owner, job);
+        let told = self.line().await?.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
+        Ok(Box::pin(async move {
+            let mut told = told;
+            if told.next().await.is_none() {
+                // The connection is gone, and nothing is told any more.
+                std::future::pending::<()>().await;
+            }
+        }))
     }
 
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {

@@ -10,6 +10,7 @@ use crate::render::{RenderOptions, render};
 use crate::session::TurnRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Bytes of the frames above, the nearest first; every further one has as many as the last.
 const ABOVE: [usize; 4] = [300, 150, 75, 50];
@@ -55,9 +56,9 @@ pub struct Compacted {
 impl View {
     /// Of a session with these turns, as far as `viewer` may see them. `task` is the input of the
     /// open task.
-    pub fn of(goals: &Goals, turns: &[TurnRecord], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
+    pub fn of(goals: &Goals, turns: &[Arc<TurnRecord>], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
         let seen = turns.iter().zip(sights(turns, viewer, |_| false));
-        let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| turn).collect();
+        let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| &**turn).collect();
         let path = goals.path();
         let above: Vec<_> = match path.split_last() {
             None => Vec::new(),

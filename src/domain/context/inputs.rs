@@ -31,7 +31,7 @@ pub struct Inputs {
     /// Tools of this turn.
     pub tools: Arc<ToolTable>,
     /// Turns of the session, oldest first.
-    pub transcript: Vec<TurnRecord>,
+    pub transcript: Vec<Arc<TurnRecord>>,
     /// What the turn serves.
     pub served: Served,
 }

@@ -9,6 +9,7 @@ use crate::context::goals::View;
 use crate::foreign::Foreign;
 use crate::ids::JobId;
 use crate::session::TurnRecord;
+use std::sync::Arc;
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {
@@ -36,7 +37,7 @@ pub(super) struct Cut<'i> {
 impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
-    pub(super) fn new(turns: &'i [TurnRecord], goals: &'i View, open: Option<&'i JobId>, viewer: Viewer<'_>) -> Self {
+    pub(super) fn new(turns: &'i [Arc<TurnRecord>], goals: &'i View, open: Option<&'i JobId>, viewer: Viewer<'_>) -> Self {
         let live = || turns.iter().filter(|turn| goals.shows(turn));
         // The newest turns whose results no turn has answered yet.
         let answered = live().filter(|turn| !awaits_answer(turn)).map(|turn| turn.turn).next_back().unwrap_or(0);

@@ -7,6 +7,7 @@ use crate::context::sight::Viewer;
 use crate::lattice::Path;
 use crate::session::TurnRecord;
 use serde_json::json;
+use std::sync::Arc;
 
 fn goal(description: &str) -> Goal {
     Goal { description: description.to_owned(), output: None }
@@ -17,9 +18,9 @@ fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
     goals.open(turn, goals_of, None, &Mandate::default());
 }
 
-fn spoken(turn: u64, frame: u32, text: &str) -> TurnRecord {
+fn spoken(turn: u64, frame: u32, text: &str) -> Arc<TurnRecord> {
     let said = vec![ChatMessage::Assistant { text: text.to_owned(), calls: Vec::new() }];
-    TurnRecord { turn, said, frame, ..TurnRecord::default() }
+    Arc::new(TurnRecord { turn, said, frame, ..TurnRecord::default() })
 }
 
 fn ids(frames: &[&GoalFrame]) -> Vec<u32> {

@@ -73,6 +73,14 @@ impl DocWrite {
         Self::new(key.into(), Change::Check).at(version)
     }
 
+    /// Bytes that it puts.
+    pub fn bytes(&self) -> usize {
+        match &self.change {
+            Change::Put(bytes) => bytes.len(),
+            Change::Delete | Change::Check => 0,
+        }
+    }
+
     /// The same, only over this version; 0 = where nothing was ever written.
     #[must_use]
     pub fn at(self, version: u64) -> Self {

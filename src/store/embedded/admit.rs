@@ -32,10 +32,10 @@ pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Adm
     Ok(Admitted { intake, lease: outcome })
 }
 
-fn usable(gate: Option<(Gate, u64)>) -> Result<(Gate, u64), Refusal> {
+fn usable(gate: Option<Gate>) -> Result<Gate, Refusal> {
     match gate {
         None => Err(Refusal::UnknownAgent),
-        Some((gate, _)) if gate.status == GateStatus::Terminated => Err(Refusal::Terminated),
+        Some(gate) if gate.status == GateStatus::Terminated => Err(Refusal::Terminated),
         Some(gate) => Ok(gate),
     }
 }
@@ -44,7 +44,7 @@ fn intake(
     tx: &mut Tx<'_>,
     now: Millis,
     slot: &mut Slot,
-    gate: Result<(Gate, u64), Refusal>,
+    gate: Result<Gate, Refusal>,
     event: &NewEvent,
 ) -> Result<Intake, Fault> {
     let seen_key = layout::seen(&slot.owner, event.id.as_str());
@@ -58,7 +58,7 @@ fn intake(
         return Ok(Intake::Duplicate);
     }
     let gate = match gate {
-        Ok((gate, _)) => gate,
+        Ok(gate) => gate,
         Err(refusal) => return Ok(Intake::Refused(refusal)),
     };
     if let Some(refusal) = no_room(tx, slot, gate, event.kind)? {

@@ -179,7 +179,7 @@ fn untold(
         return Ok(found);
     };
     // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
-    let Ok(Some((gate, _))) = gate(tx, owner, &agent_id(agent)?) else { return Ok(found) };
+    let Ok(Some(gate)) = gate(tx, owner, &agent_id(agent)?) else { return Ok(found) };
     if gate.status != GateStatus::Active {
         return Ok(found);
     }

@@ -10,17 +10,25 @@ use crate::domain::lease::{Availability, Handout, LeaseRecord, Onward, Serving, 
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate};
 use crate::store::{
-    After, Continuation, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry,
+    After, Continuation, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry,
+    Versions,
 };
 use bytes::Bytes;
 use std::ops::ControlFlow;
 
-/// The agent's gate and the version of its document; `None` when there is no such agent.
-pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<(Gate, u64)>, Fault> {
-    let Doc { version, value } = docs::get(view, owner, &keys::agent_gate(agent))?;
-    let Some(bytes) = value else { return Ok(None) };
+/// The agent's gate; `None` when there is no such agent.
+pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<Gate>, Fault> {
+    let Some(bytes) = docs::get(view, owner, &keys::agent_gate(agent))?.value else { return Ok(None) };
     let gate = Gate::decode(&bytes).ok_or_else(|| Fault::Record(format!("gate of agent `{agent}` is damaged")))?;
-    Ok(Some((gate, version)))
+    Ok(Some(gate))
+}
+
+/// What the session's next turn stands on.
+fn ground(view: &impl View, slot: &Slot) -> Result<Versions, Fault> {
+    let version = |key: &str| Ok::<_, Fault>(docs::get(view, &slot.owner, key)?.version);
+    let gate = docs::get(view, &slot.owner, &keys::agent_gate(&slot.key.agent))?;
+    let gate = if gate.value.is_some() { gate.version } else { 0 };
+    Ok(Versions { gate, policy: version(keys::POLICY)?, erasures: version(keys::ERASURES)? })
 }
 
 /// Tries the lease. Without an agent, or one that has ended, there is nothing to run.
@@ -28,14 +36,13 @@ pub(super) fn ask(
     tx: &mut Tx<'_>,
     now: Millis,
     slot: &mut Slot,
-    gate: Option<(Gate, u64)>,
+    gate: Option<Gate>,
     ask: &LeaseRequest,
 ) -> Result<LeaseOutcome, Fault> {
-    let (gate, version) = gate.map_or((None, 0), |(gate, version)| (Some(gate), version));
     let until = now.plus(ask.ttl);
     match slot.now.ask(now, &ask.token, until, gate.map(|gate| gate.status)) {
         Availability::Yours => {
-            return Ok(LeaseOutcome::Run(Box::new(hand_out(tx, now, slot, version, None)?)));
+            return Ok(LeaseOutcome::Run(Box::new(hand_out(tx, now, slot, None)?)));
         }
         Availability::Held(until) => return Ok(LeaseOutcome::Busy(until)),
         Availability::BackingOff(until) => return Ok(LeaseOutcome::Backoff(until)),
@@ -58,10 +65,10 @@ pub(super) fn ask(
     if !capacity::admits(tx, now, slot, concurrency)? {
         return Ok(LeaseOutcome::Waiting);
     }
-    Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, version, ask)?)))
+    Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, ask)?)))
 }
 
-fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRequest) -> Result<Grant, Fault> {
+fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> Result<Grant, Fault> {
     let floor = if slot.now.epoch > 0 { 0 } else { floor(tx, &slot.owner)? };
     let lease = LeaseRecord {
         until: now.plus(ask.ttl),
@@ -73,7 +80,7 @@ fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRe
     if let Some(served) = slot.now.grant(now, lease, floor) {
         count_crash(tx, slot, &served)?;
     }
-    hand_out(tx, now, slot, gate, Some(ask.crash_limit))
+    hand_out(tx, now, slot, Some(ask.crash_limit))
 }
 
 /// Everything that the holder needs to go on.
@@ -81,7 +88,6 @@ fn hand_out(
     tx: &mut Tx<'_>,
     now: Millis,
     slot: &mut Slot,
-    gate: u64,
     crash_limit: Option<u32>,
 ) -> Result<Grant, Fault> {
     let mailbox = serve(tx, now, slot, crash_limit)?;
@@ -94,7 +100,8 @@ fn hand_out(
     };
     let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
     let (version, arrivals, attempts) = (slot.now.version, slot.now.arrivals, slot.now.attempts.clone());
-    Ok(Grant { lease, until, gate, version, state, checkpoint, calls, mailbox, arrivals, attempts })
+    let ground = ground(tx, slot)?;
+    Ok(Grant { lease, until, ground, version, state, checkpoint, calls, mailbox, arrivals, attempts })
 }
 
 type Recorded = (Option<Bytes>, Vec<(u32, Bytes)>);
@@ -188,5 +195,5 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
 pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Continuation, Fault> {
     let mailbox = serve(tx, now, slot, None)?;
     slot.save(tx)?;
-    Ok(Continuation::Held { mailbox, arrivals: slot.now.arrivals })
+    Ok(Continuation::Held { mailbox, arrivals: slot.now.arrivals, ground: ground(tx, slot)? })
 }

@@ -10,7 +10,7 @@ use super::tx::{Fault, Tx, View};
 use crate::domain::job::JobStatus;
 use crate::domain::lease::{Claim, Recording, TurnClaim};
 use crate::domain::time::Millis;
-use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released};
+use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released, keys};
 use std::{ops::ControlFlow, time::Duration};
 
 fn load(tx: &Tx<'_>, lease: &Lease) -> Result<Slot, Fault> {
@@ -22,7 +22,8 @@ fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<LeaseCheck, Fault> {
         Some(job) => docs::job_status(tx, &slot.owner, job)?,
         None => None,
     };
-    Ok(LeaseCheck::Yes { cancelled: status.is_some_and(JobStatus::is_terminal) })
+    let policy = docs::get(tx, &slot.owner, keys::POLICY)?.version;
+    Ok(LeaseCheck::Yes { cancelled: status.is_some_and(JobStatus::is_terminal), policy })
 }
 
 /// [`crate::store::Store::renew`].

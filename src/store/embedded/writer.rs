@@ -9,10 +9,15 @@ use super::writes::Writes;
 use crate::store::StoreError;
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests that share one fsync: at 256 the fsync is a small part of the group's cost.
 pub(super) const GROUP_REQUESTS: usize = 256;
+
+/// What nobody is kept waiting by shares the fsync of what comes next, and has its own after so long at last.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Applies a request; its answer waits for the group to be durable.
 type Job = Box<dyn FnOnce(&mut Writer) + Send>;
@@ -25,6 +30,8 @@ pub(super) struct Writer {
     /// Applied and not yet given to the flusher.
     writes: Writes,
     answers: Vec<Answer>,
+    /// How many of them are waited for.
+    urgent: usize,
     flusher: Flusher,
 }
 
@@ -46,7 +53,7 @@ impl Writer {
             }
         };
         let flusher = Flusher::start(db.clone(), Arc::clone(&store), durable, nudge)?;
-        Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), flusher })
+        Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), urgent: 0, flusher })
     }
 
     /// Serves until every sender is gone.
@@ -56,7 +63,7 @@ impl Writer {
             for job in waiting.drain(..) {
                 job(&mut self);
             }
-            if self.answers.len() == 1 && jobs.is_empty() && self.flusher.is_free(false) {
+            if self.urgent == 1 && jobs.is_empty() && self.flusher.is_free(false) {
                 // One caller at a time: the way over another thread would only cost it time.
                 let group = self.group();
                 self.flusher.flush_here(group);
@@ -64,12 +71,13 @@ impl Writer {
                 self.hand_over(self.answers.len() >= GROUP_REQUESTS);
             }
         }
+        self.urgent += self.answers.len();
         self.hand_over(true);
     }
 
     /// Gives the group to the flusher; when it is busy and needn't be waited for, the group grows.
     fn hand_over(&mut self, wait: bool) {
-        if self.flusher.is_free(wait) && !self.answers.is_empty() {
+        if self.flusher.is_free(wait) && self.urgent > 0 {
             let group = self.group();
             self.flusher.take(group);
         }
@@ -77,6 +85,7 @@ impl Writer {
 
     /// What has been applied since the last group.
     fn group(&mut self) -> Group {
+        self.urgent = 0;
         Group { writes: Arc::new(std::mem::take(&mut self.writes)), answers: std::mem::take(&mut self.answers) }
     }
 
@@ -107,13 +116,15 @@ impl Writer {
 pub(super) struct Requests {
     jobs: mpsc::Sender<Job>,
     store: Arc<str>,
+    /// Somebody sees to it that what is patient becomes durable.
+    reminded: Arc<AtomicBool>,
 }
 
 impl Requests {
     /// A channel; when it is full, callers wait.
     pub(super) fn channel(store: Arc<str>) -> (Self, mpsc::Receiver<Job>) {
         let (jobs, receiver) = mpsc::channel(4 * GROUP_REQUESTS);
-        (Self { jobs, store }, receiver)
+        (Self { jobs, store, reminded: Arc::default() }, receiver)
     }
 
     /// Name of the store, as in errors.
@@ -126,17 +137,50 @@ impl Requests {
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let answered = self.send(request, true).await?;
+        answered.await.map_err(|_| self.gone())?
+    }
+
+    /// The same, of what nobody is kept waiting by: it causes no fsync of its own for some milliseconds.
+    pub(super) async fn call_patiently<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let answered = self.send(request, false).await?;
+        // Behind the request: who is on the way to remind the writer of others reminds it of this one, too.
+        if !self.reminded.swap(true, Ordering::AcqRel) {
+            let (jobs, reminded) = (self.jobs.downgrade(), Arc::clone(&self.reminded));
+            tokio::spawn(async move {
+                tokio::time::sleep(PATIENCE).await;
+                reminded.store(false, Ordering::Release);
+                if let Some(jobs) = jobs.upgrade() {
+                    let due: Job = Box::new(|writer| writer.urgent += usize::from(!writer.answers.is_empty()));
+                    let _ = jobs.send(due).await;
+                }
+            });
+        }
+        answered.await.map_err(|_| self.gone())?
+    }
+
+    async fn send<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        urgent: bool,
+    ) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError> {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |writer| {
             let outcome = writer.apply(request);
+            writer.urgent += usize::from(urgent);
             writer.answers.push(Box::new(move |durable| {
                 // A caller that went away needs no answer.
                 let _ = answer.send(durable.and(outcome));
             }));
         });
-        let gone =
-            || StoreError::Unavailable { store: self.store.to_string(), reason: "its writer has stopped".into() };
-        self.jobs.send(job).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        self.jobs.send(job).await.map_err(|_| self.gone())?;
+        Ok(answered)
+    }
+
+    fn gone(&self) -> StoreError {
+        StoreError::Unavailable { store: self.store.to_string(), reason: "its writer has stopped".into() }
     }
 }

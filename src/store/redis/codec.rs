@@ -11,7 +11,7 @@ use crate::domain::quota::{Quota, QuotaKind};
 use crate::domain::time::Millis;
 use crate::store::{
     After, Change, Continuation, Doc, DocConflict, DocWrite, EventKind, Expect, JobFinish, LeaseCheck, METHODS,
-    MailboxEntry, NewEvent, NewJob, OutboxEntry, Repeat, Resting, SessionFacts, StoreError,
+    MailboxEntry, NewEvent, NewJob, OutboxEntry, Repeat, Resting, SessionFacts, StoreError, Versions,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -321,7 +321,7 @@ impl AnswerParts {
     /// Whether the lease is still held.
     pub fn held(&mut self) -> Result<LeaseCheck, StoreError> {
         match self.text()?.as_str() {
-            "yes" => Ok(LeaseCheck::Yes { cancelled: self.number()? == 1 }),
+            "yes" => Ok(LeaseCheck::Yes { cancelled: self.number()? == 1, policy: self.number()? }),
             "fenced" => Ok(LeaseCheck::Fenced),
             other => Err(self.unexpected("`yes` or `fenced`", other)),
         }
@@ -382,12 +382,21 @@ impl AnswerParts {
         Ok(OutboxEntry { id: self.text()?, message: self.bytes()? })
     }
 
+    /// What a turn stands on.
+    pub fn ground(&mut self) -> Result<Versions, StoreError> {
+        let mut part = self.nested()?;
+        Ok(Versions { gate: part.number()?, policy: part.number()?, erasures: part.number()? })
+    }
+
     /// How a holder goes on.
     pub fn after(&mut self) -> Result<Continuation, StoreError> {
         let mut part = self.nested()?;
         match part.text()?.as_str() {
             "released" => Ok(Continuation::Released { wakes: part.nested()?.each(Self::entry)? }),
-            "held" => Ok(Continuation::Held { mailbox: part.mailbox()?, arrivals: part.number()? }),
+            "held" => {
+                let (mailbox, arrivals) = (part.mailbox()?, part.number()?);
+                Ok(Continuation::Held { mailbox, arrivals, ground: part.ground()? })
+            }
             other => Err(part.unexpected("`held` or `released`", other)),
         }
     }

@@ -63,14 +63,14 @@ pub fn outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutcome, 
 fn grant(part: &mut AnswerParts, request: &Admit) -> Result<Grant, StoreError> {
     let epoch = part.number()?;
     let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
-    let (until, gate, version) = (part.millis()?, part.number()?, part.number()?);
+    let (until, ground, version) = (part.millis()?, part.ground()?, part.number()?);
     let (state, checkpoint) = (part.optional()?, part.optional()?);
     let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
     calls.sort_by_key(|(index, _): &(u32, _)| *index);
     Ok(Grant {
         lease,
         until,
-        gate,
+        ground,
         version,
         state,
         checkpoint,

@@ -54,7 +54,7 @@ pub(crate) async fn begin(
 
 impl PromptView<'_> {
     /// The inputs of the prompt, after these turns of the session.
-    pub(crate) async fn inputs(&self, transcript: Vec<TurnRecord>) -> Result<Inputs, StoreError> {
+    pub(crate) async fn inputs(&self, transcript: Vec<Arc<TurnRecord>>) -> Result<Inputs, StoreError> {
         let Self { venue, setting, agent, workspace } = *self;
         let config = &setting.config;
         let caller = Caller {

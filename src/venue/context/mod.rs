@@ -7,8 +7,10 @@ mod gather;
 mod pins;
 pub mod preview;
 mod rest;
+mod transcript;
 mod values;
 
 pub use cache::PromptCache;
 pub(crate) use gather::{PromptView, begin, offered};
-pub(crate) use rest::{clear, inbox, state, stored, turns};
+pub(crate) use rest::{clear, inbox, state, stored};
+pub(crate) use transcript::Transcript;

@@ -1,13 +1,12 @@
 //! What the next turn of a session would see, with nothing changed by looking.
 
-use super::{PromptView, begin, inbox, state, turns};
+use super::{PromptView, Transcript, begin, inbox, state};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::context::inputs::Inputs;
 use crate::domain::event::{Event, NAME, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
-use crate::domain::session::TurnRecord;
 use crate::domain::turn::run::{Pending, Run};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Values;
@@ -73,7 +72,7 @@ pub enum PreviewError {
 struct Rested {
     key: SessionKey,
     run: Run,
-    transcript: Vec<TurnRecord>,
+    transcript: Transcript,
 }
 
 /// The inputs of the prompt that the next turn would have.
@@ -99,16 +98,16 @@ async fn next(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Res
     let (turn, _) = Turn::begin(setting, venue.now());
     let agent = pinned.as_ref().unwrap_or(&agent);
     let view = PromptView { venue, setting: turn.setting(), agent, workspace: &workspace };
-    Ok(view.inputs(transcript).await?)
+    Ok(view.inputs(transcript.records()).await?)
 }
 
 /// Whether the session is new and empty by the time of the turn, which it is then.
-fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut Vec<TurnRecord>) -> bool {
+fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut Transcript) -> bool {
     let at = run.arrived().unwrap_or_else(|| venue.now());
     let last = transcript.last().map(|record| record.end);
     let expired = config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.expire(ttl, last, at));
     if expired {
-        transcript.clear();
+        *transcript = Transcript::default();
     }
     expired
 }
@@ -128,10 +127,10 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         }
     };
     let (mut run, transcript) = match &facts {
-        None => (Run::default(), Vec::new()),
+        None => (Run::default(), Transcript::default()),
         Some(facts) => {
             let state = state(facts.state.as_ref())?;
-            let transcript = turns(&*venue.store, owner, &key, facts.version, state.since).await?;
+            let transcript = Transcript::read(&*venue.store, owner, &key, facts.version, state.since).await?;
             let mail = venue.store.mail(owner, &key).await?;
             (Run::new(facts.version, state, inbox(&mail)?, false), transcript)
         }

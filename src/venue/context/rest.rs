@@ -3,6 +3,7 @@
 use crate::domain::decode;
 use crate::domain::ids::{Owner, SessionKey, decode_token};
 use crate::domain::lattice::layout::{self, Scope};
+use super::transcript::TRANSCRIPT;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};
@@ -12,8 +13,6 @@ use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-/// Turns of a transcript that are read: more than fit into any prompt.
-const TRANSCRIPT: usize = 500;
 /// Place of what no call of a reply has done.
 const NO_CALL: u32 = u32::MAX;
 /// What a commit left for the next turn; before the first, nothing.
@@ -40,24 +39,24 @@ pub(crate) fn stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T,
     decode::stored(bytes).map_err(corrupt)
 }
 
-/// The newest turn records of a session at this version, oldest first; no more of them than weigh twice as much as the
-/// largest prompt. Those up to turn `since` are of a conversation whose time was over.
-pub(crate) async fn turns(
+/// The newest turn records of a session at this version, oldest first, with their bytes.
+pub(super) async fn turns(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
     version: u64,
     since: u64,
-) -> Result<Vec<TurnRecord>, StoreError> {
+) -> Result<Vec<(TurnRecord, usize)>, StoreError> {
     // What a fork that broke off has left behind the session's own turns is none of its own.
     let end = keys::turn(session, version + 1);
     let turns = keys::turns(session);
     let mut found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
     found.reverse();
-    let records = found.into_iter().filter_map(|(key, doc)| Some(document(&key, &doc.value?)));
-    records
-        .filter(|record: &Result<TurnRecord, _>| record.as_ref().map_or(true, |record| record.turn > since))
-        .collect()
+    let records = found.into_iter().filter_map(|(key, doc)| {
+        let bytes = doc.value?;
+        Some(document(&key, &bytes).map(|record: TurnRecord| (record, bytes.len())))
+    });
+    records.filter(|read| read.as_ref().map_or(true, |(record, _)| record.turn > since)).collect()
 }
 
 /// Empties the session's `c/`, durable with the turn's commit.

@@ -16,6 +16,8 @@ use crate::outbox;
 use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::pending;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -233,6 +235,14 @@ pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(J
 pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
     let deadline = venue.clock.steady() + timeout;
     let mut pause = POLL.0;
+    // What isn't told, a look in time finds.
+    let mut told = match venue.bus.ended(owner, id).await {
+        Ok(told) => told,
+        Err(error) => {
+            tracing::debug!(%owner, job = %id, %error, "the end of a job is looked for and not told");
+            pending().boxed()
+        }
+    };
     loop {
         let ended = match state(venue, owner, id).await? {
             Some((status, _)) => status.is_terminal(),
@@ -246,7 +256,10 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
         if ended || now >= deadline {
             return shown(venue, owner, id).await;
         }
-        tokio::time::sleep(pause.min(deadline.saturating_sub(now))).await;
+        tokio::select! {
+            () = &mut told => told = pending().boxed(),
+            () = tokio::time::sleep(pause.min(deadline.saturating_sub(now))) => {}
+        }
         pause = (pause * 3 / 2).min(POLL.1);
     }
 }

@@ -15,6 +15,7 @@ use crate::domain::context::sight::{Sight, sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
 use crate::store::{DocKey, Store, StoreError, Window, decode, keys};
+use std::sync::Arc;
 
 /// A past turn: what it did, and what its model saw.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,7 +128,7 @@ pub async fn restore(
             let record: TurnRecord = decode(&key, &bytes)?;
             // An erased one is as good as gone: what it said is in no prompt any more.
             if record.turn <= span.last && !record.erased {
-                transcript.push(record);
+                transcript.push(Arc::new(record));
             }
         }
     }

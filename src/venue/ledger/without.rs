@@ -9,6 +9,7 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
 use crate::domain::origin::{Seen, is_below, overlap, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
+use std::sync::Arc;
 
 /// Takes out what came from there. Whether anything did.
 pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
@@ -27,7 +28,7 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
     let is_out = |job: String| paths.iter().any(|path| overlap(&job, path));
     inputs.served.results.retain(|(_, event)| !event.job().is_some_and(|job| is_out(output(job))));
     found |= inputs.served.results.len() < results;
-    for record in &mut inputs.transcript {
+    for record in inputs.transcript.iter_mut().map(Arc::make_mut) {
         found |= forget(record, path, &is_gone);
         for heard in &mut record.heard {
             found |= unheard(heard, path, &is_out);

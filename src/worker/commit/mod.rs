@@ -74,7 +74,7 @@ pub(crate) async fn commit(
                 if let Some(ledger) = &decision.ledger {
                     worker.books.stored(ledger);
                 }
-                let held = take_over(leased, decision, next)?;
+                let held = take_over(leased, decision, &commit, next)?;
                 worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
                 return Ok(held);
             }
@@ -235,22 +235,23 @@ fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult
     head.map(|head| outbox::completions(venue_key, &leased.lease.owner, &head, result)).unwrap_or_default()
 }
 
-fn take_over(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, Stop> {
-    if let (Some(base), Some(ledger)) = (&leased.base, &decision.ledger) {
+fn take_over(leased: &mut Leased, decision: Decision, commit: &Commit, next: Kept) -> Result<bool, Stop> {
+    if let (Some(base), Some(ledger)) = (&leased.past.base, &decision.ledger) {
         // One that can't be read is looked for in the store next time.
-        leased.base =
+        leased.past.base =
             Base::read(base.as_deref(), decision.record.turn, &ledger.manifest).ok().map(|new| Some(new.into()));
     }
     leased.run = leased.run.after(&decision.state, &decision.consume);
+    leased.state = Some(commit.state.clone());
     leased.calls.clear();
     leased.expired = false;
-    if let Some(transcript) = &mut leased.transcript {
-        if let Some(amended) = decision.amended
-            && let Some(place) = transcript.iter_mut().find(|record| record.turn == amended.turn)
-        {
-            *place = amended;
+    if let Some(transcript) = &mut leased.past.transcript {
+        if let Some(amended) = decision.amended {
+            transcript.amend(amended);
         }
-        transcript.push(decision.record);
+        let key = keys::turn(&leased.lease.session, decision.record.turn);
+        let stored = commit.writes.iter().find(|write| write.key == key);
+        transcript.push(decision.record, stored.map_or(0, DocWrite::bytes));
     }
     Ok(leased.take_over(next)?)
 }
@@ -308,6 +309,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
     match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
         Committed::Done(next) => {
             leased.run = leased.run.after(&state, &consume);
+            leased.state = Some(commit.state);
             let held = leased.take_over(next)?;
             worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
             Ok(held)

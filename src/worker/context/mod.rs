@@ -19,17 +19,17 @@ pub(super) async fn gather(
     turn: &Turn,
 ) -> Result<Observed, Stop> {
     let setting = turn.setting();
-    let known = if leased.run.version == 0 { Some(None) } else { leased.base.take() };
+    let known = if leased.run.version == 0 { Some(None) } else { leased.past.base.take() };
     let base = async {
         match known {
             Some(base) => Ok(base),
             None => books::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
         }
     };
-    let transcript = transcript::all(worker, leased).await?.clone();
+    let transcript = transcript::all(worker, leased).await?.records();
     let view = PromptView { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
-    leased.base = Some(base.clone());
+    leased.past.base = Some(base.clone());
     let scribe = books::scribe(worker, &setting.owner, agent, &inputs, base);
     Ok(Observed::Gathered(Box::new(inputs), Box::new(scribe)))
 }

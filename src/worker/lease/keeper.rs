@@ -83,7 +83,7 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
     let asked = worker.venue.clock.steady();
     match worker.venue.store.renew(worker.venue.now(), &leased.lease, ttl).await? {
         LeaseCheck::Fenced => Err(Stop::Lost),
-        LeaseCheck::Yes { cancelled } => {
+        LeaseCheck::Yes { cancelled, .. } => {
             stops.renewed(asked);
             if cancelled {
                 cancel(worker, &leased.lease, stops).await;
@@ -105,7 +105,7 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
         drop(alone);
         match renewed {
-            Ok(LeaseCheck::Yes { cancelled }) => {
+            Ok(LeaseCheck::Yes { cancelled, .. }) => {
                 stops.renewed(asked);
                 if cancelled {
                     cancel(worker, lease, stops).await;

@@ -1,22 +1,29 @@
-//! Agents as they were read before: read again when they have changed.
+//! Agents and policies as they were read before: read again when they have changed.
 
 use crate::domain::agent::AgentRecord;
+use crate::domain::authority::policy::Policy;
 use crate::domain::ids::{AgentId, Owner};
 use crate::store::StoreError;
-use crate::venue::agents;
+use crate::venue::{agents, policy};
 use crate::worker::Worker;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 
 /// Agents kept.
 const AGENTS: usize = 1_024;
+/// Policies kept.
+const POLICIES: usize = 1_024;
 
-/// Agents with what they were when they were read, and the version of the gate, which is written with every change.
-pub(crate) struct Known(Cache<(Owner, AgentId), (u64, Arc<AgentRecord>)>);
+/// What was read, with the version that it had.
+pub(crate) struct Known {
+    /// By the version of the gate, which is written with every change.
+    agents: Cache<(Owner, AgentId), (u64, Arc<AgentRecord>)>,
+    policies: Cache<Owner, (u64, Arc<Policy>)>,
+}
 
 impl Default for Known {
     fn default() -> Self {
-        Self(Cache::new(AGENTS))
+        Self { agents: Cache::new(AGENTS), policies: Cache::new(POLICIES) }
     }
 }
 
@@ -25,18 +32,33 @@ pub(crate) async fn agent(
     worker: &Worker,
     owner: &Owner,
     agent: &AgentId,
-    gate: Option<u64>,
+    gate: u64,
 ) -> Result<Option<Arc<AgentRecord>>, StoreError> {
     let key = (owner.clone(), agent.clone());
-    if let Some((version, record)) = worker.known.0.get(&key)
-        && Some(version) == gate
-    {
+    let known = worker.known.agents.get(&key).filter(|(version, _)| *version == gate && gate > 0);
+    if let Some((_, record)) = known {
         return Ok(Some(record));
     }
     let Some((record, _)) = agents::get(&worker.venue, owner, agent).await? else { return Ok(None) };
     let record = Arc::new(record);
-    if let Some(gate) = gate {
-        worker.known.0.insert(key, (gate, Arc::clone(&record)));
+    if gate > 0 {
+        worker.known.agents.insert(key, (gate, Arc::clone(&record)));
     }
     Ok(Some(record))
+}
+
+/// The owner's policy, and its version: the one known for this version, else the one in the store.
+pub(crate) async fn policy(worker: &Worker, owner: &Owner, version: u64) -> Result<(Arc<Policy>, u64), StoreError> {
+    if version == 0 {
+        return Ok((Arc::default(), 0));
+    }
+    if let Some((known, policy)) = worker.known.policies.get(owner)
+        && known == version
+    {
+        return Ok((policy, version));
+    }
+    let (policy, version) = policy::load(&*worker.venue.store, owner).await?;
+    let policy = Arc::new(policy);
+    worker.known.policies.insert(owner.clone(), (version, Arc::clone(&policy)));
+    Ok((policy, version))
 }

@@ -1,18 +1,16 @@
 //! A session with its lease: what its holder knows of it.
 
 use super::keeper::Stops;
-use crate::domain::context::record::manifest::Base;
+use super::memory::Past;
 use crate::domain::dead::Attempt;
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
-use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::Run;
-use crate::store::{After, Continuation, Grant, Lease, MailboxEntry, Released, StoreError};
+use crate::store::{After, Continuation, Grant, Lease, MailboxEntry, Released, StoreError, Versions};
 use crate::venue::context::{inbox, state, stored};
 use crate::worker::Worker;
 use bytes::Bytes;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -22,8 +20,10 @@ pub(crate) struct Leased {
     pub(crate) run: Run,
     /// Events ever appended, as far as seen.
     pub(crate) arrivals: u64,
-    /// Version of the agent's gate, until a turn has begun with it.
-    pub(crate) gate: Option<u64>,
+    /// What the next turn stands on.
+    pub(crate) ground: Versions,
+    /// What the session remembers, as it is stored.
+    pub(crate) state: Option<Bytes>,
     /// Workers that died while they served it, before this one.
     pub(crate) attempts: Vec<Attempt>,
     /// The mailbox may have more than was handed out.
@@ -31,13 +31,10 @@ pub(crate) struct Leased {
     /// What a predecessor left of the next turn.
     pub(crate) checkpoint: Option<Recorded>,
     pub(crate) calls: Vec<(u32, Bytes)>,
-    /// Turn records of this session, oldest first; read once, then kept up.
-    pub(crate) transcript: Option<Vec<TurnRecord>>,
+    /// The turns before.
+    pub(crate) past: Past,
     /// Its time to live was over: what it remembers is new, and the commit makes it so.
     pub(crate) expired: bool,
-    /// The newest record of a prompt, once it was looked for.
-    #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
-    pub(crate) base: Option<Option<Arc<Base>>>,
     /// How long to wait after the failure of the model.
     pub(crate) pause: Option<std::time::Duration>,
     pub(crate) stops: Stops,
@@ -60,8 +57,8 @@ impl From<StoreError> for Stop {
 }
 
 impl Leased {
-    /// Of a grant that was asked for at `asked`.
-    pub(crate) fn open(grant: Grant, asked: Duration) -> Result<Self, StoreError> {
+    /// Of a grant that was asked for at `asked`, with what is remembered of the session.
+    pub(crate) fn open(grant: Grant, past: Past, asked: Duration) -> Result<Self, StoreError> {
         let state = state(grant.state.as_ref())?;
         let checkpoint = match &grant.checkpoint {
             None => None,
@@ -73,13 +70,13 @@ impl Leased {
             more,
             run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
             arrivals: grant.arrivals,
-            gate: Some(grant.gate).filter(|version| *version > 0),
+            ground: grant.ground,
+            state: grant.state,
             attempts: grant.attempts,
             checkpoint,
             calls: grant.calls,
-            transcript: None,
+            past,
             expired: false,
-            base: None,
             pause: None,
             stops: Stops::since(asked),
             cancelled: CancellationToken::new(),
@@ -90,10 +87,11 @@ impl Leased {
     pub(crate) fn take_over(&mut self, next: Continuation) -> Result<bool, StoreError> {
         match next {
             Continuation::Released { wakes: _ } => Ok(false),
-            Continuation::Held { mailbox, arrivals } => {
+            Continuation::Held { mailbox, arrivals, ground } => {
                 self.more = has_more(&mailbox);
                 self.run.refresh(inbox(&mailbox)?, self.more);
                 self.arrivals = arrivals;
+                self.ground = ground;
                 Ok(true)
             }
         }

@@ -1,25 +1,24 @@
-//! The turns of a leased session: read once, then kept up.
+//! The turns of a leased session.
 
 use super::Leased;
 use crate::domain::session::TurnRecord;
 use crate::store::{StoreError, decode, keys};
-use crate::venue::context::turns;
+use crate::venue::context::Transcript;
 use crate::worker::Worker;
 
-/// The session's turn records, oldest first.
-pub(crate) async fn all<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Vec<TurnRecord>, StoreError> {
+/// The session's turns; read once, then kept up.
+pub(crate) async fn all<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Transcript, StoreError> {
     let version = leased.run.version;
-    if leased.transcript.is_none() && version > 0 {
-        let since = leased.run.state.since;
-        let found = turns(&*worker.venue.store, &leased.lease.owner, &leased.lease.session, version, since).await?;
-        leased.transcript = Some(found);
+    if leased.past.transcript.is_none() && version > 0 {
+        let (owner, session, since) = (&leased.lease.owner, &leased.lease.session, leased.run.state.since);
+        leased.past.transcript = Some(Transcript::read(&*worker.venue.store, owner, session, version, since).await?);
     }
-    Ok(leased.transcript.get_or_insert_default())
+    Ok(leased.past.transcript.get_or_insert_default())
 }
 
 /// The record of a turn of the session.
 pub(crate) async fn record(worker: &Worker, leased: &mut Leased, turn: u64) -> Result<Option<TurnRecord>, StoreError> {
-    if let Some(known) = all(worker, leased).await?.iter().rev().find(|record| record.turn == turn) {
+    if let Some(known) = all(worker, leased).await?.turn(turn) {
         return Ok(Some(known.clone()));
     }
     let key = keys::turn(&leased.lease.session, turn);

@@ -8,22 +8,20 @@ use crate::worker::lease::{Leased, Stop};
 use bytes::Bytes;
 
 /// Records it, without what is stored of its prompt already.
-pub(crate) async fn record(worker: &Worker, leased: &Leased, mut recorded: Recorded) -> Result<Observed, Stop> {
+pub(crate) async fn record(worker: &Worker, leased: &mut Leased, mut recorded: Recorded) -> Result<Observed, Stop> {
     if let Some(ledger) = &mut recorded.ledger {
         worker.books.trim(worker.venue.now(), ledger);
     }
     let reply = Bytes::from(serde_json::to_vec(&recorded).expect("replies serialise"));
     let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
-    match worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? {
-        LeaseCheck::Fenced => Err(Stop::Lost),
-        LeaseCheck::Yes { cancelled: false } => Ok(Observed::Recorded),
-        // The lease means the first task of the mailbox, which need not be the one that is served.
-        LeaseCheck::Yes { cancelled: true } => {
-            let cancelled = match &recorded.job {
-                Some(job) => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
-                None => false,
-            };
-            Ok(if cancelled { Observed::Cancelled(Vec::new()) } else { Observed::Recorded })
-        }
-    }
+    let checked = worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await?;
+    let LeaseCheck::Yes { cancelled, policy } = checked else { return Err(Stop::Lost) };
+    // The model took its time: what was revoked meanwhile counts for the calls of its reply.
+    leased.ground.policy = policy;
+    // The lease means the first task of the mailbox, which need not be the one that is served.
+    let cancelled = match &recorded.job {
+        Some(job) if cancelled => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
+        Some(_) | None => false,
+    };
+    Ok(if cancelled { Observed::Cancelled(Vec::new()) } else { Observed::Recorded })
 }

@@ -1,6 +1,7 @@
 //! Sessions whose time to live is over: new and empty in the turn that begins, and in the store with its commit.
 
 use crate::domain::agent::AgentConfig;
+use crate::venue::context::Transcript;
 use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop, transcript};
 
@@ -13,7 +14,7 @@ pub(crate) async fn begin_anew(worker: &Worker, leased: &mut Leased, config: &Ag
     let last = transcript::all(worker, leased).await?.last().map(|record| record.end);
     if last.is_some_and(|last| leased.run.expire(ttl, last, at)) {
         tracing::debug!(session = %leased.lease.session, "its time to live is over; it begins anew");
-        leased.transcript = Some(Vec::new());
+        leased.past.transcript = Some(Transcript::default());
         leased.expired = true;
     }
     Ok(())

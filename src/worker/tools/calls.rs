@@ -27,11 +27,10 @@ use crate::store::{Checkpoint, LeaseCheck, StoreError};
 use crate::venue::operation::{
     Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
 };
-use crate::venue::policy;
 use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
 use crate::worker::ground::Ground;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{Leased, Stop, known};
 use bytes::Bytes;
 use futures::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
@@ -85,8 +84,7 @@ pub(crate) async fn make(
     approved: bool,
 ) -> Result<Observed, Stop> {
     let setting = turn.setting();
-    // The model took its time: what was revoked meanwhile is denied now.
-    let (policy, _) = policy::load(&*worker.venue.store, &setting.owner).await?;
+    let (policy, _) = known::policy(worker, &setting.owner, leased.ground.policy).await?;
     let authority = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope());
     let request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
     let round = Round {

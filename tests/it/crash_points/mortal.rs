@@ -3,6 +3,7 @@
 use crate::support::watched::Watch;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use std::future::pending;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Settle, Signal};
 use trellis::domain::chat::{ModelRequest, Reply};
-use trellis::domain::ids::JobId;
+use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
@@ -130,6 +131,10 @@ impl Bus for Line {
 
     async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
         self.inner.listen(from).await
+    }
+
+    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        self.inner.ended(owner, job).await
     }
 
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {

@@ -159,7 +159,7 @@ pub async fn a_keep_starts_the_next_task(w: World) {
     // It is the served one now: its cancellation reaches the holder.
     cancel(&w, at(2), "e2").await;
     let renewed = w.store.renew(at(3), &grant.lease, TTL).await.unwrap();
-    assert_eq!(renewed, trellis::store::LeaseCheck::Yes { cancelled: true });
+    assert_eq!(renewed, trellis::store::LeaseCheck::Yes { cancelled: true, policy: 0 });
 }
 
 pub async fn a_release_holds_on_when_more_arrived(w: World) {

@@ -72,12 +72,12 @@ pub async fn the_holder_learns_of_a_cancellation(w: World) {
     let grant = w.run(T0, task("e2")).await;
     let renew = async |now| w.store.renew(now, &grant.lease, TTL).await.unwrap();
     cancel(&w, at(1), "e2").await;
-    assert_eq!(renew(at(2)).await, LeaseCheck::Yes { cancelled: false }, "another task than the served one");
+    assert_eq!(renew(at(2)).await, LeaseCheck::Yes { cancelled: false, policy: 0 }, "another task than the served one");
     cancel(&w, at(3), "e1").await;
-    assert_eq!(renew(at(4)).await, LeaseCheck::Yes { cancelled: true });
+    assert_eq!(renew(at(4)).await, LeaseCheck::Yes { cancelled: true, policy: 0 });
     let nothing = trellis::store::Checkpoint { turn: 1, ..Default::default() };
     let held = w.store.checkpoint(at(5), &grant.lease, &nothing).await.unwrap();
-    assert_eq!(held, LeaseCheck::Yes { cancelled: true });
+    assert_eq!(held, LeaseCheck::Yes { cancelled: true, policy: 0 });
 }
 
 pub async fn an_end_during_the_lease_leaves_the_session_due(w: World) {

@@ -1,9 +1,9 @@
 //! Stages 3 to 5 for the holder: grant, renew, checkpoint, release.
 
 use super::*;
-use trellis::store::{Checkpoint, Intake, LeaseCheck, Released};
+use trellis::store::{Checkpoint, Intake, Lease, LeaseCheck, Released, Versions};
 
-const YES: LeaseCheck = LeaseCheck::Yes { cancelled: false };
+const YES: LeaseCheck = LeaseCheck::Yes { cancelled: false, policy: 0 };
 
 fn checkpoint(reply: &'static str, calls: &[(u32, &'static str)]) -> Checkpoint {
     let calls = calls.iter().map(|(i, c)| (*i, Bytes::from_static(c.as_bytes()))).collect();
@@ -22,6 +22,39 @@ pub async fn a_grant_has_everything_to_go_on(w: World) {
     assert_eq!(&entry.body[..], b"body of e1");
     let facts = w.facts("main").await;
     assert_eq!((facts.epoch, facts.lease_until, facts.due), (1, Some(grant.until), Some(grant.until)));
+}
+
+pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
+    w.agent().await;
+    let write = async |writes: Vec<DocWrite>| assert_eq!(w.write(T0, &writes).await, OutsideWrite::Done, "{writes:?}");
+    let of = |gate, policy, erasures| Versions { gate, policy, erasures };
+    let grant = w.run(T0, task("e1")).await;
+    assert_eq!(grant.ground, of(1, 0, 0));
+    write(vec![put(keys::POLICY, "a")]).await;
+    assert_eq!(w.store.renew(at(1), &grant.lease, TTL).await.unwrap(), LeaseCheck::Yes { cancelled: false, policy: 1 });
+    write(vec![put(keys::POLICY, "b"), put(keys::ERASURES, "")]).await;
+    let check = w.store.checkpoint(at(2), &grant.lease, &checkpoint("r", &[])).await.unwrap();
+    assert_eq!(check, LeaseCheck::Yes { cancelled: false, policy: 2 });
+    let ground = |next: Continuation| match next {
+        Continuation::Held { ground, .. } => ground,
+        Continuation::Released { .. } => panic!("expected the lease to be kept"),
+    };
+    // A turn's own writes count.
+    let own = Commit { writes: vec![put(keys::POLICY, "c")], ..turn(&grant) };
+    let Committed::Done(next) = w.commit(at(3), &grant, &own).await else { panic!("expected a commit") };
+    assert_eq!(ground(next), of(1, 3, 1));
+    w.agent().await;
+    let Released::Done(next) = w.store.release(at(4), &grant.lease, After::Keep).await.unwrap() else { panic!("held") };
+    assert_eq!(ground(next), of(2, 3, 1));
+    w.store.release(at(5), &grant.lease, release(grant.arrivals)).await.unwrap();
+    // What is deleted has a version; an agent that is gone has none.
+    write(vec![DocWrite::delete(keys::POLICY)]).await;
+    assert_eq!(w.run(at(6), message("e2")).await.ground, of(2, 4, 1));
+    write(vec![DocWrite::delete(keys::agent_gate(&"clerk".parse().unwrap()))]).await;
+    let Released::Done(next) = w.store.release(at(7), &Lease { epoch: 2, ..grant.lease }, After::Keep).await.unwrap() else {
+        panic!("held")
+    };
+    assert_eq!(ground(next), of(0, 4, 1));
 }
 
 pub async fn epochs_grow(w: World) {
@@ -286,14 +319,4 @@ pub async fn a_backoff_takes_events_but_gives_no_lease(w: World) {
     // It is over: the next event runs at once.
     w.done(at(9001), &grant).await;
     assert!(matches!(w.admit(at(9002), "main", message("e3")).await.lease, LeaseOutcome::Run(_)));
-}
-
-pub async fn a_grant_names_the_version_of_the_gate(w: World) {
-    for version in 1..=2 {
-        w.agent().await;
-        let grant = granted(w.admit(T0, "main", message(&format!("m{version}"))).await);
-        assert_eq!(grant.gate, version);
-        w.done(T0, &grant).await;
-    }
-    assert_eq!(granted(w.admit(T0, "b", message("b")).await).gate, 2);
 }

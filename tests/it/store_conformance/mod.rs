@@ -134,8 +134,7 @@ macro_rules! conformance {
                     a_session_that_is_due_or_waits_is_not_forgotten
                     a_seated_session_without_mail_is_forgotten_like_any_other;
                 lease:
-                    a_grant_has_everything_to_go_on epochs_grow a_live_lease_is_busy
-                    a_grant_names_the_version_of_the_gate a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
+                    a_grant_has_everything_to_go_on a_holder_is_told_the_versions_that_it_stands_on epochs_grow a_live_lease_is_busy a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
                     a_request_whose_lease_was_given_back_is_like_any_other
                     a_wake_of_an_idle_session_is_empty a_wake_of_an_unknown_agent_is_empty
                     the_mailbox_limit_is_kept the_first_task_starts renewal_moves_the_end
@@ -295,7 +294,7 @@ fn granted(admitted: Admitted) -> Grant {
 
 fn held(next: Continuation) -> (Vec<String>, u64) {
     match next {
-        Continuation::Held { mailbox, arrivals } => (mailbox.into_iter().map(|e| e.key).collect(), arrivals),
+        Continuation::Held { mailbox, arrivals, .. } => (mailbox.into_iter().map(|e| e.key).collect(), arrivals),
         Continuation::Released { .. } => panic!("expected the lease to be kept"),
     }
 }

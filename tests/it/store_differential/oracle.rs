@@ -164,7 +164,7 @@ impl Session {
     }
 
     fn held(&mut self, around: &Around, next: &Continuation) {
-        let Continuation::Held { mailbox, arrivals } = next else { panic!("expected to hold on, got {next:?}") };
+        let Continuation::Held { mailbox, arrivals, .. } = next else { panic!("expected to hold on, got {next:?}") };
         let expected = self.serve(around, mailbox, None);
         assert_eq!((handed(mailbox), *arrivals), (expected, self.record.arrivals));
     }
@@ -173,7 +173,7 @@ impl Session {
         if !holds {
             return LeaseCheck::Fenced;
         }
-        LeaseCheck::Yes { cancelled: around.has_ended(self.record.served_job()) }
+        LeaseCheck::Yes { cancelled: around.has_ended(self.record.served_job()), policy: 0 }
     }
 }
 

@@ -47,13 +47,13 @@ fn event(n: usize, payload: Payload) -> Event {
     Event { caller, session_context: Map::new(), ..Event::new(id, Millis(0), payload) }
 }
 
-fn turn(n: usize, text: String) -> TurnRecord {
-    TurnRecord {
+fn turn(n: usize, text: String) -> Arc<TurnRecord> {
+    Arc::new(TurnRecord {
         turn: n as u64,
         heard: vec![Heard { job: None, text: format!("heard {n}") }],
         said: vec![ChatMessage::Assistant { text, calls: Vec::new() }],
         ..TurnRecord::default()
-    }
+    })
 }
 
 fn tools(n: usize) -> Arc<ToolTable> {
@@ -372,7 +372,7 @@ fn what_is_gone_is_named() {
     };
     stored.add(3, &inputs);
     let whole = stored.restore(&inputs);
-    let gone = |parts: &Parts, transcript: &[TurnRecord]| {
+    let gone = |parts: &Parts, transcript: &[Arc<TurnRecord>]| {
         let restored = read(NAME, stored.manifest(), parts, transcript.to_vec()).unwrap();
         assert_eq!(restored.ledger.rows, whole.ledger.rows);
         restored.inputs.unwrap_err()

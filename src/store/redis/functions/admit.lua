@@ -130,19 +130,19 @@ local function bury(o, now, s, entries, limit, dead)
 end
 
 -- Everything that the holder needs to go on.
-local function hand_out(o, now, s, g, lease, entries)
+local function hand_out(o, now, s, lease, entries)
   serve(o, now, s, entries)
   local ends = now + lease.ttl
   hold_until(o, s, ends)
   local f = call('HMGET', session_key(o, s), 'epoch', 'version', 'state', 'reply', 'arrivals', 'attempts')
   local calls = call('HGETALL', call_key(o, s))
   return {
-    'run', tonumber(f[1]), ends, g.version or 0, tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
+    'run', tonumber(f[1]), ends, ground(o, s), tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
     f[6] or '',
   }
 end
 
-local function grant(o, now, s, g, lease, crashed)
+local function grant(o, now, s, lease, crashed)
   local key = session_key(o, s)
   if crashed then
     count_crash(o, s, crashed)
@@ -153,7 +153,7 @@ local function grant(o, now, s, g, lease, crashed)
   local epoch = call('HGET', key, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
   call('HSET', key, 'epoch', text(tonumber(epoch) + 1), 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
   call('HDEL', key, 'backoff')
-  return hand_out(o, now, s, g, lease, entries)
+  return hand_out(o, now, s, lease, entries)
 end
 
 local function take_lease(take)
@@ -188,7 +188,7 @@ local function try(o, now, s, g, lease)
   local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff', 'token', 'limit')
   if f[1] and f[4] == lease.token then
     -- The holder asks once more: its answer was lost.
-    return hand_out(o, now, s, g, lease, pending(o, s, tonumber(f[5])))
+    return hand_out(o, now, s, lease, pending(o, s, tonumber(f[5])))
   elseif f[1] and tonumber(f[1]) > now then
     return { 'lease', tonumber(f[1]) }
   end
@@ -217,7 +217,7 @@ local function try(o, now, s, g, lease)
   end
   call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
   call('ZREMRANGEBYSCORE', o .. ':running:', '-inf', text(now))
-  return grant(o, now, s, g, lease, f[1] and (f[2] or ''))
+  return grant(o, now, s, lease, f[1] and (f[2] or ''))
 end
 
 -- The lease's end, the backoff's end and the agent's queue see to it otherwise.
@@ -235,7 +235,7 @@ local function admit(keys, args)
   local event = take() == '1' and take_event(take)
   local lease = take_lease(take)
   local g = {}
-  g.status, g.concurrency, g.mailbox, g.busy, g.version = gate(o, agent_of(s))
+  g.status, g.concurrency, g.mailbox, g.busy = gate(o, agent_of(s))
   local intake = { 'nothing' }
   if event then
     intake = refusal(o, s, g, event) or { 'new' }

@@ -25,5 +25,5 @@ register('checkpoint', function(keys, args)
     end
     send(o, now, outbox)
   end
-  return { 'yes', is_cancelled(o, f[2]) and 1 or 0 }
+  return still_held(o, f[2])
 end, { 'allow-oom' })

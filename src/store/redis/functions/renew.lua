@@ -7,5 +7,5 @@ register('renew', function(keys, args)
     return { 'fenced' }
   end
   hold_until(o, s, now + ttl)
-  return { 'yes', is_cancelled(o, call('HGET', session_key(o, s), 'job')) and 1 or 0 }
+  return still_held(o, call('HGET', session_key(o, s), 'job'))
 end, { 'allow-oom' })

@@ -16,10 +16,10 @@ local function held(o, now, s)
   local f = call('HMGET', session_key(o, s), 'arrivals', 'limit')
   local entries = pending(o, s, tonumber(f[2]))
   serve(o, now, s, entries)
-  return { 'held', answer(entries), tonumber(f[1] or 0) }
+  return { 'held', answer(entries), tonumber(f[1] or 0), ground(o, s) }
 end
 
--- {'released', wakes} or {'held', mailbox, arrivals}
+-- {'released', wakes} or {'held', mailbox, arrivals, ground}
 local function after(o, now, s, then_)
   local key = session_key(o, s)
   local f = call('HMGET', key, 'arrivals', 'nudged')

@@ -33,10 +33,10 @@ local function unplace(member)
   return (string.gsub(member, '%z', '|', 1))
 end
 
--- Status, concurrency, mailbox limit, busy policy, version; nothing without a gate, nor, with
+-- Status, concurrency, mailbox limit, busy policy; nothing without a gate, nor, with
 -- `lenient`, with a damaged one.
 local function gate(o, agent, lenient)
-  local version, line = doc(o, 'g/' .. agent .. '/gate')
+  local _, line = doc(o, 'g/' .. agent .. '/gate')
   if not line then
     return nil
   end
@@ -44,7 +44,14 @@ local function gate(o, agent, lenient)
   if not status and not lenient then
     error({ err = 'CORRUPT gate of agent ' .. agent })
   end
-  return status, tonumber(concurrency), tonumber(mailbox), busy, version
+  return status, tonumber(concurrency), tonumber(mailbox), busy
+end
+
+-- Versions of what a turn stands on: the agent's gate, the owner's policy, the mark of its erasures.
+local function ground(o, s)
+  local f = call('HMGET', o .. ':doc', 'g/' .. agent_of(s) .. '/gate', 'policy', 'erasures')
+  local gate, line = decode(f[1])
+  return { line and gate or 0, (decode(f[2])), (decode(f[3])) }
 end
 
 -- {member, kind, job or false, job's status or false, crashes, body}
@@ -181,6 +188,11 @@ end
 -- Ended from outside: cancelled, or completed or failed for the turn that serves it.
 local function is_cancelled(o, job)
   return job and job ~= '' and TERMINAL[job_status(o, job) or ''] or false
+end
+
+-- What a holder is told that serves this job.
+local function still_held(o, job)
+  return { 'yes', is_cancelled(o, job) and 1 or 0, (doc(o, 'policy')) }
 end
 
 local function set_due(o, s, at)

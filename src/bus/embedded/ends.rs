@@ -1,0 +1,80 @@
+//! Who of this process waits for the end of a job.
+
+use crate::domain::ids::{JobId, Owner};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+type Waiting = Mutex<HashMap<(Owner, JobId), (usize, Arc<Notify>)>>;
+
+/// Jobs for whose end somebody waits.
+#[derive(Debug, Default)]
+pub(super) struct Ends(Arc<Waiting>);
+
+/// One who waits.
+struct Waiter {
+    waiting: Arc<Waiting>,
+    of: (Owner, JobId),
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut waiting = self.waiting.lock();
+        if let Some((waiters, _)) = waiting.get_mut(&self.of) {
+            *waiters -= 1;
+            if *waiters == 0 {
+                waiting.remove(&self.of);
+            }
+        }
+    }
+}
+
+impl Ends {
+    /// Ends when the job does; what is told after this call is heard.
+    pub(super) fn wait(&self, owner: &Owner, job: &JobId) -> BoxFuture<'static, ()> {
+        let of = (owner.clone(), job.clone());
+        let told = {
+            let mut waiting = self.0.lock();
+            let (waiters, notify) = waiting.entry(of.clone()).or_default();
+            *waiters += 1;
+            Arc::clone(notify).notified_owned()
+        };
+        let waiter = Waiter { waiting: Arc::clone(&self.0), of };
+        Box::pin(async move {
+            told.await;
+            drop(waiter);
+        })
+    }
+
+    /// The job has ended.
+    pub(super) fn tell(&self, owner: &Owner, job: &JobId) {
+        if let Some((_, notify)) = self.0.lock().get(&(owner.clone(), job.clone())) {
+            notify.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn all_who_wait_are_told_and_nobody_is_remembered() {
+        let (ends, owner, other): (_, Owner, Owner) =
+            (Ends::default(), "t/u".parse().unwrap(), "t/v".parse().unwrap());
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        let (first, second) = (ends.wait(&owner, &job), ends.wait(&owner, &job));
+        let stranger = ends.wait(&other, &job);
+        let given_up = ends.wait(&owner, &job);
+        drop(given_up);
+        ends.tell(&owner, &job);
+        assert_eq!((first.now_or_never(), second.now_or_never()), (Some(()), Some(())));
+        assert_eq!(stranger.now_or_never(), None, "another owner's job of that id");
+        assert!(ends.0.lock().is_empty());
+        ends.tell(&owner, &job);
+        assert_eq!(ends.wait(&owner, &job).now_or_never(), None, "told before it waited");
+    }
+}

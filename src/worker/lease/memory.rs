@@ -1,0 +1,151 @@
+//! Sessions that were served here: what their next turn needs of those before, for as long as it is surely what the
+//! store has.
+//!
+//! It is, when nobody had the lease since (the next one has the next epoch), nothing was changed between turns (the
+//! session remembers what its last turn left), and no turns were erased. What retention deletes is asked for again in
+//! time.
+
+use crate::domain::context::record::manifest::Base;
+use crate::domain::ids::{Owner, SessionKey};
+use crate::store::{Grant, Lease, Versions};
+use crate::venue::context::Transcript;
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sessions that are expected.
+const SESSIONS: usize = 10_000;
+/// Bytes of what is kept of all sessions, as it is stored.
+const BYTES: u64 = 128 << 20;
+/// Bytes that a session counts for beside its turns and its state.
+const FIXED: u64 = 1_024;
+/// After so long everything is read again: retention has deleted some of it.
+const AGE: Duration = Duration::from_mins(5);
+
+/// What a turn finds of those before.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    /// Turn records of the session; read once, then kept up.
+    pub(crate) transcript: Option<Transcript>,
+    /// The newest record of a prompt, once it was looked for.
+    #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
+    pub(crate) base: Option<Option<Arc<Base>>>,
+    /// When on the steady clock the lease began under which it was read.
+    pub(crate) since: Duration,
+}
+
+/// A session as it was given back.
+#[derive(Debug)]
+struct Left {
+    epoch: u64,
+    version: u64,
+    state: Option<Bytes>,
+    erasures: u64,
+    past: Past,
+}
+
+impl Left {
+    fn is_of(&self, grant: &Grant, now: Duration) -> bool {
+        self.epoch + 1 == grant.lease.epoch
+            && self.version == grant.version
+            && self.state == grant.state
+            && self.erasures == grant.ground.erasures
+            && now.saturating_sub(self.past.since) < AGE
+    }
+}
+
+type Place = (Owner, SessionKey);
+
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<Place, Arc<Left>> for Weight {
+    fn weight(&self, _: &Place, left: &Arc<Left>) -> u64 {
+        let turns = left.past.transcript.as_ref().map_or(0, Transcript::bytes);
+        FIXED + (left.state.as_ref().map_or(0, Bytes::len) + turns) as u64
+    }
+}
+
+/// What is remembered of sessions.
+pub(crate) struct Memory(Cache<Place, Arc<Left>, Weight>);
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self(Cache::with_weighter(SESSIONS, BYTES, Weight))
+    }
+}
+
+impl Memory {
+    /// A lease was given back, of a session at this version with this state.
+    pub(crate) fn keep(&self, lease: &Lease, version: u64, state: Option<Bytes>, ground: Versions, past: Past) {
+        if past.transcript.is_none() && past.base.is_none() {
+            return;
+        }
+        let left = Left { epoch: lease.epoch, version, state, erasures: ground.erasures, past };
+        self.0.insert((lease.owner.clone(), lease.session.clone()), Arc::new(left));
+    }
+
+    /// What is still true of a session that was granted at `now`.
+    pub(crate) fn take(&self, grant: &Grant, now: Duration) -> Past {
+        let (_, left) = self.0.remove(&(grant.lease.owner.clone(), grant.lease.session.clone())).unzip();
+        let left = left.and_then(Arc::into_inner).filter(|left| left.is_of(grant, now));
+        left.map_or_else(|| Past { since: now, ..Past::default() }, |left| left.past)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::Millis;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn grant() -> Grant {
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        Grant {
+            lease: Lease { owner: "t/u".parse().unwrap(), session, epoch: 5 },
+            until: Millis(0),
+            ground: Versions { gate: 1, policy: 2, erasures: 3 },
+            version: 9,
+            state: Some("state".into()),
+            checkpoint: None,
+            calls: Vec::new(),
+            mailbox: Vec::new(),
+            arrivals: 0,
+            attempts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_is_what_the_store_has_or_nothing() {
+        let is_kept = |change: fn(&mut Grant), now: Duration| {
+            let (memory, mut next) = (Memory::default(), grant());
+            let past = Past { transcript: Some(Transcript::default()), base: None, since: MINUTE };
+            let lease = next.lease.clone();
+            memory.keep(&lease, next.version, next.state.clone(), next.ground, past);
+            next.lease.epoch += 1;
+            change(&mut next);
+            let found = memory.take(&next, now);
+            assert_eq!(found.since, if found.transcript.is_some() { MINUTE } else { now });
+            assert!(memory.take(&next, now).transcript.is_none(), "once");
+            found.transcript.is_some()
+        };
+        assert!(is_kept(|_| (), MINUTE));
+        assert!(is_kept(|next| next.ground = Versions { gate: 7, policy: 8, ..next.ground }, MINUTE));
+        assert!(!is_kept(|_| (), MINUTE + AGE), "too old");
+        let changes: [fn(&mut Grant); 7] = [
+            |next| next.lease.epoch += 1,
+            |next| next.lease.epoch -= 1,
+            |next| next.version += 1,
+            |next| next.state = Some("another".into()),
+            |next| next.state = None,
+            |next| next.ground.erasures += 1,
+            |next| next.lease.owner = "t/v".parse().unwrap(),
+        ];
+        for change in changes {
+            assert!(!is_kept(change, MINUTE));
+        }
+    }
+}
