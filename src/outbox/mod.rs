@@ -99,6 +99,8 @@ pub struct Relayed {
     pub outcome: Result<(), BusError>,
     /// The jobs of external workers among them.
     pub jobs: Vec<RelayedJob>,
+    /// Ids of those that were published: to be [crossed off](cross_off).
+    pub done: Vec<String>,
 }
 
 /// What became of the message of a job of an external worker.
@@ -112,8 +114,8 @@ pub struct RelayedJob {
     pub published: Result<(), BusError>,
 }
 
-/// Publishes entries, several at a time and under the venue's seal (of `key`), and removes them from the store. What fails stays for
-/// the sweep and holds up nothing behind it. The message of a job of an external worker that has ended
+/// Publishes entries, several at a time and under the venue's seal (of `key`). What fails stays for the sweep and
+/// holds up nothing behind it. The message of a job of an external worker that has ended
 /// isn't published any more.
 pub async fn relay(
     store: &dyn Store,
@@ -125,26 +127,29 @@ pub async fn relay(
 ) -> Relayed {
     let publishing: Vec<_> = entries.iter().map(|entry| publish(store, bus, key, owner, entry)).collect();
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
-    let mut done = Vec::with_capacity(results.len());
-    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new() };
+    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new(), done: Vec::with_capacity(results.len()) };
     for sent in results {
         if let Some(job) = sent.job {
             relayed.jobs.push(RelayedJob { job, entry: sent.entry.id.clone(), published: sent.result.clone() });
         }
         match sent.result {
-            Ok(()) => done.extend((!sent.is_kept).then(|| sent.entry.id.clone())),
+            Ok(()) => relayed.done.extend((!sent.is_kept).then(|| sent.entry.id.clone())),
             // The job ends with it; nothing is left for the sweep.
             Err(BusError::NoStream { .. }) => {}
             Err(error) => relayed.outcome = Err(error),
         }
     }
-    metrics.outbox_published.inc_by(done.len() as u64);
+    metrics.outbox_published.inc_by(relayed.done.len() as u64);
+    relayed
+}
+
+/// Removes entries that were published from the store.
+pub async fn cross_off(store: &dyn Store, owner: &Owner, done: &[String]) {
     if !done.is_empty()
-        && let Err(error) = store.published(owner, &done).await
+        && let Err(error) = store.published(owner, done).await
     {
         tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
     }
-    relayed
 }
 
 /// Whether a job has not ended: the message of one that has isn't published any more.

@@ -42,6 +42,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
+use crate::outbox;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError};
@@ -125,12 +126,24 @@ impl Venue {
         self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
     }
 
-    /// Publishes outbox entries; what fails is left to the sweep, with a log line.
+    /// Publishes outbox entries and crosses them off; what fails is left to the sweep, with a log line.
     pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
+        let done = self.publish(owner, entries).await;
+        outbox::cross_off(&*self.store, owner, &done).await;
+    }
+
+    /// The same for who has something better to do than to wait until they are crossed off.
+    pub async fn relay_at_once(&self, owner: &Owner, entries: &[OutboxEntry]) {
+        let (done, store, owner) = (self.publish(owner, entries).await, Arc::clone(&self.store), owner.clone());
+        tokio::spawn(async move { outbox::cross_off(&*store, &owner, &done).await });
+    }
+
+    /// Ids of those that were published.
+    async fn publish(&self, owner: &Owner, entries: &[OutboxEntry]) -> Vec<String> {
         if entries.is_empty() {
-            return;
+            return Vec::new();
         }
-        let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, &self.key, owner, entries).await;
+        let relayed = outbox::relay(&*self.store, &*self.bus, &self.metrics, &self.key, owner, entries).await;
         if let Err(error) = relayed.outcome {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
         }
@@ -140,6 +153,7 @@ impl Venue {
                 tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
             }
         }
+        relayed.done
     }
 
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a

@@ -92,6 +92,7 @@ mod store_fill;
 mod tasks_from_outside;
 mod tidy;
 mod timers;
+mod turn_costs;
 mod values;
 mod warnings;
 mod worker;

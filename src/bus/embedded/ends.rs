@@ -63,8 +63,7 @@ mod tests {
 
     #[test]
     fn all_who_wait_are_told_and_nobody_is_remembered() {
-        let (ends, owner, other): (_, Owner, Owner) =
-            (Ends::default(), "t/u".parse().unwrap(), "t/v".parse().unwrap());
+        let (ends, owner, other): (_, Owner, Owner) = (Ends::default(), "t/u".parse().unwrap(), "t/v".parse().unwrap());
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         let (first, second) = (ends.wait(&owner, &job), ends.wait(&owner, &job));
         let stranger = ends.wait(&other, &job);

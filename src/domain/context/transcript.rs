@@ -37,7 +37,12 @@ pub(super) struct Cut<'i> {
 impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
-    pub(super) fn new(turns: &'i [Arc<TurnRecord>], goals: &'i View, open: Option<&'i JobId>, viewer: Viewer<'_>) -> Self {
+    pub(super) fn new(
+        turns: &'i [Arc<TurnRecord>],
+        goals: &'i View,
+        open: Option<&'i JobId>,
+        viewer: Viewer<'_>,
+    ) -> Self {
         let live = || turns.iter().filter(|turn| goals.shows(turn));
         // The newest turns whose results no turn has answered yet.
         let answered = live().filter(|turn| !awaits_answer(turn)).map(|turn| turn.turn).next_back().unwrap_or(0);

@@ -10,8 +10,7 @@ use crate::domain::lease::{Availability, Handout, LeaseRecord, Onward, Serving, 
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate};
 use crate::store::{
-    After, Continuation, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry,
-    Versions,
+    After, Continuation, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Versions,
 };
 use bytes::Bytes;
 use std::ops::ControlFlow;
@@ -84,12 +83,7 @@ fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> R
 }
 
 /// Everything that the holder needs to go on.
-fn hand_out(
-    tx: &mut Tx<'_>,
-    now: Millis,
-    slot: &mut Slot,
-    crash_limit: Option<u32>,
-) -> Result<Grant, Fault> {
+fn hand_out(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, crash_limit: Option<u32>) -> Result<Grant, Fault> {
     let mailbox = serve(tx, now, slot, crash_limit)?;
     slot.save(tx)?;
     let until = slot.now.lease.as_ref().map_or(Millis(0), |lease| lease.until);

@@ -1,9 +1,9 @@
 //! A session as the store has it between two turns: what it remembers, its mailbox, its turns, its `c/`.
 
+use super::transcript::TRANSCRIPT;
 use crate::domain::decode;
 use crate::domain::ids::{Owner, SessionKey, decode_token};
 use crate::domain::lattice::layout::{self, Scope};
-use super::transcript::TRANSCRIPT;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};

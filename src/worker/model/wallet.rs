@@ -132,6 +132,9 @@ impl<'w> Wallet<'w> {
     }
 
     async fn settle_on(&self, place: &Shelf, used: Option<(Usage, Option<Price>)>) {
+        if place.is_empty() {
+            return;
+        }
         let spent = used.map(|(usage, price)| BudgetUse::call(usage, price));
         let settled = place.change(self.venue, |tray| {
             budget::settle(&mut tray.accounts, &self.session, used);

@@ -108,6 +108,23 @@ impl Watch for Between {
     }
 }
 
+/// Holds a worker up between its first reply and the record of it.
+#[derive(Default)]
+struct Unrecorded {
+    replied: Arc<Notify>,
+    go_on: Arc<Notify>,
+}
+
+#[async_trait]
+impl Watch for Unrecorded {
+    async fn checkpointing(&self, write: &Checkpoint) {
+        if write.reply.is_some() {
+            self.replied.notify_one();
+            self.go_on.notified().await;
+        }
+    }
+}
+
 async fn soon(what: &Notify) {
     tokio::time::timeout(Duration::from_mins(1), what.notified()).await.expect("it happens");
 }

@@ -51,7 +51,8 @@ pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
     write(vec![DocWrite::delete(keys::POLICY)]).await;
     assert_eq!(w.run(at(6), message("e2")).await.ground, of(2, 4, 1));
     write(vec![DocWrite::delete(keys::agent_gate(&"clerk".parse().unwrap()))]).await;
-    let Released::Done(next) = w.store.release(at(7), &Lease { epoch: 2, ..grant.lease }, After::Keep).await.unwrap() else {
+    let Released::Done(next) = w.store.release(at(7), &Lease { epoch: 2, ..grant.lease }, After::Keep).await.unwrap()
+    else {
         panic!("held")
     };
     assert_eq!(ground(next), of(0, 4, 1));

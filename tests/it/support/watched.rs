@@ -7,11 +7,13 @@ use trellis::domain::ids::Owner;
 use trellis::domain::time::Millis;
 use trellis::store::{Checkpoint, Commit, Committed, Doc, DocKey, Layer, Lease, LeaseCheck, Store, StoreError};
 
-/// What happens between an answer of the store and its arrival.
+/// What happens between an answer of the store and its arrival, or before it is asked.
 #[async_trait]
 pub trait Watch: Send + Sync + 'static {
     fn read(&self, _keys: &[DocKey]) {}
     async fn renewed(&self, _held: &LeaseCheck) {}
+    /// Before the store is asked.
+    async fn checkpointing(&self, _write: &Checkpoint) {}
     async fn checkpointed(&self, _lease: &Lease, _write: &Checkpoint, _held: &LeaseCheck) {}
     async fn committed(&self, _commit: &Commit, _committed: &Committed) {}
 }
@@ -39,6 +41,7 @@ impl<W: Watch> Layer for Watched<W> {
     }
 
     async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError> {
+        self.watch.checkpointing(write).await;
         let held = self.inner.checkpoint(now, lease, write).await?;
         self.watch.checkpointed(lease, write, &held).await;
         Ok(held)

@@ -84,7 +84,12 @@ fn row(line: &str) -> Result<Row, Damaged> {
 
 /// Reads the record of the turn `name` (`owner/agent/session/turn`). `transcript` is what is left
 /// of the turn records of [`Manifest::span`], oldest first.
-pub fn read(name: &str, manifest: &Manifest, parts: &Parts, transcript: Vec<Arc<TurnRecord>>) -> Result<Restored, Damaged> {
+pub fn read(
+    name: &str,
+    manifest: &Manifest,
+    parts: &Parts,
+    transcript: Vec<Arc<TurnRecord>>,
+) -> Result<Restored, Damaged> {
     let reader = Reader::new(manifest, parts)?;
     let mut gone = Vec::new();
     let span = manifest.span()?;

@@ -395,9 +395,8 @@ fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
     session.call("compact", json!({"summary": "the salaries"}));
     let goals = &session.state.goals;
     let records: Vec<_> = session.records.iter().cloned().map(Arc::new).collect();
-    let seen = |authority: &Authority| {
-        View::of(goals, &records, None, Viewer { authority, bound: authority }).segments.len()
-    };
+    let seen =
+        |authority: &Authority| View::of(goals, &records, None, Viewer { authority, bound: authority }).segments.len();
     assert_eq!((seen(&Authority::default()), seen(&narrow)), (1, 0));
 }
 
