@@ -234,6 +234,15 @@ local function admit(keys, args)
   local now, s = clock(take()), take()
   local event = take() == '1' and take_event(take)
   local lease = take_lease(take)
+  local wanted = stands_on(s)
+  for _, job in ipairs(event and event.open or {}) do
+    add_job(wanted, job[1])
+  end
+  for _, finish in ipairs(event and event.finish or {}) do
+    add_job(wanted, finish[1])
+  end
+  wanted[#wanted + 1] = event and event.quota and 'quota' or nil
+  read_ahead(o, wanted)
   local g = {}
   g.status, g.concurrency, g.mailbox, g.busy = gate(o, agent_of(s))
   local intake = { 'nothing' }

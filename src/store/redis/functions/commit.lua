@@ -11,6 +11,21 @@ local function take_commit(take)
   }
 end
 
+-- Documents that it is about, as far as one can tell before.
+local function of_commit(s, c)
+  local wanted = stands_on(s)
+  for _, write in ipairs(c.writes) do
+    wanted[#wanted + 1] = write[1]
+  end
+  for _, finish in ipairs(c.finish) do
+    add_job(wanted, finish[1])
+  end
+  if c.status then
+    add_job(wanted, c.status[1])
+  end
+  return wanted
+end
+
 local function record(o, now, s, epoch, c)
   drop(o, s, c.consume)
   apply(o, now, c.writes)
@@ -37,7 +52,9 @@ register('commit', function(keys, args)
     return { 'done', is_held and held(o, now, s) or RELEASED_BEFORE }
   elseif not is_held or tonumber(c.turn) ~= tonumber(f[4] or 0) + 1 then
     return { 'fenced' }
-  elseif is_cancelled(o, c.unless_cancelled) then
+  end
+  read_ahead(o, of_commit(s, c))
+  if is_cancelled(o, c.unless_cancelled) then
     return { 'cancelled' }
   end
   local found = conflicts(o, c.writes)

@@ -10,6 +10,7 @@ register('page', function(keys, args)
     found = call('ZRANGEBYLEX', o .. ':keys', from, to, 'LIMIT', skip, limit)
   end
   local docs = {}
+  read_ahead(o, values and found or {})
   for i, key in ipairs(found) do
     if values then
       local version, value = doc(o, key)

@@ -1,9 +1,7 @@
 -- Removes published outbox entries.
 
 register('published', function(keys, args)
-  for _, id in ipairs(args) do
-    call('HDEL', keys[1] .. ':outbox', id)
-    call('ZREM', keys[1] .. ':relay', id)
-  end
+  in_parts('HDEL', keys[1] .. ':outbox', args)
+  in_parts('ZREM', keys[1] .. ':relay', args)
   return #args
 end, { 'allow-oom' })

@@ -10,6 +10,7 @@ register('scan', function(keys, args)
     found = call('ZRANGEBYLEX', o .. ':keys', from, to, 'LIMIT', 0, limit)
   end
   local docs = {}
+  read_ahead(o, found)
   for i, key in ipairs(found) do
     local version, value = doc(o, key)
     docs[i] = { key, version, value }

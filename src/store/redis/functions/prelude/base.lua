@@ -22,10 +22,15 @@ end
 -- What the call that runs has added to the weight of its owner; see `weigh`.
 local growth
 
+-- Every call begins and ends with what later files say.
+local begin_call, end_call
+
 local function register(name, callback, flags)
   local function counted(keys, args)
     growth = nil
+    begin_call()
     local answer = callback(keys, args)
+    end_call(keys[1])
     if growth and growth.known and growth.bytes ~= 0 then
       call('HINCRBY', growth.key, 'bytes', text(growth.bytes))
     end

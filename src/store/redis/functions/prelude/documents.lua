@@ -12,8 +12,40 @@ local function decode(raw)
   return tonumber(string.sub(raw, 1, gap - 1)), string.sub(raw, gap + 1)
 end
 
+-- What the call that runs knows of documents, by key: {version, value}, and which of them it has changed:
+-- {key, version and whether there was one before it, when}. They are written at its end, in few commands; nothing in
+-- here reads their keys past this.
+local pages, changed
+
+-- A command with these arguments, in parts that fit on Lua's stack.
+local PART = 1000
+local function in_parts(command, key, list)
+  for from = 1, #list, PART do
+    call(command, key, unpack(list, from, math.min(from + PART - 1, #list)))
+  end
+end
+
+-- Reads documents that are going to be asked for, in one command.
+local function read_ahead(o, wanted)
+  local unknown = {}
+  for _, key in ipairs(wanted) do
+    unknown[#unknown + 1] = not pages[key] and key or nil
+  end
+  for from = 1, #unknown, PART do
+    local last = math.min(from + PART - 1, #unknown)
+    for i, raw in ipairs(call('HMGET', o .. ':doc', unpack(unknown, from, last))) do
+      pages[unknown[from + i - 1]] = { decode(raw) }
+    end
+  end
+end
+
 local function doc(o, key)
-  return decode(call('HGET', o .. ':doc', key))
+  local page = pages[key]
+  if not page then
+    page = { decode(call('HGET', o .. ':doc', key)) }
+    pages[key] = page
+  end
+  return page[1], page[2]
 end
 
 -- As an owner is that was never written to, or whose server was emptied.
@@ -21,16 +53,50 @@ local function is_empty(o)
   return call('EXISTS', o .. ':keys') == 0
 end
 
+local function change(key, version, old, now, page)
+  if not changed[key] then
+    changed[#changed + 1] = key
+    changed[key] = { version, old and true, now }
+  end
+  changed[key][3] = now
+  pages[key] = page
+end
+
+-- Writes what was changed.
+local function write_pages(o)
+  local docs, new, back, left, gone = {}, {}, {}, {}, {}
+  for _, key in ipairs(changed) do
+    local page, before = pages[key], changed[key]
+    docs[#docs + 1] = key
+    docs[#docs + 1] = page[2] and text(page[1]) .. ' ' .. page[2] or text(page[1])
+    if page[2] and not before[2] then
+      new[#new + 1] = 0
+      new[#new + 1] = key
+      back[#back + 1] = before[1] > 0 and key or nil
+    elseif not page[2] then
+      left[#left + 1] = before[2] and key or nil
+      gone[#gone + 1] = before[3]
+      gone[#gone + 1] = key
+    end
+  end
+  pages, changed = {}, {}
+  in_parts('HSET', o .. ':doc', docs)
+  in_parts('ZADD', o .. ':keys', new)
+  in_parts('ZREM', o .. ':gone', back)
+  in_parts('ZREM', o .. ':keys', left)
+  in_parts('ZADD', o .. ':gone', gone)
+end
+
+begin_call = function()
+  pages, changed = {}, {}
+end
+
+end_call = write_pages
+
 -- `version` and `old` are what `doc` says of the key.
 local function put_after(o, key, version, old, value)
   weigh(o, 'd' .. key, old and #value - #old or #key + #value)
-  call('HSET', o .. ':doc', key, text(version + 1) .. ' ' .. value)
-  if not old then
-    call('ZADD', o .. ':keys', 0, key)
-    if version > 0 then
-      call('ZREM', o .. ':gone', key)
-    end
-  end
+  change(key, version, old, nil, { version + 1, value })
 end
 
 local function put(o, key, value)
@@ -42,9 +108,7 @@ local function delete(o, now, key)
   local version, old = doc(o, key)
   if old then
     weigh(o, 'd' .. key, -#key - #old)
-    call('HSET', o .. ':doc', key, text(version + 1))
-    call('ZREM', o .. ':keys', key)
-    call('ZADD', o .. ':gone', now, key)
+    change(key, version, old, now, { version + 1, false })
   end
 end
 
@@ -59,7 +123,11 @@ end
 
 -- {key, actual version} of every write whose condition does not hold.
 local function conflicts(o, writes)
-  local found = {}
+  local found, wanted = {}, {}
+  for i, write in ipairs(writes) do
+    wanted[i] = write[1]
+  end
+  read_ahead(o, wanted)
   for _, write in ipairs(writes) do
     if write[2] ~= '' then
       local version = doc(o, write[1])

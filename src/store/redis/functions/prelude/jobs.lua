@@ -10,6 +10,13 @@ local function take_finish(take)
   return { take(), take(), take() }
 end
 
+-- Documents that a job is told by.
+local function add_job(wanted, job)
+  wanted[#wanted + 1] = 'j/' .. job
+  wanted[#wanted + 1] = 'j/' .. job .. '/s'
+  wanted[#wanted + 1] = 'j/' .. job .. '/r'
+end
+
 local function job_status(o, job)
   local _, value = doc(o, 'j/' .. job .. '/s')
   return value and string.match(value, '^%S+')

@@ -7,13 +7,26 @@ end
 
 -- `at` is when somebody last had them at hand. One that is there already stays as it is.
 local function send(o, at, entries)
+  local fresh, seen = {}, {}
   for _, entry in ipairs(entries) do
-    if call('HEXISTS', o .. ':outbox', entry[1]) == 0 then
-      local nth = call('HINCRBY', o .. ':count', 'outbox', 1)
-      call('HSET', o .. ':outbox', entry[1], text(nth) .. ' ' .. entry[2])
-      call('ZADD', o .. ':relay', at, entry[1])
+    if not seen[entry[1]] and call('HEXISTS', o .. ':outbox', entry[1]) == 0 then
+      fresh[#fresh + 1] = entry
     end
+    seen[entry[1]] = true
   end
+  if #fresh == 0 then
+    return
+  end
+  local nth = call('HINCRBY', o .. ':count', 'outbox', #fresh) - #fresh
+  local messages, places = {}, {}
+  for i, entry in ipairs(fresh) do
+    messages[#messages + 1] = entry[1]
+    messages[#messages + 1] = text(nth + i) .. ' ' .. entry[2]
+    places[#places + 1] = at
+    places[#places + 1] = entry[1]
+  end
+  in_parts('HSET', o .. ':outbox', messages)
+  in_parts('ZADD', o .. ':relay', places)
 end
 
 -- {number of the entry, id, message}

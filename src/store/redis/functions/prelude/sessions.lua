@@ -36,7 +36,7 @@ end
 -- Status, concurrency, mailbox limit, busy policy; nothing without a gate, nor, with
 -- `lenient`, with a damaged one.
 local function gate(o, agent, lenient)
-  local _, line = doc(o, 'g/' .. agent .. '/gate')
+  local _, line = doc(o, gate_key(agent))
   if not line then
     return nil
   end
@@ -47,11 +47,20 @@ local function gate(o, agent, lenient)
   return status, tonumber(concurrency), tonumber(mailbox), busy
 end
 
+local function gate_key(agent)
+  return 'g/' .. agent .. '/gate'
+end
+
+-- Documents that a turn stands on.
+local function stands_on(s)
+  return { gate_key(agent_of(s)), 'policy', 'erasures' }
+end
+
 -- Versions of what a turn stands on: the agent's gate, the owner's policy, the mark of its erasures.
 local function ground(o, s)
-  local f = call('HMGET', o .. ':doc', 'g/' .. agent_of(s) .. '/gate', 'policy', 'erasures')
-  local gate, line = decode(f[1])
-  return { line and gate or 0, (decode(f[2])), (decode(f[3])) }
+  read_ahead(o, stands_on(s))
+  local gate, line = doc(o, gate_key(agent_of(s)))
+  return { line and gate or 0, (doc(o, 'policy')), (doc(o, 'erasures')) }
 end
 
 -- {member, kind, job or false, job's status or false, crashes, body}
