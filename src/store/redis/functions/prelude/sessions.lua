@@ -33,6 +33,10 @@ local function unplace(member)
   return (string.gsub(member, '%z', '|', 1))
 end
 
+local function gate_key(agent)
+  return 'g/' .. agent .. '/gate'
+end
+
 -- Status, concurrency, mailbox limit, busy policy; nothing without a gate, nor, with
 -- `lenient`, with a damaged one.
 local function gate(o, agent, lenient)
@@ -45,10 +49,6 @@ local function gate(o, agent, lenient)
     error({ err = 'CORRUPT gate of agent ' .. agent })
   end
   return status, tonumber(concurrency), tonumber(mailbox), busy
-end
-
-local function gate_key(agent)
-  return 'g/' .. agent .. '/gate'
 end
 
 -- Documents that a turn stands on.
