@@ -8,6 +8,7 @@ const PRELUDE: &[&str] = &[
     include_str!("functions/prelude/base.lua"),
     include_str!("functions/prelude/kept.lua"),
     include_str!("functions/prelude/documents.lua"),
+    include_str!("functions/prelude/facts.lua"),
     include_str!("functions/prelude/quotas.lua"),
     include_str!("functions/prelude/jobs.lua"),
     include_str!("functions/prelude/messages.lua"),

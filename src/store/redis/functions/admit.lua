@@ -60,8 +60,8 @@ local function append(o, now, s, event)
   call('ZADD', o .. ':sessions', 0, s)
   call('ZADD', mailbox_key(o, s), 0, member)
   call('HSET', event_key(o, s), member, entry)
-  call('HSET', session_key(o, s), 'touched', text(now))
-  call('HINCRBY', session_key(o, s), 'arrivals', 1)
+  note(o, s, 'touched', text(now))
+  note(o, s, 'arrivals', text(number(o, s, 'arrivals') + 1))
   place_again(o, s)
   for _, job in ipairs(event.open) do
     open_job(o, now, job)
@@ -83,24 +83,24 @@ end
 
 -- Who held it; of these the last are kept until the next commit.
 local function note_crash(o, s, kept)
-  local key = session_key(o, s)
-  local f = call('HMGET', key, 'epoch', 'version', 'until', 'job', 'worker', 'attempts')
-  local job, lines = f[4] and f[4] ~= '' and f[4] or '-', {}
-  for line in string.gmatch(f[6] or '', '[^\n]+') do
+  local job, lines = fact(o, s, 'job'), {}
+  job = job and job ~= '' and job or '-'
+  for line in string.gmatch(fact(o, s, 'attempts') or '', '[^\n]+') do
     lines[#lines + 1] = line
   end
-  local worker = string.gsub(f[5], '\n', ' ')
-  lines[#lines + 1] = f[1] .. ' ' .. text(tonumber(f[2] or 0) + 1) .. ' ' .. f[3] .. ' ' .. job .. ' ' .. worker
+  local worker = string.gsub(fact(o, s, 'worker'), '\n', ' ')
+  local epoch, turn, lapsed = fact(o, s, 'epoch'), text(number(o, s, 'version') + 1), fact(o, s, 'until')
+  lines[#lines + 1] = table.concat({ epoch, turn, lapsed, job, worker }, ' ')
   if #lines > kept then
     table.remove(lines, 1)
   end
-  call('HSET', key, 'attempts', table.concat(lines, '\n'))
+  note(o, s, 'attempts', table.concat(lines, '\n'))
 end
 
 -- The same words as `verdict` in src/domain/dead.rs, without the quotes of JSON.
 local function verdict(o, s, job, crashes)
   local names, said = {}, 'its worker died ' .. crashes .. ' times while serving it'
-  for line in string.gmatch(call('HGET', session_key(o, s), 'attempts') or '', '[^\n]+') do
+  for line in string.gmatch(fact(o, s, 'attempts') or '', '[^\n]+') do
     local served, worker = string.match(line, '^%d+ %d+ %d+ (%S+) (.*)$')
     if served == job then
       names[#names + 1] = '`' .. worker .. '`'
@@ -134,25 +134,27 @@ local function hand_out(o, now, s, lease, entries)
   serve(o, now, s, entries)
   local ends = now + lease.ttl
   hold_until(o, s, ends)
-  local f = call('HMGET', session_key(o, s), 'epoch', 'version', 'state', 'reply', 'arrivals', 'attempts')
+  local f = call('HMGET', session_key(o, s), 'state', 'reply')
   local calls = call('HGETALL', call_key(o, s))
   return {
-    'run', tonumber(f[1]), ends, ground(o, s), tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
-    f[6] or '',
+    'run', number(o, s, 'epoch'), ends, ground(o, s), number(o, s, 'version'), f[1], f[2], calls, answer(entries),
+    number(o, s, 'arrivals'), fact(o, s, 'attempts') or '',
   }
 end
 
 local function grant(o, now, s, lease, crashed)
-  local key = session_key(o, s)
   if crashed then
     count_crash(o, s, crashed)
     note_crash(o, s, lease.attempts)
   end
   local entries = pending(o, s, lease.mailbox_limit)
   bury(o, now, s, entries, lease.crash_limit, lease.dead)
-  local epoch = call('HGET', key, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
-  call('HSET', key, 'epoch', text(tonumber(epoch) + 1), 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
-  call('HDEL', key, 'backoff')
+  local epoch = fact(o, s, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
+  note(o, s, 'epoch', text(tonumber(epoch) + 1))
+  note(o, s, 'token', lease.token)
+  note(o, s, 'worker', lease.worker)
+  note(o, s, 'limit', text(lease.mailbox_limit))
+  note_gone(o, s, 'backoff')
   return hand_out(o, now, s, lease, entries)
 end
 
@@ -174,7 +176,7 @@ local function rest(o, now, s)
   if call('ZCARD', mailbox_key(o, s)) == 0 then
     run_no_more(o, s)
   end
-  call('HDEL', session_key(o, s), 'backoff')
+  note_gone(o, s, 'backoff')
   set_due(o, s, nil)
   wait_no_more(o, s)
   if waited then
@@ -185,12 +187,12 @@ local function rest(o, now, s)
 end
 
 local function try(o, now, s, g, lease)
-  local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff', 'token', 'limit')
-  if f[1] and f[4] == lease.token then
+  local ends, backoff = fact(o, s, 'until'), fact(o, s, 'backoff')
+  if ends and fact(o, s, 'token') == lease.token then
     -- The holder asks once more: its answer was lost.
-    return hand_out(o, now, s, lease, pending(o, s, tonumber(f[5])))
-  elseif f[1] and tonumber(f[1]) > now then
-    return { 'lease', tonumber(f[1]) }
+    return hand_out(o, now, s, lease, pending(o, s, tonumber(fact(o, s, 'limit'))))
+  elseif ends and tonumber(ends) > now then
+    return { 'lease', tonumber(ends) }
   end
   local agent = agent_of(s)
   if not g.status or g.status == 'TERMINATED' or call('ZCARD', mailbox_key(o, s)) == 0 then
@@ -198,8 +200,8 @@ local function try(o, now, s, g, lease)
   elseif g.status == 'SUSPENDED' then
     wait(o, s)
     return { 'suspended' }
-  elseif f[3] and tonumber(f[3]) > now then
-    return { 'backoff', tonumber(f[3]) }
+  elseif backoff and tonumber(backoff) > now then
+    return { 'backoff', tonumber(backoff) }
   end
   set_cap(o, lease.owner_cap)
   if not has_place(o, now, s, agent, g.concurrency) then
@@ -217,13 +219,12 @@ local function try(o, now, s, g, lease)
   end
   call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
   call('ZREMRANGEBYSCORE', o .. ':running:', '-inf', text(now))
-  return grant(o, now, s, lease, f[1] and (f[2] or ''))
+  return grant(o, now, s, lease, ends and (fact(o, s, 'served') or ''))
 end
 
 -- The lease's end, the backoff's end and the agent's queue see to it otherwise.
 local function look_soon(o, now, s)
-  local f = call('HMGET', session_key(o, s), 'until', 'backoff')
-  local leased, backing_off = tonumber(f[1] or 0) > now, tonumber(f[2] or 0) > now
+  local leased, backing_off = number(o, s, 'until') > now, number(o, s, 'backoff') > now
   if not leased and not backing_off and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
     call('ZADD', o .. ':due', 'LT', now + LOOK_AGAIN_MS, s)
   end

@@ -11,11 +11,10 @@ register('checkpoint', function(keys, args)
   if not holds(o, s, epoch) then
     return { 'fenced' }
   end
-  local f = call('HMGET', session_key(o, s), 'version', 'job')
   -- A request that timed out may arrive after the commit of its turn.
-  if turn == tonumber(f[1] or 0) + 1 then
+  if turn == number(o, s, 'version') + 1 then
     if reply then
-      call('HSET', session_key(o, s), 'reply', reply)
+      note(o, s, 'reply', reply)
     end
     for _, entry in ipairs(calls) do
       call('HSET', call_key(o, s), entry[1], entry[2])
@@ -25,5 +24,5 @@ register('checkpoint', function(keys, args)
     end
     send(o, now, outbox)
   end
-  return still_held(o, f[2])
+  return still_held(o, fact(o, s, 'job'))
 end, { 'allow-oom' })

@@ -37,8 +37,12 @@ local function record(o, now, s, epoch, c)
   end
   send(o, now, c.outbox)
   weigh_state(o, s, c.state)
-  call('HSET', session_key(o, s), 'version', c.turn, 'state', c.state, 'done', epoch .. ' ' .. c.turn, 'touched', text(now))
-  call('HDEL', session_key(o, s), 'reply', 'attempts')
+  note(o, s, 'version', c.turn)
+  note(o, s, 'state', c.state)
+  note(o, s, 'done', epoch .. ' ' .. c.turn)
+  note(o, s, 'touched', text(now))
+  note(o, s, 'reply', false)
+  note_gone(o, s, 'attempts')
   call('DEL', call_key(o, s), crash_key(o, s))
 end
 
@@ -46,11 +50,10 @@ register('commit', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s, epoch = clock(take()), take(), take()
   local c = take_commit(take)
-  local f = call('HMGET', session_key(o, s), 'epoch', 'until', 'done', 'version')
-  local is_held = is_holder(f, epoch)
-  if f[3] == epoch .. ' ' .. c.turn then
+  local is_held = holds(o, s, epoch)
+  if fact(o, s, 'done') == epoch .. ' ' .. c.turn then
     return { 'done', is_held and held(o, now, s) or RELEASED_BEFORE }
-  elseif not is_held or tonumber(c.turn) ~= tonumber(f[4] or 0) + 1 then
+  elseif not is_held or tonumber(c.turn) ~= number(o, s, 'version') + 1 then
     return { 'fenced' }
   end
   read_ahead(o, of_commit(s, c))

@@ -32,13 +32,12 @@ register('finish', function(keys, args)
   -- A job that others do for the session has no task in it: its result will be an event of its own.
   local tasks = entries_of(o, s, finish[1])
   if #tasks > 0 then
-    local ends = call('HGET', session_key(o, s), 'until')
-    if ends and tonumber(ends) > now then
-      call('HSET', session_key(o, s), 'nudged', 1)
+    if number(o, s, 'until') > now then
+      note(o, s, 'nudged', '1')
     else
       drop(o, s, tasks)
     end
-    call('HDEL', session_key(o, s), 'backoff')
+    note_gone(o, s, 'backoff')
     set_due(o, s, now)
   end
   return { 'done' }
@@ -60,10 +59,9 @@ register('park', function(keys, args)
     return { 'done' }
   end
   put(o, 'j/' .. job .. '/s', (string.match(line, '^%S+ %S+ (%S+)$') or 'PENDING') .. ' ' .. text(now))
-  local ends = call('HGET', session_key(o, s), 'until')
-  if ends and tonumber(ends) > now then
+  if number(o, s, 'until') > now then
     -- What is held is looked at again at the end of its lease.
-    call('HSET', session_key(o, s), 'nudged', 1)
+    note(o, s, 'nudged', '1')
   elseif call('ZCARD', mailbox_key(o, s)) > 0 and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
     set_due(o, s, now)
   end

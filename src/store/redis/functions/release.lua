@@ -4,10 +4,9 @@ register('release', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s, epoch = clock(take()), take(), take()
   local then_ = take_after(take)
-  local f = call('HMGET', session_key(o, s), 'epoch', 'until')
-  if f[1] ~= epoch then
+  if fact(o, s, 'epoch') ~= epoch then
     return { 'fenced' }
-  elseif not f[2] then
+  elseif not fact(o, s, 'until') then
     -- Nobody has had it since: this very call, once more.
     return { 'done', RELEASED_BEFORE }
   end

@@ -7,5 +7,5 @@ register('renew', function(keys, args)
     return { 'fenced' }
   end
   hold_until(o, s, now + ttl)
-  return still_held(o, call('HGET', session_key(o, s), 'job'))
+  return still_held(o, fact(o, s, 'job'))
 end, { 'allow-oom' })

@@ -4,17 +4,17 @@
 -- Drops a session with everything that it has, as if it had never been; sessions of its owner that
 -- begin later begin behind its epoch.
 local function erase_session(o, s)
-  local key = session_key(o, s)
-  local epoch = tonumber(call('HGET', key, 'epoch') or 0)
+  local epoch = number(o, s, 'epoch')
   if epoch > tonumber(call('HGET', o .. ':count', 'epoch') or 0) then
     call('HSET', o .. ':count', 'epoch', text(epoch))
   end
   weigh(o, 's' .. s, -weight_of(o, s))
   run_no_more(o, s)
-  call('DEL', key, mailbox_key(o, s), event_key(o, s), crash_key(o, s), call_key(o, s))
+  call('DEL', session_key(o, s), mailbox_key(o, s), event_key(o, s), crash_key(o, s), call_key(o, s))
   call('ZREM', o .. ':sessions', s)
   set_due(o, s, nil)
   wait_no_more(o, s)
+  forget_facts(s)
 end
 
 register('seat', function(keys, args)
@@ -23,17 +23,16 @@ register('seat', function(keys, args)
   if known and is_empty(o) then
     return { 'unregistered' }
   end
-  local key = session_key(o, s)
-  local f = call('HMGET', key, 'until', 'version', 'arrivals', 'state')
-  if f[1] and tonumber(f[1]) > now then
-    return { 'held', tonumber(f[1]) }
+  if number(o, s, 'until') > now then
+    return { 'held', number(o, s, 'until') }
   end
   if take() == '0' then
     erase_session(o, s)
     return { 'done' }
   end
   local version, state, quota = take(), take(), take_quota(take)
-  if f[3] or f[2] and (f[2] ~= version or f[4] ~= state) then
+  local has = fact(o, s, 'version')
+  if fact(o, s, 'arrivals') or has and (has ~= version or fact(o, s, 'state') ~= state) then
     return { 'taken' }
   end
   local is_known = call('ZSCORE', o .. ':sessions', s)
@@ -43,7 +42,9 @@ register('seat', function(keys, args)
   end
   weigh_state(o, s, state)
   call('ZADD', o .. ':sessions', 0, s)
-  call('HSET', key, 'version', version, 'state', state, 'touched', text(now))
+  note(o, s, 'version', version)
+  note(o, s, 'state', state)
+  note(o, s, 'touched', text(now))
   return { 'done' }
 end, {})
 
@@ -52,22 +53,21 @@ register('amend', function(keys, args)
   local now, s = clock(take()), take()
   local version, was, state, arrivals = take(), optional(take), optional(take), take()
   local writes = list(take, take_write)
-  local key = session_key(o, s)
-  local f = call('HMGET', key, 'until', 'version', 'state', 'arrivals')
-  local known, is_version = call('ZSCORE', o .. ':sessions', s), (f[2] or '0') == version
-  if f[1] then
+  local has = fact(o, s, 'state')
+  local known, is_version = call('ZSCORE', o .. ':sessions', s), (fact(o, s, 'version') or '0') == version
+  if fact(o, s, 'until') then
     return { 'held' }
-  elseif state and is_version and f[3] == state or not state and not known then
+  elseif state and is_version and has == state or not state and not known then
     -- Done by this very call before.
     return { 'done' }
   end
-  local fits = state and version ~= '0' or not state and (f[4] or '0') == arrivals
-  if not known or not is_version or f[3] ~= was or not fits then
+  local fits = state and version ~= '0' or not state and (fact(o, s, 'arrivals') or '0') == arrivals
+  if not known or not is_version or has ~= was or not fits then
     return { 'stirred' }
   end
   if state then
     weigh_state(o, s, state)
-    call('HSET', key, 'state', state)
+    note(o, s, 'state', state)
   else
     erase_session(o, s)
   end
@@ -82,12 +82,12 @@ end
 
 -- A session that is gone was forgotten by this very call before.
 local function stirred(o, s, arrivals)
-  local f = call('HMGET', session_key(o, s), 'arrivals', 'consumed', 'until', 'backoff')
   if not call('ZSCORE', o .. ':sessions', s) then
     return false
   end
-  local busy = f[3] or f[4] or call('ZSCORE', o .. ':due', s) or call('ZSCORE', o .. ':waiting:' .. agent_of(s), s)
-  return busy or (f[1] or '0') ~= arrivals or (f[2] or '0') ~= arrivals
+  local held = fact(o, s, 'until') or fact(o, s, 'backoff')
+  local busy = held or call('ZSCORE', o .. ':due', s) or call('ZSCORE', o .. ':waiting:' .. agent_of(s), s)
+  return busy or (fact(o, s, 'arrivals') or '0') ~= arrivals or (fact(o, s, 'consumed') or '0') ~= arrivals
 end
 
 register('forget', function(keys, args)
@@ -104,10 +104,10 @@ register('forget', function(keys, args)
     erase_session(o, resting[1])
   end
   for _, s in ipairs(lost) do
-    local arrivals = tonumber(call('HGET', session_key(o, s), 'arrivals') or 0)
+    local arrivals = number(o, s, 'arrivals')
     local there = call('ZCARD', mailbox_key(o, s))
     if arrivals > 0 then
-      call('HSET', session_key(o, s), 'consumed', text(arrivals - there))
+      note(o, s, 'consumed', text(arrivals - there))
     end
   end
   for _, key in ipairs(documents) do

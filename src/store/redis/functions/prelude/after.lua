@@ -13,27 +13,24 @@ local function take_after(take)
 end
 
 local function held(o, now, s)
-  local f = call('HMGET', session_key(o, s), 'arrivals', 'limit')
-  local entries = pending(o, s, tonumber(f[2]))
+  local entries = pending(o, s, tonumber(fact(o, s, 'limit')))
   serve(o, now, s, entries)
-  return { 'held', answer(entries), tonumber(f[1] or 0), ground(o, s) }
+  return { 'held', answer(entries), number(o, s, 'arrivals'), ground(o, s) }
 end
 
 -- {'released', wakes} or {'held', mailbox, arrivals, ground}
 local function after(o, now, s, then_)
-  local key = session_key(o, s)
-  local f = call('HMGET', key, 'arrivals', 'nudged')
-  if then_[1] == 'keep' or tonumber(f[1] or 0) > then_[2] then
+  if then_[1] == 'keep' or number(o, s, 'arrivals') > then_[2] then
     return held(o, now, s)
   end
   -- A job ended during the lease and its entry is still here: look again at once.
-  local again = f[2] and call('ZCARD', mailbox_key(o, s)) > 0
-  call('HDEL', key, 'nudged', 'backoff')
+  local again = fact(o, s, 'nudged') and call('ZCARD', mailbox_key(o, s)) > 0
+  note_gone(o, s, 'nudged', 'backoff')
   run_no_more(o, s)
   wait_no_more(o, s)
   set_due(o, s, again and now or then_[3])
   if then_[3] and then_[4] and not again then
-    call('HSET', key, 'backoff', then_[3])
+    note(o, s, 'backoff', then_[3])
   end
   return { 'released', wake_waiting(o, now, agent_of(s), LOOK_AGAIN_MS) }
 end

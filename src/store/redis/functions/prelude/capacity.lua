@@ -118,14 +118,14 @@ end
 
 -- Nobody has it.
 local function run_no_more(o, s)
-  call('HDEL', session_key(o, s), 'until', 'token', 'worker', 'served', 'job', 'limit')
+  note_gone(o, s, 'until', 'token', 'worker', 'served', 'job', 'limit')
   call('ZREM', o .. ':running:' .. agent_of(s), s)
   call('ZREM', o .. ':running:', s)
 end
 
 -- The holder has it until then, and waits for no slot.
 local function hold_until(o, s, ends)
-  call('HSET', session_key(o, s), 'until', text(ends))
+  note(o, s, 'until', text(ends))
   call('ZADD', o .. ':running:' .. agent_of(s), ends, s)
   call('ZADD', o .. ':running:', ends, s)
   set_due(o, s, ends)

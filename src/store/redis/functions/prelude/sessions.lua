@@ -1,9 +1,5 @@
 -- The keys and the record of a session, and its mailbox.
 
-local function session_key(o, s)
-  return o .. ':session:' .. s
-end
-
 local function mailbox_key(o, s)
   return o .. ':mailbox:' .. s
 end
@@ -80,7 +76,7 @@ local function task_first(o, s, entries, limit)
   for i, entry in ipairs(entries) do
     first = first or entry[2] == 't' and i
   end
-  local task = call('HGET', session_key(o, s), 'task')
+  local task = fact(o, s, 'task')
   if not task and not first then
     task = call('ZRANGEBYLEX', mailbox_key(o, s), '[' .. TASKS, '+', 'LIMIT', 0, 1)[1]
   end
@@ -144,10 +140,10 @@ end
 
 -- How many of these members were there.
 local function drop(o, s, members)
-  local dropped, begun = 0, call('HGET', session_key(o, s), 'task')
+  local dropped, begun = 0, fact(o, s, 'task')
   for _, member in ipairs(members) do
     if member == begun then
-      call('HDEL', session_key(o, s), 'task')
+      note(o, s, 'task', false)
     end
     if call('ZREM', mailbox_key(o, s), member) == 1 then
       weigh(o, 's' .. s, -call('HSTRLEN', event_key(o, s), member))
@@ -157,7 +153,7 @@ local function drop(o, s, members)
     end
   end
   if dropped > 0 then
-    call('HINCRBY', session_key(o, s), 'consumed', dropped)
+    note(o, s, 'consumed', text(number(o, s, 'consumed') + dropped))
   end
   return dropped
 end
@@ -178,20 +174,17 @@ local function serve(o, now, s, entries)
     set_status(o, now, task[3], 'STARTED')
     task[4] = 'STARTED'
   end
-  call('HSET', session_key(o, s), 'served', table.concat(served, '\n'), 'job', task and task[3] or '')
+  note(o, s, 'served', table.concat(served, '\n'))
+  note(o, s, 'job', task and task[3] or '')
   if task then
-    call('HSET', session_key(o, s), 'task', task[1])
+    note(o, s, 'task', task[1])
   end
-  call('HDEL', session_key(o, s), 'nudged')
+  note_gone(o, s, 'nudged')
 end
 
--- Of the answer to `HMGET … epoch until`: the lease of this epoch is there, neither taken by another nor given back.
-local function is_holder(f, epoch)
-  return f[1] == epoch and f[2] and true
-end
-
+-- The lease of this epoch is there, neither taken by another nor given back.
 local function holds(o, s, epoch)
-  return is_holder(call('HMGET', session_key(o, s), 'epoch', 'until'), epoch)
+  return fact(o, s, 'epoch') == epoch and fact(o, s, 'until') and true
 end
 
 -- Ended from outside: cancelled, or completed or failed for the turn that serves it.

@@ -1,0 +1,84 @@
+-- What the call that runs knows of sessions, by token and field; what it changes is written at its end, in few
+-- commands. Only who lists sessions reads their records past this.
+
+local function session_key(o, s)
+  return o .. ':session:' .. s
+end
+
+-- Fields that are read together: all but the large ones.
+local SMALL = {
+  'epoch', 'version', 'arrivals', 'consumed', 'until', 'token', 'worker', 'served', 'job', 'limit', 'task', 'nudged',
+  'backoff', 'attempts', 'done',
+}
+
+local facts, noted
+
+local function facts_of(o, s)
+  local known = facts[s]
+  if not known then
+    known = {}
+    for i, value in ipairs(call('HMGET', session_key(o, s), unpack(SMALL))) do
+      known[SMALL[i]] = value
+    end
+    facts[s] = known
+  end
+  return known
+end
+
+-- As it is stored; false without one.
+local function fact(o, s, field)
+  local known = facts_of(o, s)
+  if known[field] == nil then
+    known[field] = call('HGET', session_key(o, s), field)
+  end
+  return known[field]
+end
+
+local function number(o, s, field)
+  return tonumber(fact(o, s, field) or 0)
+end
+
+-- A field becomes this; false: it goes.
+local function note(o, s, field, value)
+  facts_of(o, s)[field] = value
+  noted[s] = noted[s] or {}
+  noted[s][field] = true
+end
+
+local function note_gone(o, s, ...)
+  for _, field in ipairs({ ... }) do
+    if fact(o, s, field) then
+      note(o, s, field, false)
+    end
+  end
+end
+
+-- Its record is deleted.
+local function forget_facts(s)
+  facts[s], noted[s] = nil, nil
+end
+
+local begin_documents, end_documents = begin_call, end_call
+
+begin_call = function()
+  begin_documents()
+  facts, noted = {}, {}
+end
+
+end_call = function(o)
+  end_documents(o)
+  for s, fields in pairs(noted) do
+    local set, gone = {}, {}
+    for field in pairs(fields) do
+      local value = facts[s][field]
+      if value then
+        set[#set + 1] = field
+        set[#set + 1] = value
+      else
+        gone[#gone + 1] = field
+      end
+    end
+    in_parts('HSET', session_key(o, s), set)
+    in_parts('HDEL', session_key(o, s), gone)
+  end
+end
