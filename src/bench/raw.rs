@@ -63,6 +63,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         finish: None,
         outbox: Vec::new(),
         within: None,
+        asks_way: false,
     };
     let lease = LeaseRequest {
         token: uuid::Uuid::new_v4().simple().to_string(),

@@ -226,6 +226,8 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     if let Some(path) = &submission.output_path {
         options::check_output(path, arrival.task, &envelope.bound).map_err(SubmissionError::OutputPath)?;
     }
+    // In a session of its own there is nothing before it.
+    let asks_way = job.as_ref().is_some_and(|job| session != fresh_session(job));
     let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session, &envelope)));
     let payload = match &job {
         Some(job) => Payload::Task { job: job.clone(), input },
@@ -259,6 +261,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         finish: None,
         outbox: Vec::new(),
         within: None,
+        asks_way,
     };
     let session = SessionKey { agent: agent.clone(), session };
     Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
@@ -320,6 +323,7 @@ pub fn result_admission(
         finish: None,
         outbox: Vec::new(),
         within: None,
+        asks_way: false,
     };
     Admit { owner: owner.clone(), session, event: Some(event), lease: None }
 }
@@ -375,6 +379,7 @@ pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
         finish: None,
         outbox: Vec::new(),
         within: None,
+        asks_way: false,
     };
     let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
     Some(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
@@ -397,13 +402,16 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
-    let admit = let_in(venue, arrival).await??;
+    let mut admit = let_in(venue, arrival).await??;
     let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
-    make_way(venue, &admit).await?;
-    let admitted = venue.store.admit(venue.now(), &admit).await?;
+    let mut admitted = venue.store.admit(venue.now(), &admit).await?;
+    if admitted.intake == Intake::Replaces {
+        make_way(venue, &mut admit).await?;
+        admitted = venue.store.admit(venue.now(), &admit).await?;
+    }
     let kind = if arrival.task { "task" } else { "message" };
     let duplicate = match admitted.intake {
-        Intake::New | Intake::Nothing => false,
+        Intake::New | Intake::Nothing | Intake::Replaces => false,
         Intake::Duplicate => true,
         Intake::Conflict => {
             venue.metrics.admitted(kind, "conflict");

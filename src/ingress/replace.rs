@@ -1,11 +1,10 @@
 //! The busy policy `replace`: a task takes the place of the one before it.
 
 use crate::domain::decode;
-use crate::domain::event::fresh_session;
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::quota::QuotaUsage;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
-use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
+use crate::store::{Admit, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
@@ -13,16 +12,14 @@ use crate::venue::jobs;
 /// About what the result of a task that was replaced weighs.
 const CANCELLED_BYTES: u64 = 512;
 
-/// Before a task is let in: cancels the oldest unfinished task of its session, when the agent's
-/// policy says so. Later ones stay, and so does everything when the task was let in before,
+/// Before a task is taken, where the store says that its agent's policy is `replace`: cancels the oldest unfinished task
+/// of its session, and lets the task be taken without asking again. Later ones stay, and so does everything when the task was let in before,
 /// or when its id is of a task in another session. A crash
 /// between this and the admission cancels the next one, too.
-pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
-    let Some(event) = admit.event.as_ref().filter(|event| event.kind == EventKind::Task) else { return Ok(()) };
-    let Some(job) = &event.job else { return Ok(()) };
-    if admit.session.session == fresh_session(job) {
-        return Ok(());
-    }
+pub async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
+    let Some(event) = &mut admit.event else { return Ok(()) };
+    event.asks_way = false;
+    let (event, Some(job)) = (&*event, &event.job) else { return Ok(()) };
     let keys = [keys::agent_gate(&admit.session.agent), keys::job_status(job), keys::job_head(job)];
     let docs = venue.store.read(&admit.owner, &keys).await?;
     let [gate, status, head] = docs.as_slice() else { return Ok(()) };

@@ -139,6 +139,8 @@ pub struct NewEvent {
     pub outbox: Vec<OutboxEntry>,
     /// What its owner may keep with it; `None`: it is taken whatever that is.
     pub within: Option<Quota>,
+    /// A task that isn't taken before it took another's place, where the agent's policy says that it does.
+    pub asks_way: bool,
 }
 
 impl NewEvent {
@@ -195,6 +197,8 @@ pub enum Intake {
     Duplicate,
     /// Seen before with another body; nothing changed.
     Conflict,
+    /// It asks for its way, and the agent's policy is `replace`; nothing changed, nothing remembered.
+    Replaces,
     /// Not taken; nothing changed, nothing remembered.
     Refused(Refusal),
 }

@@ -255,13 +255,14 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), O
         finish: None,
         outbox: Vec::new(),
         within: None,
+        asks_way: false,
     };
     let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
     match venue.store.admit(now, &admit).await?.intake {
         Intake::Refused(refusal) => {
             return Err(OpError::Conflict(format!("agent `{}`: {refusal}", approval.session.agent)));
         }
-        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Nothing => {}
+        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Replaces | Intake::Nothing => {}
     }
     venue.wake(owner, &approval.session).await;
     Ok(())

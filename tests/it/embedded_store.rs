@@ -58,6 +58,7 @@ fn admit(to: &str, id: Option<&str>) -> Admit {
         finish: None,
         outbox: vec![OutboxEntry { id: format!("out-{id}"), message: Bytes::from_static(b"m") }],
         within: None,
+        asks_way: false,
     });
     let token = uuid::Uuid::new_v4().to_string();
     let ttl = Duration::from_secs(30);

@@ -51,6 +51,7 @@ fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
             finish: None,
             outbox: Vec::new(),
             within: None,
+            asks_way: false,
         }),
         lease: Some(LeaseRequest {
             token: uuid::Uuid::new_v4().to_string(),

@@ -135,6 +135,7 @@ impl Run<'_> {
             finish: finish.filter(|_| self.dice.one_in(2)),
             outbox: if self.dice.one_in(4) { vec![entry(format!("admit-{n}"))] } else { Vec::new() },
             within: within(&mut self.dice),
+            asks_way: self.dice.one_in(2),
         }
     }
 

@@ -14,14 +14,14 @@ use trellis::store::{Layer, Store, StoreError, StoreMethod, keys};
 
 on_both! { a_turn_costs_what_the_table_says }
 
-/// One line for each task: the calls of its submission over the API (one read, one admission), of its turns and of its
+/// One line for each task: the calls of its submission over the API (one admission), of its turns and of its
 /// messages. Over a queue the submission is no call of its own.
 const TABLE: &str = "\
-the first of a session: admit 2, commit 1, published 1, read 2
-the second: admit 2, commit 1, published 1, read 1
-the third: admit 2, commit 1, published 1, read 1
-a turn with a read and one without: admit 2, checkpoint 1, commit 2, published 1, read 3
-a turn with two writes and one without: admit 2, checkpoint 1, commit 2, published 1, read 4, usage 1
+the first of a session: admit 2, commit 1, published 1, read 1
+the second: admit 2, commit 1, published 1
+the third: admit 2, commit 1, published 1
+a turn with a read and one without: admit 2, checkpoint 1, commit 2, published 1, read 2
+a turn with two writes and one without: admit 2, checkpoint 1, commit 2, published 1, read 3, usage 1
 ";
 
 const RULES: &str = r#"

@@ -22,7 +22,7 @@ pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Adm
     };
     let taken = match &intake {
         Intake::Nothing | Intake::New | Intake::Duplicate => true,
-        Intake::Conflict | Intake::Refused(_) => false,
+        Intake::Conflict | Intake::Replaces | Intake::Refused(_) => false,
     };
     let outcome = match &request.lease {
         Some(ask) if taken => lease::ask(tx, now, &mut slot, gate, ask)?,
@@ -61,6 +61,9 @@ fn intake(
         Ok(gate) => gate,
         Err(refusal) => return Ok(Intake::Refused(refusal)),
     };
+    if event.asks_way && event.kind == EventKind::Task && gate.busy == BusyPolicy::Replace {
+        return Ok(Intake::Replaces);
+    }
     if let Some(refusal) = no_room(tx, slot, gate, event.kind)? {
         return Ok(Intake::Refused(refusal));
     }

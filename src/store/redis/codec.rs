@@ -171,6 +171,7 @@ impl Args {
             .finishes(event.finish.as_slice())
             .outbox(&event.outbox)
             .quota(event.within.as_ref())
+            .flag(event.asks_way)
     }
 
     /// What may be kept.

@@ -18,6 +18,7 @@ pub fn intake(part: &mut AnswerParts) -> Result<Intake, StoreError> {
         "unknown" => Intake::Refused(Refusal::UnknownAgent),
         "terminated" => Intake::Refused(Refusal::Terminated),
         "busy" => Intake::Refused(Refusal::Busy),
+        "replaces" => Intake::Replaces,
         "full" => {
             let limit = u32::try_from(part.number()?).unwrap_or(u32::MAX);
             Intake::Refused(Refusal::MailboxFull { limit })

@@ -134,6 +134,7 @@ async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKe
         // Another look finds it again, when there is room.
         Intake::Refused(Refusal::Busy | Refusal::MailboxFull { .. } | Refusal::Quota(_))
         | Intake::Conflict
+        | Intake::Replaces
         | Intake::Nothing => None,
     };
     Ok(did.map(|did| (found, did)))

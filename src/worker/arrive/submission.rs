@@ -72,9 +72,6 @@ pub(super) async fn submission(worker: &Worker, delivery: &Delivery) {
     };
     match admission {
         Ok(admit) => {
-            if let Err(error) = ingress::make_way(&worker.venue, &admit).await {
-                return not_known(worker, delivery, Unknown::Later(error)).await;
-            }
             let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
             admit_and_run(worker, delivery, admit, kind).await;
         }

@@ -157,7 +157,8 @@ macro_rules! conformance {
                     a_held_session_is_neither_seated_nor_forgotten a_forgotten_session_is_gone_and_begins_again
                     no_holder_of_before_comes_back_after_a_session_was_forgotten
                     a_forgotten_session_holds_no_slot_and_waits_for_none
-                    an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues;
+                    an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues
+                    a_task_that_asks_its_way_is_taken_unless_its_agent_replaces;
                 sweep:
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit
@@ -241,6 +242,7 @@ fn event(kind: EventKind, id: &str) -> NewEvent {
         finish: None,
         outbox: Vec::new(),
         within: None,
+        asks_way: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions that are set to a turn, and forgotten.
 
 use super::*;
-use trellis::store::{Refusal, Seat, Seated};
+use trellis::store::{Intake, Refusal, Seat, Seated};
 
 fn seat(version: u64) -> Seat {
     Seat { version, state: Bytes::from(format!("state {version}")), within: None }
@@ -101,5 +101,20 @@ pub async fn an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues(w
         world.append(T0, "main", task(id)).await;
     }
     let full = world.append(T0, "main", task("t3")).await.intake;
-    assert_eq!(full, trellis::store::Intake::Refused(Refusal::MailboxFull { limit: 2 }));
+    assert_eq!(full, Intake::Refused(Refusal::MailboxFull { limit: 2 }));
+}
+
+pub async fn a_task_that_asks_its_way_is_taken_unless_its_agent_replaces(world: World) {
+    let asking = |id: &str| NewEvent { asks_way: true, ..task(id) };
+    world.gate("ACTIVE 8 100 queue").await;
+    assert_eq!(world.append(T0, "main", asking("t1")).await.intake, Intake::New);
+    world.gate("ACTIVE 8 100 replace").await;
+    // What was taken before is known, and a message takes nobody's place.
+    assert_eq!(world.append(T0, "main", asking("t1")).await.intake, Intake::Duplicate);
+    let said = NewEvent { asks_way: true, ..message("m1") };
+    assert_eq!(world.append(T0, "main", said).await.intake, Intake::New);
+    let asked = world.admit(T0, "main", asking("t2")).await;
+    assert_eq!((asked.intake, asked.lease), (Intake::Replaces, LeaseOutcome::NotAsked));
+    assert_eq!(world.facts("main").await.mailbox.len(), 2, "nothing is remembered of it");
+    assert_eq!(world.append(T0, "main", task("t2")).await.intake, Intake::New);
 }

@@ -219,7 +219,7 @@ impl Oracle {
         let session = self.of(&request.session);
         let is_taken = match answer.intake {
             Intake::Nothing | Intake::New | Intake::Duplicate => true,
-            Intake::Conflict | Intake::Refused(_) => false,
+            Intake::Conflict | Intake::Replaces | Intake::Refused(_) => false,
         };
         if let Some(event) = request.event.as_ref().filter(|_| answer.intake == Intake::New) {
             session.append(around.now, event);

@@ -4,7 +4,7 @@ local function take_event(take)
   return {
     id = take(), hash = take(), kind = take(), job = optional(take), order = take(), body = take(),
     open = list(take, take_job), finish = list(take, take_finish), outbox = list(take, take_entry),
-    quota = take_quota(take),
+    quota = take_quota(take), asks_way = take() == '1',
   }
 end
 
@@ -43,6 +43,8 @@ local function refusal(o, s, g, event)
     return { 'unknown' }
   elseif g.status == 'TERMINATED' then
     return { 'terminated' }
+  elseif event.kind == 't' and g.busy == 'replace' and event.asks_way then
+    return { 'replaces' }
   elseif event.kind == 't' and g.busy == 'reject' and is_busy(o, s) then
     return { 'busy' }
   elseif event.kind ~= 'r' and call('ZCARD', mailbox_key(o, s)) >= g.mailbox then
