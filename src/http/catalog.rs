@@ -1,13 +1,12 @@
 //! What the venue is and offers: status and operations.
 
 use super::Api;
-use super::describe;
 use super::problem::Problem;
 use crate::venue::operation::dispatch::resolve;
 use crate::venue::operation::{Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
@@ -48,11 +47,6 @@ pub(crate) fn did(url: &str) -> String {
 /// `GET /.well-known/did.json`: the identity only; this version signs nothing.
 pub(super) async fn did_document(State(api): State<Api>) -> Response {
     axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": api.did()})).into_response()
-}
-
-/// `GET openapi.json`.
-pub(super) async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], describe::text()).into_response()
 }
 
 fn info(path: &str, found: &RegisteredOperation) -> Value {

@@ -3,7 +3,7 @@
 use super::Api;
 use super::load::Load;
 use super::problem::Problem;
-use super::routes::{self, Admits, BodyRule};
+use super::route::{Admits, BodyRule};
 use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
@@ -17,7 +17,7 @@ use crate::venue::auth::Auth;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::is_reserved;
 use crate::venue::operation::Caller;
-use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use bytes::Bytes;
@@ -191,8 +191,7 @@ impl FromRequestParts<Api> for Asked {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
-        let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
-        let known = routes::query(parts.method.as_str(), route);
+        let known = parts.extensions.get::<Admits>().map_or(&[][..], |admits| admits.query);
         let pairs: Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri).map_err(Problem::bad_request)?;
         let mut asked = BTreeMap::new();
         for (name, value) in pairs.0 {

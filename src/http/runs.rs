@@ -4,14 +4,12 @@ use super::Api;
 use super::extract::{Asked, Json, Who};
 use super::operate::operate;
 use super::problem::Problem;
+use super::route::Given;
 use crate::venue::operation::dispatch::resolve;
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
-
-/// The arguments that a path gives, by the names of its parameters.
-pub(super) type Given = &'static [(&'static str, &'static str)];
 
 /// What a route runs.
 #[derive(Clone, Copy)]

@@ -1,7 +1,6 @@
 //! Links from what an answer names to what can be done with it.
 
-use super::{Content, Shape};
-use crate::http::routes::Route;
+use crate::http::route::{Content, Route, Shape};
 use serde_json::{Map, Value, json};
 
 /// What answers name: the parameters of paths that they fill, by the kind of path, and where they say it.

@@ -11,8 +11,7 @@ mod refine;
 
 use super::extract::{KEY_HEADER, OWNER_HEADER, TASK_HEADER};
 use super::problem::PROBLEM_JSON;
-use super::routes::{Access, Route, routes};
-use super::runs::Given;
+use super::route::{About, Access, Content, Given, Route, Shape};
 use crate::domain::agent::schema as agent;
 use crate::domain::event::{NAME, Submission};
 use crate::domain::limits::SECRET_BYTES_LEAST;
@@ -25,61 +24,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// Media type of almost everything.
-const JSON: &str = "application/json";
-
 /// Largest number that is taken.
 const MOST: u64 = u64::MAX;
-
-/// Where a schema comes from.
-#[derive(Clone, Copy)]
-pub(super) enum Shape {
-    /// A type.
-    Of(fn(&mut SchemaGenerator) -> Schema),
-    /// The arguments of an operation, without those that the path gives, and with these that must be there.
-    Arguments(&'static str, Given, &'static [&'static str]),
-    /// An agent file.
-    Agent,
-    /// A submission that is a message.
-    Message,
-    /// A map.
-    Map,
-    /// Any JSON.
-    Any,
-    /// Any JSON but null.
-    Something,
-}
-
-/// What a body or an answer holds.
-pub(super) type Content = (&'static str, Shape);
-
-/// What is said of a route, beyond who may use it.
-#[derive(Default)]
-pub(super) struct About {
-    pub(super) id: &'static str,
-    pub(super) summary: &'static str,
-    pub(super) query: Option<Shape>,
-    /// It takes an `Idempotency-Key`.
-    pub(super) keyed: bool,
-    /// It takes a task from a header.
-    pub(super) tasked: bool,
-    /// What it takes, and whether it must be there.
-    pub(super) body: Option<(Content, bool)>,
-    pub(super) answers: Vec<(u16, &'static str, Vec<Content>)>,
-    /// Statuses of its refusals that are to be expected.
-    pub(super) fails: &'static [u16],
-}
-
-/// A shape of a type.
-pub(super) fn of<T: JsonSchema>() -> Shape {
-    Shape::Of(SchemaGenerator::subschema_for::<T>)
-}
-
-/// The text of `GET openapi.json`.
-pub(super) fn text() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
-    &TEXT
-}
 
 /// Names that the query of a route may have; its operation's arguments where it runs one.
 pub(super) fn query_names(about: &About) -> Vec<String> {
@@ -88,16 +34,16 @@ pub(super) fn query_names(about: &About) -> Vec<String> {
     schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
-pub(super) fn document() -> Value {
+/// What is said of these routes.
+pub(super) fn document(routes: &[Route]) -> Value {
     let mut writer = Writer::new();
-    let routes = routes();
     let mut paths = Map::new();
-    for route in &routes {
+    for route in routes {
         let item = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
         if item.get("parameters").is_none() {
             item["parameters"] = parameters(route).into();
         }
-        item[route.method] = writer.operation(route, &routes);
+        item[route.method] = writer.operation(route, routes);
     }
     let mut schemas = writer.types.take_definitions(true);
     schemas.extend(writer.schemas);
@@ -116,7 +62,7 @@ pub(super) fn document() -> Value {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": TOKEN}},
             "parameters": headers(),
             "responses": {"Problem": problem()},
-            "links": links::all(&routes),
+            "links": links::all(routes),
             "schemas": schemas,
         },
     })
@@ -361,66 +307,6 @@ fn plain(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(plain),
         _ => {}
-    }
-}
-
-impl Route {
-    /// What it is called and does.
-    pub(super) fn says(mut self, id: &'static str, summary: &'static str) -> Self {
-        (self.about.id, self.about.summary) = (id, summary);
-        self
-    }
-
-    /// What its query may hold.
-    pub(super) fn asks(mut self, shape: Shape) -> Self {
-        self.about.query = Some(shape);
-        self
-    }
-
-    /// It takes a JSON body.
-    pub(super) fn takes(self, shape: Shape) -> Self {
-        self.takes_as(JSON, shape)
-    }
-
-    /// It takes a body.
-    pub(super) fn takes_as(mut self, media: &'static str, shape: Shape) -> Self {
-        self.about.body = Some(((media, shape), true));
-        self
-    }
-
-    /// It may be sent a JSON body.
-    pub(super) fn may_take(mut self, shape: Shape) -> Self {
-        self.about.body = Some(((JSON, shape), false));
-        self
-    }
-
-    /// The same request under the same key is one.
-    pub(super) fn keyed(mut self) -> Self {
-        self.about.keyed = true;
-        self
-    }
-
-    /// A header may name the task in scope.
-    pub(super) fn tasked(mut self) -> Self {
-        self.about.tasked = true;
-        self
-    }
-
-    /// An answer in JSON.
-    pub(super) fn answers(self, status: u16, text: &'static str, shape: Shape) -> Self {
-        self.sends(status, text, vec![(JSON, shape)])
-    }
-
-    /// An answer.
-    pub(super) fn sends(mut self, status: u16, text: &'static str, content: Vec<Content>) -> Self {
-        self.about.answers.push((status, text, content));
-        self
-    }
-
-    /// Refusals that are to be expected.
-    pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
-        self.about.fails = statuses;
-        self
     }
 }
 

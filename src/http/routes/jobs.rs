@@ -3,7 +3,7 @@
 use super::{Access, JOB, JOBS, Route, route, runs};
 use crate::http::describe::answers::{Job, Page, Said};
 use crate::http::describe::queries::{JobsQuery, Wait};
-use crate::http::describe::{Shape, of};
+use crate::http::route::{Shape, of};
 use crate::http::jobs::Reason;
 use crate::http::{jobs, sse};
 

@@ -5,9 +5,10 @@ mod jobs;
 mod things;
 mod venue;
 
-use super::describe::{About, Shape, query_names};
+use super::describe::{document, query_names};
 use super::problem::Problem;
-use super::runs::{self, Given, Runs};
+use super::route::{About, Access, Admits, BodyRule, Given, On, Route, Shape};
+use super::runs::{self, Runs};
 use super::{Api, guard};
 use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
@@ -15,43 +16,10 @@ use axum::Router;
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
 use std::sync::LazyLock;
-
-/// One route.
-pub(super) struct Route {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
-    /// Who may use it.
-    pub(super) access: Access,
-    /// It reads what its caller names, large or small.
-    reads: bool,
-    handler: MethodRouter<Api>,
-    /// What it is, for its callers.
-    pub(super) about: About,
-}
-
-/// Who may use a route, where callers are recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Everybody: what one must know before one has a token, and what supervisors ask.
-    Open,
-    /// Whoever has a token; the operation that it runs asks for more.
-    Caller,
-    /// Whoever holds an ability on a resource.
-    Holder(&'static str, On),
-    /// Operators.
-    Operator,
-}
-
-/// What an ability is asked on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum On {
-    /// All of a namespace.
-    All(Namespace),
-    /// What the `{id}` of the route names in it.
-    Id(Namespace),
-}
 
 const AGENTS: On = On::All(Namespace::Agents);
 const AGENT: On = On::Id(Namespace::Agents);
@@ -95,13 +63,6 @@ fn running(method: &'static str, path: &'static str, access: Access, what: Runs)
     }
 }
 
-impl Route {
-    /// It reads what its caller names, large or small.
-    fn reads(self) -> Self {
-        Self { reads: true, ..self }
-    }
-}
-
 /// The list.
 pub(super) fn routes() -> Vec<Route> {
     [venue::routes(), jobs::routes(), agents::routes(), things::routes()].into_iter().flatten().collect()
@@ -116,29 +77,10 @@ pub(super) fn methods(path: &str) -> Vec<String> {
 struct Known {
     method: &'static str,
     path: &'static str,
-    admits: Admits,
+    access: Access,
+    reads: bool,
+    body: BodyRule,
     query: Vec<String>,
-}
-
-/// What a request to a route may do and bring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Admits {
-    pub(super) access: Access,
-    /// It reads what its caller names, large or small.
-    pub(super) reads: bool,
-    /// Whether it describes a body.
-    pub(super) body: BodyRule,
-}
-
-/// What a body is to a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyRule {
-    /// That of a read says nothing (RFC 9110, 9.3.1), and neither does one where there is no route.
-    Ignored,
-    /// None is described: one that says something is refused.
-    Refused,
-    Taken,
-    Needed,
 }
 
 fn body_rule(method: &str, about: &About) -> BodyRule {
@@ -155,8 +97,7 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
         let of = |route: Route| {
             let Route { method, path, access, reads, about, .. } = route;
-            let admits = Admits { access, reads, body: body_rule(method, &about) };
-            Known { method, path, admits, query: query_names(&about) }
+            Known { method, path, access, reads, body: body_rule(method, &about), query: query_names(&about) }
         };
         routes().into_iter().map(of).collect()
     });
@@ -166,13 +107,18 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
 
 /// What a route admits: nobody without a token who asks for what isn't there.
 pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
-    known(method, path)
-        .map_or(Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored }, |route| route.admits)
+    match known(method, path) {
+        None => Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] },
+        Some(Known { access, reads, body, query, .. }) => {
+            Admits { access: *access, reads: *reads, body: *body, query }
+        }
+    }
 }
 
-/// Names that the query of a route may have.
-pub(super) fn query(method: &str, path: Option<&str>) -> &'static [String] {
-    known(method, path).map_or(&[], |route| &route.query)
+/// `GET openapi.json`.
+async fn openapi() -> Response {
+    static TEXT: LazyLock<String> = LazyLock::new(|| document(&routes()).to_string());
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
 }
 
 /// All of them behind the guard.
@@ -198,9 +144,9 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        let list = Admits { access: Access::Holder("crud/read", AGENTS), reads: true, body: BodyRule::Ignored };
+        let list = Admits { access: Access::Holder("crud/read", AGENTS), reads: true, body: BodyRule::Ignored, query: admits("GET", Some("/api/v1/agents")).query };
         assert_eq!(admits("HEAD", Some("/api/v1/agents")), list);
-        let nothing = Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored };
+        let nothing = Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] };
         assert_eq!((admits("PATCH", Some("/livez")), admits("GET", None)), (nothing, nothing));
         assert_eq!(admits("PUT", Some("/api/v1/jobs/{id}/cancel")).body, BodyRule::Taken);
         assert_eq!(admits("POST", Some("/api/v1/jobs/{id}")).body, BodyRule::Needed);

@@ -4,8 +4,7 @@ use super::{AGENTS, ASSETS, Access, Route, route, runs};
 use crate::http::approvals::Answer;
 use crate::http::describe::answers::{Approval, Approvals, Deleted, Names, Page, Quota, SecretStored, Timer, Timers};
 use crate::http::describe::queries::{AssetsQuery, WhyQuery};
-use crate::http::describe::{Shape, of};
-use crate::http::runs::Given;
+use crate::http::route::{Given, Shape, of};
 use crate::http::{approvals, assets, secrets, turns};
 
 const TIMER: Given = &[("id", "timer")];

@@ -3,7 +3,7 @@
 use super::{Access, Route, route};
 use crate::http::describe::answers::{Did, Job, Live, Operation, Status};
 use crate::http::describe::queries::{ValuesQuery, Wait};
-use crate::http::describe::{Shape, of};
+use crate::http::route::{Shape, of};
 use crate::http::operate::{Invoke, Run};
 use crate::http::{catalog, health, operate};
 
@@ -23,7 +23,7 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/.well-known/did.json", Access::Open, catalog::did_document)
             .says("did", "The venue's identity.")
             .answers(200, "A DID document.", of::<Did>()),
-        route("get", "/api/v1/openapi.json", Access::Open, catalog::openapi)
+        route("get", "/api/v1/openapi.json", Access::Open, super::openapi)
             .says("openapi", "This document.")
             .answers(200, "It.", Shape::Map),
         route("get", "/api/v1/status", Access::Open, catalog::status)

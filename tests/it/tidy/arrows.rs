@@ -80,27 +80,6 @@ fn the_table_has_no_circle() {
     }
 }
 
-/// Circles that stand: the folders of a module that use one another, and why.
-const CIRCLES: [(&str, &[&str], &str); 1] = [(
-    "http",
-    &[
-        "agents",
-        "approvals",
-        "assets",
-        "catalog",
-        "describe",
-        "extract",
-        "jobs",
-        "operate",
-        "routes",
-        "runs",
-        "secrets",
-        "sse",
-        "turns",
-    ],
-    "handlers stand in the table of routes, and extractors and the description ask the table",
-)];
-
 /// Paths `crate::<module>::<child>` and, in files right below the module, `super::<child>`: which children of a module
 /// use which, each with a place.
 fn children_used(module: &str, all: &[Source]) -> BTreeMap<(String, String), String> {
@@ -164,14 +143,11 @@ fn the_folders_of_a_module_form_no_circle() {
         };
         let circle: BTreeSet<String> =
             children.iter().filter(|child| reached(child).contains(**child)).map(|child| (*child).clone()).collect();
-        let known = CIRCLES.iter().find(|(name, _, _)| *name == module).map_or(&[][..], |(_, names, _)| names);
         for ((from, to), place) in &used {
-            if circle.contains(from) && circle.contains(to) && !known.contains(&from.as_str()) {
+            if circle.contains(from) && circle.contains(to) {
                 violations.push(format!("{place}: `{module}::{from}` uses `{to}`, which uses it in turn"));
             }
         }
-        let gone = known.iter().filter(|name| !circle.contains(**name));
-        violations.extend(gone.map(|name| format!("{}: `{module}::{name}` is in no circle any more", file!())));
     }
     report(&violations);
 }
