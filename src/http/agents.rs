@@ -3,8 +3,8 @@
 use super::Api;
 use super::extract::{Asked, Json, Raw, Who};
 use super::jobs::{wait_for, with_location};
-use super::operate::operate;
 use super::problem::Problem;
+use super::runs::operate;
 use crate::domain::agent::{AgentConfig, schema};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;

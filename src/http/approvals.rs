@@ -2,8 +2,8 @@
 
 use super::Api;
 use super::extract::{Json, Who};
-use super::operate::operate;
 use super::problem::Problem;
+use super::runs::operate;
 use crate::domain::decode;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};

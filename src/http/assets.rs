@@ -2,8 +2,8 @@
 
 use super::Api;
 use super::extract::{Asked, Json, Raw, Who};
-use super::operate::operate;
 use super::problem::Problem;
+use super::runs::operate;
 use crate::domain::asset::Draft;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;

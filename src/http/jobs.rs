@@ -2,8 +2,8 @@
 
 use super::Api;
 use super::extract::{Asked, Json, Who, typed};
-use super::operate::operate;
 use super::problem::Problem;
+use super::runs::operate;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};

@@ -1,10 +1,11 @@
 //! `run`, `invoke` and `values`: operations from outside turns, through the one dispatcher.
 
 use super::Api;
-use super::describe::queries;
+use super::describe::queries::{self, VALUES};
 use super::extract::{Asked, Json, Who, wait};
 use super::jobs::{created, unknown, wait_for};
 use super::problem::Problem;
+use super::runs::operate;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, SessionKey};
 use crate::domain::invoked::{self as rules, Asker, Invoked};
@@ -32,21 +33,8 @@ use std::time::Duration;
 
 /// The operation whose jobs are an agent's.
 const REQUEST: &str = "v/ops/agent/request";
-/// Operations, or all of a group, that read or change what their caller names, and wait for nobody.
-const HEAVY: [&str; 6] =
-    ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
 /// Seconds after which somebody with too many open operations may try again.
 const RETRY_AFTER: u32 = 5;
-/// Operations that `values/…` offers.
-pub(super) const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
-
-/// Runs an operation for a caller outside turns.
-pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
-    if !HEAVY.iter().any(|group| path.starts_with(group)) {
-        who.reads_nothing();
-    }
-    invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
-}
 
 /// The operation that a caller means: a pin, `o/<name>`, stands for one.
 async fn meant(api: &Api, who: &Who, path: &str) -> Result<String, OpError> {

@@ -2,14 +2,27 @@
 
 use super::Api;
 use super::extract::{Asked, Json, Who};
-use super::operate::operate;
 use super::problem::Problem;
 use super::route::Given;
+use crate::venue::invoked;
 use crate::venue::operation::dispatch::resolve;
+use crate::venue::operation::{OpError, Output};
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
+
+/// Operations, or all of a group, that read or change what their caller names, and wait for nobody.
+const HEAVY: [&str; 6] =
+    ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
+
+/// Runs an operation for a caller outside turns.
+pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
+    if !HEAVY.iter().any(|group| path.starts_with(group)) {
+        who.reads_nothing();
+    }
+    invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
+}
 
 /// What a route runs.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use super::Api;
 use super::extract::{Json, Who};
-use super::operate::operate;
 use super::problem::Problem;
+use super::runs::operate;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};

@@ -80,13 +80,21 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         }
         // Last: by its record a turn is found again, should this not come to its end.
         erased.turns += found.records.len();
-        write(venue, owner, found.records).await?;
+        if !found.records.is_empty() {
+            write(venue, owner, found.records).await?;
+            mark(venue, owner).await?;
+        }
     }
-    // Workers that remember turns of before read them again.
-    write(venue, owner, vec![DocWrite::mark(keys::ERASURES)]).await?;
+    // Again, should an earlier one have ended between the two.
+    mark(venue, owner).await?;
     erased.dead = dead_letters(venue, owner, erasure, &mut erased.jobs).await?;
     erased.timers = timers(venue, owner, erasure).await?;
     Ok(erased)
+}
+
+/// Workers that remember turns of before read them again.
+async fn mark(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
+    write(venue, owner, vec![DocWrite::mark(keys::ERASURES)]).await
 }
 
 async fn dead_letters(

@@ -17,7 +17,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const QUEUE: usize = 1024;
 /// Commits taken together.
 const BATCH: usize = 128;
-/// Batches under way at the same time: a slow one holds up nobody else.
+/// Batches under way at the same time: a slow one holds up nobody else, and messages of different commits may pass one
+/// another.
 const LANES: usize = 16;
 
 /// The messages of one commit.
@@ -62,7 +63,7 @@ pub(super) async fn run(worker: Arc<Worker>, mut pending: Pending) {
             biased;
             Some(()) = lanes.next() => continue,
             taken = pending.0.recv_many(&mut batch, BATCH), if lanes.len() < LANES => taken,
-            () = end.cancelled() => 0,
+            () = end.cancelled(), if lanes.len() < LANES => 0,
         };
         if taken == 0 {
             break;

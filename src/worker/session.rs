@@ -46,7 +46,8 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
     call_next(worker).await;
-    if matches!(ended, End::Idle) {
+    // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
+    if matches!(ended, End::Idle) && !leased.expired {
         let Leased { lease, run, state, ground, past, .. } = leased;
         worker.memory.keep(&lease, run.version, state, ground, past);
     }

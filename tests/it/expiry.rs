@@ -202,6 +202,22 @@ async fn an_event_after_its_time_finds_a_session_new_and_empty_redis() {
 }
 
 #[tokio::test]
+async fn a_session_whose_model_was_away_meanwhile_begins_anew_all_the_same() {
+    let away =
+        "[[rule]]\nwhen = { text = \"too late\" }\nthen = { text = \"done\", fault = \"overloaded\", times = 1 }\n";
+    let (mut venue, _dir) = TestVenue::embedded_at(&format!("{away}{RULES}"), Clock::manual(START)).await;
+    agent(&mut venue).await;
+    ask(&venue, "s", "1", "keep this").await;
+    venue.venue.clock.advance(61 * MINUTE);
+    ask(&venue, "s", "2", "too late").await;
+    assert_eq!(venue.model_calls().iter().filter(|call| call["event"] == "failed").count(), 1);
+    let (turns, prompt) = saw(&venue, "s").await;
+    assert!(turns == 0 && !prompt.contains("kept in c"), "{turns} {prompt}");
+    ask(&venue, "s", "3", "and on").await;
+    assert_eq!(saw(&venue, "s").await.0, 1, "it goes on from there");
+}
+
+#[tokio::test]
 async fn who_writes_in_time_is_known_however_late_the_turn() {
     let (mut venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
     agent(&mut venue).await;

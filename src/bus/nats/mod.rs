@@ -347,7 +347,7 @@ impl Bus for NatsBus {
 
     async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
         let subject = subject::end_of(self.prefix(), owner, job);
-        let told = self.line().await?.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
+        let told = self.connected().await?.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
         Ok(Box::pin(async move {
             let mut told = told;
             if told.next().await.is_none() {

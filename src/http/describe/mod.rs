@@ -19,8 +19,8 @@ use crate::domain::patch::merge;
 use crate::ops;
 use crate::venue::operation::Catalog;
 use refine::refined;
+use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 

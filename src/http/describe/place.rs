@@ -1,7 +1,7 @@
 //! The parameters of a path, by the segment that stands before them.
 
+use super::queries::VALUES;
 use crate::domain::event::NAME;
-use crate::http::operate::VALUES;
 use serde_json::{Value, json};
 
 /// The parameters in a path.

@@ -7,6 +7,9 @@ use crate::domain::job::JobStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
+/// Operations that `values/…` offers.
+pub(in crate::http) const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
+
 /// `true`, or milliseconds.
 pub(in crate::http) fn wait(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": MOST}]})

@@ -3,8 +3,8 @@
 use super::{Access, JOB, JOBS, Route, route, runs};
 use crate::http::describe::answers::{Job, Page, Said};
 use crate::http::describe::queries::{JobsQuery, Wait};
-use crate::http::route::{Shape, of};
 use crate::http::jobs::Reason;
+use crate::http::route::{Shape, of};
 use crate::http::{jobs, sse};
 
 pub(super) fn routes() -> Vec<Route> {

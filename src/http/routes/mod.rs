@@ -14,9 +14,9 @@ use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
+use axum::http::header;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use std::sync::LazyLock;
@@ -109,9 +109,7 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
 pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
     match known(method, path) {
         None => Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] },
-        Some(Known { access, reads, body, query, .. }) => {
-            Admits { access: *access, reads: *reads, body: *body, query }
-        }
+        Some(Known { access, reads, body, query, .. }) => Admits { access: *access, reads: *reads, body: *body, query },
     }
 }
 
@@ -144,7 +142,12 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        let list = Admits { access: Access::Holder("crud/read", AGENTS), reads: true, body: BodyRule::Ignored, query: admits("GET", Some("/api/v1/agents")).query };
+        let list = Admits {
+            access: Access::Holder("crud/read", AGENTS),
+            reads: true,
+            body: BodyRule::Ignored,
+            query: admits("GET", Some("/api/v1/agents")).query,
+        };
         assert_eq!(admits("HEAD", Some("/api/v1/agents")), list);
         let nothing = Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] };
         assert_eq!((admits("PATCH", Some("/livez")), admits("GET", None)), (nothing, nothing));

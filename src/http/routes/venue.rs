@@ -3,8 +3,8 @@
 use super::{Access, Route, route};
 use crate::http::describe::answers::{Did, Job, Live, Operation, Status};
 use crate::http::describe::queries::{ValuesQuery, Wait};
-use crate::http::route::{Shape, of};
 use crate::http::operate::{Invoke, Run};
+use crate::http::route::{Shape, of};
 use crate::http::{catalog, health, operate};
 
 pub(super) fn routes() -> Vec<Route> {

@@ -77,7 +77,7 @@ impl Writer {
 
     /// Gives the group to the flusher; when it is busy and needn't be waited for, the group grows.
     fn hand_over(&mut self, wait: bool) {
-        if self.flusher.is_free(wait) && self.urgent > 0 {
+        if self.urgent > 0 && self.flusher.is_free(wait) {
             let group = self.group();
             self.flusher.take(group);
         }
@@ -152,7 +152,7 @@ impl Requests {
             let (jobs, reminded) = (self.jobs.downgrade(), Arc::clone(&self.reminded));
             tokio::spawn(async move {
                 tokio::time::sleep(PATIENCE).await;
-                reminded.store(false, Ordering::Release);
+                reminded.swap(false, Ordering::AcqRel);
                 if let Some(jobs) = jobs.upgrade() {
                     let due: Job = Box::new(|writer| writer.urgent += usize::from(!writer.answers.is_empty()));
                     let _ = jobs.send(due).await;

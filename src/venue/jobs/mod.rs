@@ -17,7 +17,7 @@ use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Wi
 use crate::venue::Venue;
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::pending;
+use futures::future::{BoxFuture, pending};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -231,18 +231,24 @@ pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(J
     Ok(venue.store.doc(owner, &keys::job_status(id)).await?.status())
 }
 
+/// Is over when a job is told to have ended. What isn't told, a look in time finds: nobody waits for long for a queue
+/// that is away.
+async fn told_of_end(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -> BoxFuture<'static, ()> {
+    match tokio::time::timeout(time, venue.bus.ended(owner, id)).await {
+        Ok(Ok(told)) => told,
+        Ok(Err(error)) => {
+            tracing::debug!(%owner, job = %id, %error, "the end of a job is looked for and not told");
+            pending().boxed()
+        }
+        Err(_) => pending().boxed(),
+    }
+}
+
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
 pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
     let deadline = venue.clock.steady() + timeout;
     let mut pause = POLL.0;
-    // What isn't told, a look in time finds.
-    let mut told = match venue.bus.ended(owner, id).await {
-        Ok(told) => told,
-        Err(error) => {
-            tracing::debug!(%owner, job = %id, %error, "the end of a job is looked for and not told");
-            pending().boxed()
-        }
-    };
+    let mut told: Option<BoxFuture<'static, ()>> = None;
     loop {
         let ended = match state(venue, owner, id).await? {
             Some((status, _)) => status.is_terminal(),
@@ -256,9 +262,15 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
         if ended || now >= deadline {
             return shown(venue, owner, id).await;
         }
+        let pause_now = pause.min(deadline.saturating_sub(now));
+        let Some(end) = &mut told else {
+            // It may have ended before anybody listens: it is looked at once more.
+            told = Some(told_of_end(venue, owner, id, pause_now).await);
+            continue;
+        };
         tokio::select! {
-            () = &mut told => told = pending().boxed(),
-            () = tokio::time::sleep(pause.min(deadline.saturating_sub(now))) => {}
+            () = &mut *end => told = Some(pending().boxed()),
+            () = tokio::time::sleep(pause_now) => {}
         }
         pause = (pause * 3 / 2).min(POLL.1);
     }

@@ -91,6 +91,10 @@ impl Leased {
                 self.more = has_more(&mailbox);
                 self.run.refresh(inbox(&mailbox)?, self.more);
                 self.arrivals = arrivals;
+                if ground.erasures != self.ground.erasures {
+                    // What was read before may be of turns that are erased now.
+                    self.past = Past { since: self.past.since, ..Past::default() };
+                }
                 self.ground = ground;
                 Ok(true)
             }
@@ -115,4 +119,37 @@ impl Leased {
 fn has_more(mailbox: &[MailboxEntry]) -> bool {
     let size: usize = mailbox.iter().map(|entry| entry.body.len()).sum();
     mailbox.len() >= GRANT_EVENTS as usize || size >= GRANT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::venue::context::Transcript;
+
+    #[test]
+    fn what_was_read_before_an_erasing_is_read_again() {
+        let session = crate::domain::ids::SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let grant = Grant {
+            lease: Lease { owner: "t/u".parse().unwrap(), session, epoch: 1 },
+            until: Millis(0),
+            ground: Versions { gate: 1, policy: 1, erasures: 3 },
+            version: 1,
+            state: None,
+            checkpoint: None,
+            calls: Vec::new(),
+            mailbox: Vec::new(),
+            arrivals: 0,
+            attempts: Vec::new(),
+        };
+        let past = Past { transcript: Some(Transcript::default()), ..Past::default() };
+        let mut leased = Leased::open(grant, past, Duration::ZERO).unwrap();
+        let held = |erasures| Continuation::Held {
+            mailbox: Vec::new(),
+            arrivals: 0,
+            ground: Versions { gate: 2, policy: 2, erasures },
+        };
+        assert!(leased.take_over(held(3)).unwrap() && leased.past.transcript.is_some());
+        assert!(leased.take_over(held(4)).unwrap() && leased.past.transcript.is_none());
+        assert_eq!(leased.ground.erasures, 4);
+    }
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 const SESSIONS: usize = 10_000;
 /// Bytes of what is kept of all sessions, as it is stored.
 const BYTES: u64 = 128 << 20;
-/// Bytes that a session counts for beside its turns and its state.
-const FIXED: u64 = 1_024;
+/// Bytes that a session counts for beside its turns and its state; the record of its newest prompt is among them.
+const FIXED: u64 = 8_192;
 /// After so long everything is read again: retention has deleted some of it.
 const AGE: Duration = Duration::from_mins(5);
 

@@ -14,8 +14,8 @@ end
 -- Documents that it is about, as far as one can tell before.
 local function of_commit(s, c)
   local wanted = stands_on(s)
-  for _, write in ipairs(c.writes) do
-    wanted[#wanted + 1] = write[1]
+  for _, key in ipairs(of_writes(c.writes)) do
+    wanted[#wanted + 1] = key
   end
   for _, finish in ipairs(c.finish) do
     add_job(wanted, finish[1])

@@ -29,13 +29,17 @@ local function register(name, callback, flags)
   local function counted(keys, args)
     growth = nil
     begin_call()
-    local answer = callback(keys, args)
+    local ok, answer = pcall(callback, keys, args)
+    -- After a mistake, too: what was changed before it stands in other keys already.
     end_call(keys[1])
     if growth and growth.known and growth.bytes ~= 0 then
       call('HINCRBY', growth.key, 'bytes', text(growth.bytes))
     end
     if growth and growth.tally ~= 0 then
       call('HINCRBY', growth.key, 'tally', text(growth.tally))
+    end
+    if not ok then
+      error(answer)
     end
     return answer
   end

@@ -121,13 +121,19 @@ local function take_write(take)
   return write
 end
 
+-- What they are about, but what is deleted whatever it is: that may be much, and is read one by one.
+local function of_writes(writes)
+  local wanted = {}
+  for _, write in ipairs(writes) do
+    wanted[#wanted + 1] = not (write[3] == 'd' and write[2] == '') and write[1] or nil
+  end
+  return wanted
+end
+
 -- {key, actual version} of every write whose condition does not hold.
 local function conflicts(o, writes)
-  local found, wanted = {}, {}
-  for i, write in ipairs(writes) do
-    wanted[i] = write[1]
-  end
-  read_ahead(o, wanted)
+  local found = {}
+  read_ahead(o, of_writes(writes))
   for _, write in ipairs(writes) do
     if write[2] ~= '' then
       local version = doc(o, write[1])
