@@ -53,4 +53,7 @@ CI=${CI:-1}
 export CI
 
 say "nats-server $(nats-server --version | sed 's/.*v//'), $(redis-server --version | sed 's/ sha=.*//')"
+# Without optimisation the frames of a turn are many times larger than in a release build, and its calls lie deep.
+RUST_MIN_STACK=${RUST_MIN_STACK:-8388608}
+export RUST_MIN_STACK
 exec cargo test --workspace --no-fail-fast "$@"

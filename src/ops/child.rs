@@ -85,7 +85,7 @@ pub(crate) async fn start(
     match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
         LeaseCheck::Fenced => Err(OpError::Fenced),
         LeaseCheck::Yes { .. } => {
-            call.venue.relay_at_once(&call.caller.owner, &entries).await;
+            Box::pin(call.venue.relay_at_once(&call.caller.owner, &entries)).await;
             Ok(())
         }
     }

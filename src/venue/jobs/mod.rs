@@ -265,7 +265,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
         let pause_now = pause.min(deadline.saturating_sub(now));
         let Some(end) = &mut told else {
             // It may have ended before anybody listens: it is looked at once more.
-            told = Some(told_of_end(venue, owner, id, pause_now).await);
+            told = Some(Box::pin(told_of_end(venue, owner, id, pause_now)).await);
             continue;
         };
         tokio::select! {
