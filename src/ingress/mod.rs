@@ -32,7 +32,7 @@ use crate::venue::agents;
 pub use addressed::hears;
 use bytes::Bytes;
 pub use error::SubmissionError;
-pub use replace::make_way;
+pub use replace::take;
 
 /// What a caller submits.
 #[derive(Debug, Clone, PartialEq)]
@@ -404,11 +404,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     }
     let mut admit = let_in(venue, arrival).await??;
     let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
-    let mut admitted = venue.store.admit(venue.now(), &admit).await?;
-    if admitted.intake == Intake::Replaces {
-        make_way(venue, &mut admit).await?;
-        admitted = venue.store.admit(venue.now(), &admit).await?;
-    }
+    let admitted = take(venue, &mut admit).await?;
     let kind = if arrival.task { "task" } else { "message" };
     let duplicate = match admitted.intake {
         Intake::New | Intake::Nothing | Intake::Replaces => false,

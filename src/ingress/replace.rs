@@ -4,7 +4,7 @@ use crate::domain::decode;
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::quota::QuotaUsage;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
-use crate::store::{Admit, MailboxEntry, StoreError, keys};
+use crate::store::{Admit, Admitted, Intake, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
@@ -12,11 +12,20 @@ use crate::venue::jobs;
 /// About what the result of a task that was replaced weighs.
 const CANCELLED_BYTES: u64 = 512;
 
-/// Before a task is taken, where the store says that its agent's policy is `replace`: cancels the oldest unfinished task
-/// of its session, and lets the task be taken without asking again. Later ones stay, and so does everything when the task was let in before,
-/// or when its id is of a task in another session. A crash
-/// between this and the admission cancels the next one, too.
-pub async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
+/// Has the store take an event; another task first leaves its place to it, where the agent's policy says so.
+pub async fn take(venue: &Venue, admit: &mut Admit) -> Result<Admitted, StoreError> {
+    let answer = venue.store.admit(venue.now(), admit).await?;
+    if answer.intake != Intake::Replaces {
+        return Ok(answer);
+    }
+    make_way(venue, admit).await?;
+    venue.store.admit(venue.now(), admit).await
+}
+
+/// Before a task is taken: cancels the oldest unfinished task of its session, and lets the task be taken without asking
+/// again. Later ones stay, and so does everything when the task was let in before, or when its id is of a task in
+/// another session. A crash between this and the admission cancels the next one, too.
+async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
     let Some(event) = &mut admit.event else { return Ok(()) };
     event.asks_way = false;
     let (event, Some(job)) = (&*event, &event.job) else { return Ok(()) };

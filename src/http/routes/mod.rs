@@ -14,8 +14,7 @@ use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
-use axum::http::header;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
@@ -77,10 +76,7 @@ pub(super) fn methods(path: &str) -> Vec<String> {
 struct Known {
     method: &'static str,
     path: &'static str,
-    access: Access,
-    reads: bool,
-    body: BodyRule,
-    query: Vec<String>,
+    admits: Admits,
 }
 
 fn body_rule(method: &str, about: &About) -> BodyRule {
@@ -97,7 +93,9 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
         let of = |route: Route| {
             let Route { method, path, access, reads, about, .. } = route;
-            Known { method, path, access, reads, body: body_rule(method, &about), query: query_names(&about) }
+            // The table lives as long as the process.
+            let query = query_names(&about).leak();
+            Known { method, path, admits: Admits { access, reads, body: body_rule(method, &about), query } }
         };
         routes().into_iter().map(of).collect()
     });
@@ -107,10 +105,8 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
 
 /// What a route admits: nobody without a token who asks for what isn't there.
 pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
-    match known(method, path) {
-        None => Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] },
-        Some(Known { access, reads, body, query, .. }) => Admits { access: *access, reads: *reads, body: *body, query },
-    }
+    let nothing = Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] };
+    known(method, path).map_or(nothing, |route| route.admits)
 }
 
 /// `GET openapi.json`.

@@ -1,14 +1,12 @@
-//! A session as the store has it between two turns: what it remembers, its mailbox, its turns, its `c/`.
+//! A session as the store has it between two turns: what it remembers, its mailbox, its `c/`.
 
-use super::transcript::TRANSCRIPT;
 use crate::domain::decode;
-use crate::domain::ids::{Owner, SessionKey, decode_token};
+use crate::domain::ids::{Owner, decode_token};
 use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::lattice::{Namespace, Path};
-use crate::domain::limits::TRANSCRIPT_BYTES;
-use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::session::SessionState;
 use crate::domain::turn::run::Pending;
-use crate::store::{MailboxEntry, Store, StoreError, decode as document, keys, steps};
+use crate::store::{MailboxEntry, Store, StoreError};
 use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -37,26 +35,6 @@ pub(crate) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError
 pub(crate) fn stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
     let corrupt = |error| StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") };
     decode::stored(bytes).map_err(corrupt)
-}
-
-/// The newest turn records of a session at this version, oldest first, with their bytes.
-pub(super) async fn turns(
-    store: &dyn Store,
-    owner: &Owner,
-    session: &SessionKey,
-    version: u64,
-    since: u64,
-) -> Result<Vec<(TurnRecord, usize)>, StoreError> {
-    // What a fork that broke off has left behind the session's own turns is none of its own.
-    let end = keys::turn(session, version + 1);
-    let turns = keys::turns(session);
-    let mut found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
-    found.reverse();
-    let records = found.into_iter().filter_map(|(key, doc)| {
-        let bytes = doc.value?;
-        Some(document(&key, &bytes).map(|record: TurnRecord| (record, bytes.len())))
-    });
-    records.filter(|read| read.as_ref().map_or(true, |(record, _)| record.turn > since)).collect()
 }
 
 /// Empties the session's `c/`, durable with the turn's commit.

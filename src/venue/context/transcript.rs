@@ -1,15 +1,14 @@
 //! The turns of a session that a prompt can show: read once, then kept up.
 
-use super::rest::turns;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::session::TurnRecord;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, decode, keys, steps};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Turns of a transcript: more than fit into any prompt.
-pub(super) const TRANSCRIPT: usize = 500;
+const TRANSCRIPT: usize = 500;
 
 /// The newest turn records of a session, oldest first; no more of them than weigh twice as much as the largest prompt.
 #[derive(Debug, Default)]
@@ -28,9 +27,17 @@ impl Transcript {
         version: u64,
         since: u64,
     ) -> Result<Self, StoreError> {
+        // What a fork that broke off has left behind the session's own turns is none of its own.
+        let end = keys::turn(session, version + 1);
+        let turns = keys::turns(session);
+        let found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
         let mut transcript = Self::default();
-        for (record, bytes) in turns(store, owner, session, version, since).await? {
-            transcript.push(record, bytes);
+        for (key, doc) in found.into_iter().rev() {
+            let Some(bytes) = doc.value else { continue };
+            let record: TurnRecord = decode(&key, &bytes)?;
+            if record.turn > since {
+                transcript.push(record, bytes.len());
+            }
         }
         Ok(transcript)
     }

@@ -7,7 +7,7 @@ use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress;
 use crate::outbox;
-use crate::store::{Admit, Admitted, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
+use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
 use crate::worker::session;
@@ -33,21 +33,10 @@ pub(super) async fn admit_and_run(worker: &Worker, delivery: &Delivery, mut admi
     }
 }
 
-/// Takes it; another first leaves its place to it, where the agent's policy says so.
-async fn taken(worker: &Worker, admit: &mut Admit) -> Result<Admitted, StoreError> {
-    let venue = &worker.venue;
-    let answer = venue.store.admit(venue.now(), admit).await?;
-    if answer.intake != Intake::Replaces {
-        return Ok(answer);
-    }
-    ingress::make_way(venue, admit).await?;
-    venue.store.admit(venue.now(), admit).await
-}
-
 async fn admit_event(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
     Stage::Admit.enter(&admit.session);
     let asked = worker.venue.clock.steady();
-    let answer = match taken(worker, &mut admit).await {
+    let answer = match ingress::take(&worker.venue, &mut admit).await {
         Ok(answer) => answer,
         Err(error) => {
             tracing::warn!(session = %admit.session, %error, "event not admitted yet");

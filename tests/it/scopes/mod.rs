@@ -91,37 +91,34 @@ async fn jobs_of(venue: &TestVenue, agent: &str) -> Vec<Job> {
     jobs
 }
 
-/// Holds a worker up between the record of its first reply and the calls of it.
-#[derive(Default)]
+/// Holds a worker up between its first reply and the record of it, or between that and the calls.
 struct Between {
-    recorded: Arc<Notify>,
+    is_recorded: bool,
+    reached: Arc<Notify>,
     go_on: Arc<Notify>,
 }
 
-#[async_trait]
-impl Watch for Between {
-    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &LeaseCheck) {
-        if write.reply.is_some() {
-            self.recorded.notify_one();
+impl Between {
+    fn new(is_recorded: bool) -> Self {
+        Self { is_recorded, reached: Arc::default(), go_on: Arc::default() }
+    }
+
+    async fn hold(&self, write: &Checkpoint, is_recorded: bool) {
+        if write.reply.is_some() && is_recorded == self.is_recorded {
+            self.reached.notify_one();
             self.go_on.notified().await;
         }
     }
 }
 
-/// Holds a worker up between its first reply and the record of it.
-#[derive(Default)]
-struct Unrecorded {
-    replied: Arc<Notify>,
-    go_on: Arc<Notify>,
-}
-
 #[async_trait]
-impl Watch for Unrecorded {
+impl Watch for Between {
     async fn checkpointing(&self, write: &Checkpoint) {
-        if write.reply.is_some() {
-            self.replied.notify_one();
-            self.go_on.notified().await;
-        }
+        self.hold(write, false).await;
+    }
+
+    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &LeaseCheck) {
+        self.hold(write, true).await;
     }
 }
 

@@ -92,8 +92,8 @@ async fn a_section_that_was_revoked_since_it_was_shown_is_not_handed_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let watch = Unrecorded::default();
-    let (replied, go_on) = (Arc::clone(&watch.replied), Arc::clone(&watch.go_on));
+    let watch = Between::new(false);
+    let (replied, go_on) = (Arc::clone(&watch.reached), Arc::clone(&watch.go_on));
     let venue = TestVenue::new(Arc::new(Watched { inner: store, watch }), Arc::new(bus), dir.path(), BETWEEN).await;
     venue.worker().await;
     write(&venue, "w/pay/x", json!("secret plan")).await;

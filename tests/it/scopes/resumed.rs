@@ -17,8 +17,8 @@ async fn a_successor_hands_on_what_the_prompt_showed() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let watch = Between::default();
-    let recorded = Arc::clone(&watch.recorded);
+    let watch = Between::new(true);
+    let recorded = Arc::clone(&watch.reached);
     let held = Watched { inner: Arc::clone(&store) as Arc<dyn trellis::store::Store>, watch };
     let first = TestVenue::new(Arc::new(held), Arc::new(bus), dir.path(), RULES).await;
     first.worker().await;

@@ -10,6 +10,7 @@ local function write(keys, args)
   end
   local writes = list(take, take_write)
   local quota = take_quota(take)
+  read_ahead(o, of_writes(writes))
   local found = conflicts(o, writes)
   if #found > 0 then
     return { 'conflict', found }

@@ -56,7 +56,7 @@ end
 local function change(key, version, old, now, page)
   if not changed[key] then
     changed[#changed + 1] = key
-    changed[key] = { version, old and true, now }
+    changed[key] = { version, old and true }
   end
   changed[key][3] = now
   pages[key] = page
@@ -133,7 +133,6 @@ end
 -- {key, actual version} of every write whose condition does not hold.
 local function conflicts(o, writes)
   local found = {}
-  read_ahead(o, of_writes(writes))
   for _, write in ipairs(writes) do
     if write[2] ~= '' then
       local version = doc(o, write[1])
