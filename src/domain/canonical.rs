@@ -5,44 +5,48 @@ use std::cmp::Ordering;
 
 /// The canonical form of a value.
 pub fn canonical(value: &Value) -> String {
-    let mut out = String::new();
+    let mut out = Vec::new();
     write(&mut out, value);
-    out
+    String::from_utf8(out).expect("JSON is UTF-8")
 }
 
-fn write(out: &mut String, value: &Value) {
+fn write(out: &mut Vec<u8>, value: &Value) {
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(true) => out.push_str("true"),
-        Value::Bool(false) => out.push_str("false"),
-        Value::Number(number) => out.push_str(&self::number(number)),
-        // Its escapes are those of the RFC: the short ones, and `\u00xx` in small letters.
-        Value::String(_) => out.push_str(&value.to_string()),
+        Value::Null => out.extend(b"null"),
+        Value::Bool(true) => out.extend(b"true"),
+        Value::Bool(false) => out.extend(b"false"),
+        Value::Number(number) => out.extend(self::number(number).bytes()),
+        Value::String(text) => string(out, text),
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
                 write(out, item);
             }
-            out.push(']');
+            out.push(b']');
         }
         Value::Object(map) => {
             let mut keys: Vec<&String> = map.keys().collect();
             keys.sort_by(|a, b| by_utf16(a, b));
-            out.push('{');
+            out.push(b'{');
             for (at, key) in keys.into_iter().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                out.push_str(&Value::from(key.as_str()).to_string());
-                out.push(':');
+                string(out, key);
+                out.push(b':');
                 write(out, &map[key]);
             }
-            out.push('}');
+            out.push(b'}');
         }
     }
+}
+
+/// The escapes of `serde_json` are those of the RFC: the short ones, and `\u00xx` in small letters.
+fn string(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a text is written to memory");
 }
 
 fn by_utf16(a: &str, b: &str) -> Ordering {

@@ -70,7 +70,7 @@ async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
     let turns: Vec<_> = venue.turns("a", "what-if").await.into_iter().map(|turn| turn.turn).collect();
     assert_eq!((turns, venue.turns("a", "main").await.len()), (vec![1, 2, 3], 4));
     let past = ledger::load(&*v.store, owner, &key("what-if"), 3).await.unwrap().unwrap();
-    let prompt = serde_json::to_string(&past.seen.unwrap().inputs.unwrap().transcript).unwrap();
+    let prompt = format!("{:?}", past.seen.unwrap().inputs.unwrap().transcript);
     assert!(prompt.contains("one") && prompt.contains("two") && !prompt.contains("three"), "{prompt}");
     let timeline = trellis::venue::agents::timeline(v, (owner, &Authority::unlimited()), &key("main").agent, 0, 100)
         .await

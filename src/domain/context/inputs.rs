@@ -2,6 +2,7 @@
 
 use super::budget::PromptBudget;
 use super::item::Item;
+use super::past::PastTurn;
 use super::sight::Viewer;
 use crate::agent::CompletedBy;
 use crate::authority::Authority;
@@ -9,7 +10,7 @@ use crate::chat::ModelSettings;
 use crate::context::goals::View;
 use crate::event::Event;
 use crate::ids::{AgentId, EventId, JobId};
-use crate::session::{Heard, PendingJob, TurnRecord};
+use crate::session::{Heard, PendingJob};
 use crate::tools::ToolTable;
 use crate::values::known::KnownValues;
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ pub struct Inputs {
     /// Tools of this turn.
     pub tools: Arc<ToolTable>,
     /// Turns of the session, oldest first.
-    pub transcript: Vec<Arc<TurnRecord>>,
+    pub transcript: Vec<Arc<PastTurn>>,
     /// What the turn serves.
     pub served: Served,
 }

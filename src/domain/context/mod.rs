@@ -18,6 +18,7 @@ pub mod ledger;
 mod map;
 mod message;
 mod offer;
+pub mod past;
 pub mod record;
 pub mod sight;
 pub mod text;

@@ -2,13 +2,14 @@
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
 use super::ledger::{Row, Status};
+use super::past::{PastTurn, message_bytes};
 use super::sight::{Marks, Sight, Viewer, sights};
 use super::text;
-use crate::chat::{Arguments, ChatMessage};
+use crate::chat::ChatMessage;
 use crate::context::goals::View;
 use crate::foreign::Foreign;
 use crate::ids::JobId;
-use crate::session::TurnRecord;
+use crate::session::{Heard, TurnRecord};
 use std::sync::Arc;
 
 /// How much of a transcript a prompt shows.
@@ -38,7 +39,7 @@ impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
     pub(super) fn new(
-        turns: &'i [Arc<TurnRecord>],
+        turns: &'i [Arc<PastTurn>],
         goals: &'i View,
         open: Option<&'i JobId>,
         viewer: Viewer<'_>,
@@ -180,7 +181,7 @@ fn awaits_answer(turn: &TurnRecord) -> bool {
 /// A turn, or what stands for turns that are not shown.
 enum Line<'i> {
     /// With what of it is marked.
-    Turn(&'i TurnRecord, Option<Marks>),
+    Turn(&'i PastTurn, Option<Marks>),
     Gap {
         first: u64,
         last: u64,
@@ -234,16 +235,19 @@ fn named(lines: &[Line<'_>]) -> Option<String> {
 
 /// One turn as messages. The task that is still open is shown in full at the end of the prompt,
 /// so that here only its beginning is marked.
-fn exchange(turn: &TurnRecord, marks: Option<&Marks>, open: Option<&JobId>) -> Vec<ChatMessage> {
+fn exchange(turn: &PastTurn, marks: Option<&Marks>, open: Option<&JobId>) -> Vec<ChatMessage> {
+    let as_it_is = turn.shown().as_it_is;
     let heard = turn.heard.iter().map(move |heard| {
-        let text = match (&heard.job, open) {
-            (Some(job), Some(open)) if job == open => marked(job),
+        let text = match &heard.job {
+            Some(job) if Some(job) == open => marked(job),
+            _ if as_it_is => heard.text.clone(),
             _ => text::heard(&heard.text).into_owned(),
         };
         ChatMessage::User { text }
     });
     // What others said is quoted first: what the venue puts in their place is its own.
-    let mut shown: Vec<ChatMessage> = turn.said.iter().map(said).collect();
+    let quoted = |message: &ChatMessage| if as_it_is { message.clone() } else { said(message) };
+    let mut shown: Vec<ChatMessage> = turn.said.iter().map(quoted).collect();
     for (result, line) in notes(turn) {
         let ChatMessage::Tool { text, .. } = &mut shown[result] else { continue };
         *text = if text.is_empty() { line } else { format!("{line}\n{text}") };
@@ -277,27 +281,13 @@ fn said(message: &ChatMessage) -> ChatMessage {
     }
 }
 
-fn bytes(turn: &TurnRecord, open: Option<&JobId>) -> usize {
-    let heard = turn.heard.iter().map(|heard| match (&heard.job, open) {
-        (Some(job), Some(open)) if job == open => marked(job).len(),
-        _ => text::heard(&heard.text).len(),
-    });
-    let noted = notes(turn).map(|(_, line)| line.len() + 1);
-    let fit = |text: &str| Foreign::text(text).len();
-    heard.chain(turn.said.iter().map(|message| message_bytes(message, fit))).chain(noted).sum()
-}
-
-/// Bytes of a message in the prompt, of whose text so many are shown.
-fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) -> usize {
-    match message {
-        ChatMessage::User { text } => fit(text),
-        ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
-        ChatMessage::Assistant { text, calls } => {
-            let arguments = |arguments: &Arguments| match arguments {
-                Arguments::Json(value) => value.to_string().len(),
-                Arguments::Malformed(text) => text.len(),
-            };
-            fit(text) + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
-        }
-    }
+/// Bytes of a turn that is shown whole.
+fn bytes(turn: &PastTurn, open: Option<&JobId>) -> usize {
+    let marked = |heard: &Heard| {
+        let job = heard.job.as_ref().filter(|job| Some(*job) == open)?;
+        Some((marked(job).len(), text::heard(&heard.text).len()))
+    };
+    let (with, without) = turn.heard.iter().filter_map(marked).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let noted: usize = notes(turn).map(|(_, line)| line.len() + 1).sum();
+    turn.shown().bytes - without + with + noted
 }

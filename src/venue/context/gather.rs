@@ -9,9 +9,9 @@ use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::View;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::past::PastTurn;
 use crate::domain::context::{entry, fill};
 use crate::domain::resource::HeldNamespaces;
-use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Ends, ToolTable, resolve, resolve_with};
 use crate::domain::turn::Setting;
 use crate::domain::turn::scoped;
@@ -54,7 +54,7 @@ pub(crate) async fn begin(
 
 impl PromptView<'_> {
     /// The inputs of the prompt, after these turns of the session.
-    pub(crate) async fn inputs(&self, transcript: Vec<Arc<TurnRecord>>) -> Result<Inputs, StoreError> {
+    pub(crate) async fn inputs(&self, transcript: Vec<Arc<PastTurn>>) -> Result<Inputs, StoreError> {
         let Self { venue, setting, agent, workspace } = *self;
         let config = &setting.config;
         let caller = Caller {

@@ -1,5 +1,6 @@
 //! The turns of a session that a prompt can show: read once, then kept up.
 
+use crate::domain::context::past::PastTurn;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::session::TurnRecord;
@@ -14,7 +15,7 @@ const TRANSCRIPT: usize = 500;
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     /// With their bytes as they are stored.
-    turns: VecDeque<(Arc<TurnRecord>, usize)>,
+    turns: VecDeque<(Arc<PastTurn>, usize)>,
     bytes: usize,
 }
 
@@ -44,7 +45,7 @@ impl Transcript {
 
     /// A turn was committed, as so many bytes.
     pub(crate) fn push(&mut self, record: TurnRecord, bytes: usize) {
-        self.turns.push_back((Arc::new(record), bytes));
+        self.turns.push_back((Arc::new(record.into()), bytes));
         self.bytes += bytes;
         while self.turns.len() > TRANSCRIPT || self.bytes > TRANSCRIPT_BYTES && self.turns.len() > 1 {
             self.bytes -= self.turns.pop_front().map_or(0, |(_, bytes)| bytes);
@@ -54,23 +55,23 @@ impl Transcript {
     /// The record of an earlier turn has changed.
     pub(crate) fn amend(&mut self, record: TurnRecord) {
         if let Some((place, _)) = self.turns.iter_mut().find(|(known, _)| known.turn == record.turn) {
-            *place = Arc::new(record);
+            *place = Arc::new(record.into());
         }
     }
 
     /// As a prompt takes them.
-    pub(crate) fn records(&self) -> Vec<Arc<TurnRecord>> {
+    pub(crate) fn records(&self) -> Vec<Arc<PastTurn>> {
         self.turns.iter().map(|(record, _)| Arc::clone(record)).collect()
     }
 
     /// The record of a turn, when it is among them.
     pub(crate) fn turn(&self, turn: u64) -> Option<&TurnRecord> {
-        self.turns.iter().rev().map(|(record, _)| &**record).find(|record| record.turn == turn)
+        self.turns.iter().rev().map(|(record, _)| &***record).find(|record| record.turn == turn)
     }
 
     /// The newest.
     pub(crate) fn last(&self) -> Option<&TurnRecord> {
-        self.turns.back().map(|(record, _)| &**record)
+        self.turns.back().map(|(record, _)| &***record)
     }
 
     /// Bytes of all of them, as they are stored.

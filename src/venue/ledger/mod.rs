@@ -128,7 +128,7 @@ pub async fn restore(
             let record: TurnRecord = decode(&key, &bytes)?;
             // An erased one is as good as gone: what it said is in no prompt any more.
             if record.turn <= span.last && !record.erased {
-                transcript.push(Arc::new(record));
+                transcript.push(Arc::new(record.into()));
             }
         }
     }

@@ -28,11 +28,13 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
     let is_out = |job: String| paths.iter().any(|path| overlap(&job, path));
     inputs.served.results.retain(|(_, event)| !event.job().is_some_and(|job| is_out(output(job))));
     found |= inputs.served.results.len() < results;
-    for record in inputs.transcript.iter_mut().map(Arc::make_mut) {
-        found |= forget(record, path, &is_gone);
+    for turn in &mut inputs.transcript {
+        let mut record = TurnRecord::clone(turn);
+        found |= forget(&mut record, path, &is_gone);
         for heard in &mut record.heard {
             found |= unheard(heard, path, &is_out);
         }
+        *turn = Arc::new(record.into());
     }
     found
 }

@@ -10,9 +10,9 @@ use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Inputs, Moment, Served};
 use crate::context::item::{Content, Item};
 use crate::context::ledger::{Form, Ledger, Row};
+use crate::context::past::PastTurn;
 use crate::decode;
 use crate::origin::Origin;
-use crate::session::TurnRecord;
 use crate::tools::ToolTable;
 use crate::values::known::KnownValues;
 use serde::de::DeserializeOwned;
@@ -88,7 +88,7 @@ pub fn read(
     name: &str,
     manifest: &Manifest,
     parts: &Parts,
-    transcript: Vec<Arc<TurnRecord>>,
+    transcript: Vec<Arc<PastTurn>>,
 ) -> Result<Restored, Damaged> {
     let reader = Reader::new(manifest, parts)?;
     let mut gone = Vec::new();
@@ -165,7 +165,7 @@ impl<'m> Reader<'m> {
         &self,
         name: &str,
         tools: Option<Arc<ToolTable>>,
-        transcript: Vec<Arc<TurnRecord>>,
+        transcript: Vec<Arc<PastTurn>>,
         gone: &mut Vec<String>,
     ) -> Result<Option<Inputs>, Damaged> {
         let frame = self.value("frame", gone)?;

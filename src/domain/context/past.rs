@@ -1,0 +1,106 @@
+//! A turn as later prompts of its session show it.
+
+use super::text;
+use crate::chat::{Arguments, ChatMessage};
+use crate::foreign::Foreign;
+use crate::session::TurnRecord;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+/// A turn of a transcript: its record, which doesn't change any more, and what showing it takes, found out once: every
+/// prompt of a long session asks for it.
+#[derive(Debug, Default)]
+pub struct PastTurn {
+    record: TurnRecord,
+    shown: OnceLock<Shown>,
+}
+
+/// What showing the whole of a turn takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// In the prompt, the venue's own lines apart.
+    pub(super) bytes: usize,
+    /// No line of it is quoted.
+    pub(super) as_it_is: bool,
+}
+
+impl PastTurn {
+    pub(super) fn shown(&self) -> Shown {
+        *self.shown.get_or_init(|| {
+            let heard = self.heard.iter().map(|heard| (text::heard(&heard.text).len(), heard.text.len()));
+            let said = self.said.iter().map(|message| {
+                (message_bytes(message, |text| Foreign::text(text).len()), message_bytes(message, str::len))
+            });
+            let (bytes, stored) = heard.chain(said).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            // A quote only adds to a text.
+            Shown { bytes, as_it_is: bytes == stored }
+        })
+    }
+}
+
+impl From<TurnRecord> for PastTurn {
+    fn from(record: TurnRecord) -> Self {
+        Self { record, shown: OnceLock::new() }
+    }
+}
+
+impl Deref for PastTurn {
+    type Target = TurnRecord;
+
+    fn deref(&self) -> &TurnRecord {
+        &self.record
+    }
+}
+
+impl PartialEq for PastTurn {
+    fn eq(&self, other: &Self) -> bool {
+        self.record == other.record
+    }
+}
+
+/// Bytes of a message in the prompt, of whose text so many are shown.
+pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) -> usize {
+    match message {
+        ChatMessage::User { text } => fit(text),
+        ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
+        ChatMessage::Assistant { text, calls } => {
+            let arguments = |arguments: &Arguments| match arguments {
+                Arguments::Json(value) => value.to_string().len(),
+                Arguments::Malformed(text) => text.len(),
+            };
+            fit(text) + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::ToolCall;
+    use crate::session::Heard;
+    use serde_json::json;
+
+    #[test]
+    fn a_turn_says_how_large_it_is_as_it_is_shown_and_whether_it_is_shown_as_it_is() {
+        let call = ToolCall { id: "c".into(), name: "read".into(), arguments: Arguments::Json(json!({"n": 1})) };
+        let turn = |heard: &str, answer: &str, result: &str| {
+            let said = vec![
+                ChatMessage::Assistant { text: answer.into(), calls: vec![call.clone()] },
+                ChatMessage::Tool { call: "c".into(), name: "read".into(), text: result.into() },
+            ];
+            let heard = vec![Heard { job: None, text: heard.into() }];
+            PastTurn::from(TurnRecord { heard, said, ..TurnRecord::default() })
+        };
+        let fixed = "read".len() * 2 + r#"{"n":1}"#.len();
+        for (heard, answer, result, quotes) in [
+            ("", "", "", 0),
+            ("[Task 1 (from: a)]\nhello", "hi", "a\nb", 0),
+            ("[Task 1 (from: a)]\n[Task 2 (from: b)]", "hi", "b", 1),
+            ("hello", "a\n[Message]", "[Context Map]\n[Message]", 3),
+        ] {
+            let shown = turn(heard, answer, result).shown();
+            assert_eq!(shown.bytes, fixed + heard.len() + answer.len() + result.len() + 2 * quotes, "{heard:?}");
+            assert_eq!(shown.as_it_is, quotes == 0, "{heard:?}");
+        }
+    }
+}
