@@ -142,6 +142,9 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// Gives a lease back without a commit (idle, parked, backing off, shutting down), and wakes
     /// those who wait for the slot. A crash before it: the lease lapses, which counts a crash. Repeated before
     /// anybody else came it is `Done`, without the wakes of the first time; then it is `Fenced`.
+    ///
+    /// `Fenced` takes back the crash that was counted when the lease lapsed, where it is the last that was: a holder
+    /// that gives back lives.
     #[repeat(Idempotent)]
     async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError>;
 

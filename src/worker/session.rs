@@ -2,7 +2,7 @@
 
 mod expiry;
 
-use super::lease::{Leased, Stop, keeper, known, quarantine};
+use super::lease::{Leased, Stop, keeper, known, outage, quarantine};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::JobId;
@@ -27,7 +27,7 @@ pub(crate) enum End {
     Idle,
     /// Another has the lease, or it must lapse.
     Lost,
-    /// An error; the lease lapses and another goes on.
+    /// An error; the lease is given back when the store answers, or lapses, and another goes on.
     Failed(StoreError),
 }
 
@@ -46,6 +46,11 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
     call_next(worker).await;
+    if let End::Failed(error) = &ended
+        && error.is_transient()
+    {
+        outage::give_back(worker, &lease, error);
+    }
     // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
     if matches!(ended, End::Idle) && !leased.expired {
         let Leased { lease, run, state, ground, past, .. } = leased;

@@ -1,13 +1,21 @@
 //! A fleet whose Redis, then whose NATS, is killed and comes back: callers are told, nothing is lost.
 
+use crate::support::both::{On, on_both};
 use crate::support::cli::run;
 use crate::support::fleet::Fleet;
 use crate::support::nats::NatsServer;
 use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trellis::domain::job::JobStatus;
+use trellis::domain::time::Millis;
+use trellis::process::clock::Clock;
+use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
+use trellis::venue::jobs;
 
 /// A caller who waits longer for "not now" gives up first.
 const PROMPT: Duration = Duration::from_secs(30);
@@ -110,4 +118,43 @@ async fn nothing_is_lost_when_redis_and_nats_are_killed() {
         process.signal("TERM");
         assert_eq!(process.ended().code(), Some(0), "{}", process.log());
     }
+}
+
+/// Until it is so; time goes on meanwhile, as some look again later.
+async fn until(clock: &Clock, what: &str, is_so: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < RECOVERED, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        clock.advance(Duration::from_millis(20));
+    }
+}
+
+/// More outages than workers that a task may kill: each begins while its model is asked, and lasts longer than its lease.
+async fn no_outage_of_the_store_counts_as_a_crash(on: On) {
+    let rules = "[[rule]]\nthen = { text = \"done\", delay_ms = 100 }\n";
+    let clock = Clock::manual(Millis(1_700_000_000_000));
+    let Some((venue, dir)) = on.venue(rules, clock.clone()).await else { return };
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
+    let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::Never);
+    let served = TestVenue::at(faulty.clone(), Arc::clone(&venue.venue.bus), dir.path(), rules, clock.clone()).await;
+    served.worker().await;
+    let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
+    for outage in 1..=6 {
+        let asked = async || venue.model_calls().iter().filter(|call| call["event"] == "started").count() >= outage;
+        until(&clock, "the model isn't asked", asked).await;
+        faulty.plan(FaultPlan::From { n: 1, at: FaultAt::Before });
+        until(&clock, "no commit fails", async || faulty.calls().contains(&"commit")).await;
+        clock.advance(served.lease + Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        faulty.plan(FaultPlan::Never);
+    }
+    let now = async || jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+    until(&clock, "the job doesn't end", async || now().await.status.is_terminal()).await;
+    let job = now().await;
+    assert_eq!(job.status, JobStatus::Complete, "{:?}", job.result);
+}
+
+on_both! {
+    no_outage_of_the_store_counts_as_a_crash
 }

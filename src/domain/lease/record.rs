@@ -60,6 +60,9 @@ pub struct SessionRecord {
     /// What they were counted for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+    /// What the last of them served, as long as its holder may turn out to live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Serving>,
 }
 
 /// A lease and what it serves.

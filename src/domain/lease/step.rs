@@ -244,7 +244,19 @@ impl SessionRecord {
         self.epoch = if self.epoch > 0 { self.epoch } else { floor } + 1;
         self.backoff = None;
         self.extend(until);
+        if lapsed.is_some() {
+            self.charged.clone_from(&lapsed);
+        }
         lapsed
+    }
+
+    /// The holder of `epoch`, which another has taken it from, lives. Where the crash that was counted last was its
+    /// own, it counts no more: what it served.
+    pub fn acquit(&mut self, epoch: u64) -> Option<Serving> {
+        self.attempts.last().filter(|last| last.epoch == epoch)?;
+        let served = self.charged.take()?;
+        self.attempts.pop();
+        Some(served)
     }
 
     /// The holder of `epoch` has it until then; whether it is the holder.
@@ -313,6 +325,7 @@ impl SessionRecord {
         (self.version, self.touched, self.last) = (turn, now, Some((self.epoch, turn)));
         (self.crashed, self.checkpointed) = (false, false);
         self.attempts.clear();
+        self.charged = None;
     }
 
     /// The holder, as [`claim`](Self::claim) says, goes on or gives the lease back.

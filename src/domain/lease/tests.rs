@@ -244,6 +244,24 @@ fn crashes_are_noted_up_to_a_limit_and_a_commit_forgets_them() {
 }
 
 #[test]
+fn only_the_crash_that_was_counted_last_is_taken_back_and_once() {
+    let mut session = SessionRecord { arrivals: 1, ..SessionRecord::default() };
+    for n in 0..3 {
+        session.grant(Millis(n), lease(Millis(n)), 0);
+    }
+    let epochs = |session: &SessionRecord| session.attempts.iter().map(|a| a.epoch).collect::<Vec<_>>();
+    for (epoch, is_taken_back, left) in [(3, false, vec![1, 2]), (1, false, vec![1, 2]), (2, true, vec![1])] {
+        let charged = session.charged.clone();
+        assert_eq!(session.acquit(epoch), charged.filter(|_| is_taken_back), "{epoch}");
+        assert_eq!(epochs(&session), left);
+    }
+    assert_eq!((session.acquit(2), session.acquit(1)), (None, None));
+    session.grant(Millis(4), lease(Millis(5)), 0);
+    session.commit(NOW, 1);
+    assert_eq!((session.acquit(3), session.charged), (None, None), "a commit counts for all before it");
+}
+
+#[test]
 fn a_task_dies_of_crashes_alone_and_only_at_a_grant() {
     let session = SessionRecord::default();
     let start = |status, crashes, limit| session.start(&job(), Some(status), crashes, limit);

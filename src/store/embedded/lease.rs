@@ -13,6 +13,7 @@ use crate::store::{
     After, Continuation, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Versions,
 };
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// The agent's gate; `None` when there is no such agent.
@@ -124,8 +125,27 @@ fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(),
             *crashes.entry(mail.place).or_insert(0) += 1;
         }
     }
+    put_crashes(tx, slot, &crashes)
+}
+
+/// The holder of `epoch` lives after all: its crash counts no more.
+pub(super) fn acquit(tx: &mut Tx<'_>, slot: &mut Slot, epoch: u64) -> Result<(), Fault> {
+    let Some(served) = slot.now.acquit(epoch) else { return Ok(()) };
+    let mut crashes = slot.crashes(tx)?;
+    for mail in slot.places(tx)? {
+        if served.covers(&mail.place, mail.entry.kind == EventKind::Task, mail.arrival)
+            && let Some(count) = crashes.get_mut(&mail.place)
+        {
+            *count = count.saturating_sub(1);
+        }
+    }
+    put_crashes(tx, slot, &crashes)?;
+    slot.save(tx)
+}
+
+fn put_crashes(tx: &mut Tx<'_>, slot: &mut Slot, crashes: &BTreeMap<String, u32>) -> Result<(), Fault> {
     if !crashes.is_empty() {
-        let bytes = serde_json::to_vec(&crashes).map_err(|e| Fault::Record(e.to_string()))?;
+        let bytes = serde_json::to_vec(crashes).map_err(|e| Fault::Record(e.to_string()))?;
         tx.put(Space::Core, slot.part(b"x"), bytes);
         slot.now.crashed = true;
     }

@@ -135,6 +135,9 @@ pub(super) fn release(tx: &mut Tx<'_>, now: Millis, lease: &Lease, then: After) 
         Claim::Holds => Released::Done(lease::then(tx, now, &mut slot, then)?),
         // Its answer was lost.
         Claim::GaveBack => Released::Done(given_back_before()),
-        Claim::Fenced => Released::Fenced,
+        Claim::Fenced => {
+            lease::acquit(tx, &mut slot, lease.epoch)?;
+            Released::Fenced
+        }
     })
 }

@@ -1,7 +1,7 @@
 //! The store takes the event and grants the lease, in one step; what it doesn't take is answered.
 
+use super::RETRY;
 use super::refuse::{refusal, refuse, reply_to};
-use super::{RETRY, pause};
 use crate::bus::{Delivery, Settle};
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
@@ -10,6 +10,7 @@ use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
+use crate::worker::lease::outage::pause;
 use crate::worker::session;
 use crate::worker::stage::Stage;
 use bytes::Bytes;

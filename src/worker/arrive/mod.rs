@@ -17,7 +17,7 @@ use crate::domain::decode;
 use crate::domain::ids::{SessionId, SessionKey};
 use crate::domain::invoked::job_of;
 use crate::domain::message::InKind;
-use crate::store::{Admit, StoreError};
+use crate::store::Admit;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +54,4 @@ pub(super) async fn handle(worker: &Arc<Worker>, delivery: Delivery) {
         InKind::Resume => orders::hold(worker, &delivery, false).await,
         InKind::Decide => orders::decide(worker, &delivery).await,
     }
-}
-
-/// How long a message stays in the queue after an error of the store. Memory isn't freed in a moment.
-fn pause(error: &StoreError) -> Duration {
-    if matches!(error, StoreError::Full { .. }) { RETRY * 10 } else { RETRY }
 }

@@ -1,7 +1,7 @@
 //! What isn't let in: its terminal answer, to whoever may be told.
 
+use super::RETRY;
 use super::callers::Unknown;
-use super::{RETRY, pause};
 use crate::bus::Delivery;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{reply_to_allowed, reply_to_own};
@@ -12,6 +12,7 @@ use crate::domain::seal::{self, Sender};
 use crate::domain::visible::told;
 use crate::outbox;
 use crate::worker::Worker;
+use crate::worker::lease::outage::pause;
 use serde_json::Value;
 
 /// The terminal answer to a message that can't become an event.

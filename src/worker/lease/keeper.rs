@@ -13,6 +13,10 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+/// Pause after a renewal that failed: the lease may have lapsed by the time that the store is back, and nobody else
+/// should have taken it by then.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// What stops a running turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Stops {
@@ -97,8 +101,10 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
 pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, stops: &Stops) {
     let ttl = worker.options.lease;
     let pause = (ttl / 3).max(Duration::from_millis(10));
+    let mut wait = pause;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(wait).await;
+        wait = pause;
         settle.progress().await;
         let alone = stops.alone().await;
         let asked = worker.venue.clock.steady();
@@ -118,7 +124,10 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
                 return;
             }
             // The commit is fenced: going on without a renewal is safe, only perhaps in vain.
-            Err(error) => tracing::warn!(session = %lease.session, %error, "lease not renewed"),
+            Err(error) => {
+                tracing::warn!(session = %lease.session, %error, "lease not renewed");
+                wait = pause.min(AGAIN);
+            }
         }
     }
 }

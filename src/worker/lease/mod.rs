@@ -7,6 +7,7 @@ pub(super) mod control;
 pub(super) mod keeper;
 pub(super) mod known;
 pub(super) mod memory;
+pub(super) mod outage;
 pub(super) mod quarantine;
 pub(super) mod transcript;
 pub(super) mod waits;

@@ -4,6 +4,7 @@ use super::*;
 use trellis::domain::dead::Attempt;
 use trellis::domain::job::JobResult;
 use trellis::domain::limits::ATTEMPTS_KEPT;
+use trellis::store::Released;
 
 /// Lets the holder crash `n` times; the grants start at `now`, the last one is returned.
 async fn crash(w: &World, now: Millis, n: u64) -> Grant {
@@ -142,4 +143,27 @@ pub async fn what_is_told_of_crashes_is_bounded(w: World) {
     let epochs: Vec<u64> = grant.attempts.iter().map(|attempt| attempt.epoch).collect();
     assert_eq!(epochs, (6..=ATTEMPTS_KEPT as u64 + 5).collect::<Vec<_>>());
     assert_eq!((grant.mailbox[0].crashes as usize, &grant.attempts[0].job), (ATTEMPTS_KEPT + 5, &None));
+}
+
+pub async fn a_holder_that_lives_is_charged_with_nothing(w: World) {
+    w.agent().await;
+    for event in [message("a"), task("b"), task("c")] {
+        w.append(T0, "main", event).await;
+    }
+    let first = crash(&w, T0, 0).await;
+    let second = granted(w.admit_with(first.until, "main", None, Some(ask())).await);
+    let third = granted(w.admit_with(second.until, "main", None, Some(ask())).await);
+    let charged = async || {
+        let found = w.facts("main").await.mailbox;
+        found.iter().map(|entry| entry.crashes).collect::<Vec<_>>()
+    };
+    assert_eq!(charged().await, [2, 2, 0]);
+    // Only the last one can tell; of the first nobody knows any more what it served.
+    for (lease, expected) in [(&first, [2, 2, 0]), (&second, [1, 1, 0]), (&second, [1, 1, 0]), (&first, [1, 1, 0])] {
+        let late = w.store.release(third.until, &lease.lease, release(3)).await.unwrap();
+        assert_eq!((late, charged().await), (Released::Fenced, expected.to_vec()));
+    }
+    let grant = granted(w.admit_with(third.until, "main", None, Some(ask())).await);
+    assert_eq!(counts(&grant), [("0001|a", 2), ("0001|b", 2), ("0001|c", 0)]);
+    assert_eq!(grant.attempts.iter().map(|attempt| attempt.epoch).collect::<Vec<_>>(), [1, 3]);
 }

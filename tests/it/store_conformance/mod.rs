@@ -95,7 +95,8 @@ macro_rules! conformance {
                     an_expired_lease_counts_a_crash_on_what_it_served a_release_counts_no_crash
                     a_commit_resets_crash_counts what_arrived_later_was_not_served
                     the_limit_fails_the_job_and_still_hands_out_the_entry a_dead_letter_does_not_undo_an_end
-                    messages_never_fail_a_job a_grant_tells_who_died_before_it what_is_told_of_crashes_is_bounded;
+                    messages_never_fail_a_job a_grant_tells_who_died_before_it what_is_told_of_crashes_is_bounded
+                    a_holder_that_lives_is_charged_with_nothing;
                 documents:
                     versions_grow_with_every_write a_deleted_document_keeps_a_version
                     deleting_what_is_absent_changes_nothing a_check_writes_nothing

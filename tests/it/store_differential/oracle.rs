@@ -313,7 +313,14 @@ impl Oracle {
         match (session.record.claim(lease.epoch), answer) {
             (Claim::Holds, Released::Done(next)) => session.go_on(around, after, next),
             (Claim::GaveBack, Released::Done(next)) => assert_eq!(*next, released_before()),
-            (Claim::Fenced, Released::Fenced) => {}
+            (Claim::Fenced, Released::Fenced) => {
+                if let Some(served) = session.record.acquit(lease.epoch) {
+                    for (place, mail) in &mut session.mail {
+                        let is_served = served.covers(place, mail.kind == EventKind::Task, mail.arrival);
+                        mail.crashes = mail.crashes.saturating_sub(u32::from(is_served));
+                    }
+                }
+            }
             (claim, answer) => panic!("{claim:?} got {answer:?}"),
         }
     }

@@ -1,10 +1,31 @@
 -- Gives a lease back without a commit.
 
+-- The holder of this epoch, which another has taken it from, lives: where the crash that was counted last was its own,
+-- it counts no more.
+local function acquit(o, s, epoch)
+  local before, last = string.match(fact(o, s, 'attempts') or '', '^(.-)\n?([^\n]*)$')
+  local charged = fact(o, s, 'charged')
+  if not charged or string.match(last, '^%d+') ~= epoch then
+    return
+  end
+  for member in string.gmatch(charged, '[^\n]+') do
+    local count = tonumber(call('HGET', crash_key(o, s), member) or 0)
+    if count > 1 then
+      call('HINCRBY', crash_key(o, s), member, -1)
+    else
+      call('HDEL', crash_key(o, s), member)
+    end
+  end
+  note(o, s, 'attempts', before ~= '' and before)
+  note(o, s, 'charged', false)
+end
+
 register('release', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s, epoch = clock(take()), take(), take()
   local then_ = take_after(take)
   if fact(o, s, 'epoch') ~= epoch then
+    acquit(o, s, epoch)
     return { 'fenced' }
   elseif not fact(o, s, 'until') then
     -- Nobody has had it since: this very call, once more.
