@@ -225,6 +225,13 @@ pub fn job_wait(job: &JobId) -> String {
     format!("j/{job}/w")
 }
 
+/// Whether work that was taken can't go on without writing this document: what it is paid from, its counts, and the note
+/// of what it waits for. They are small, and are written at the store's memory limit, too.
+pub fn keeps_work_going(key: &str) -> bool {
+    let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
+    spend::is_book(key) || key.starts_with(ORIGINS) || is_wait()
+}
+
 /// Prefix of the jobs that a job has started.
 pub fn job_children(job: &JobId) -> String {
     format!("j/{job}/c/")

@@ -3,7 +3,7 @@
 use crate::support::redis::{RedisServer, store};
 use bytes::Bytes;
 use std::time::Duration;
-use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
+use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -190,6 +190,26 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     let erase = DocWrite { key: "w/old".into(), expect: Expect::Any, change: Change::Delete };
     assert_eq!(store.write(NOW, &owner(), &[erase]).await.unwrap(), OutsideWrite::Done, "it frees memory");
+    let job = JobId::new(&"ab".repeat(16)).unwrap();
+    let event = EventId::new("e1").unwrap();
+    for key in [
+        keys::account("a"),
+        keys::rate("m"),
+        keys::session_book(&session("b")),
+        keys::owner_book("2026-11-23"),
+        keys::model_book("2026-11-23", "m"),
+        keys::origin(1, &event),
+        keys::job_wait(&job),
+    ] {
+        let written = store.write(NOW, &owner(), &[put(&key, "1")]).await.unwrap();
+        assert_eq!(written, OutsideWrite::Done, "{key}: what was taken can't go on without it");
+        let beside = store.write(NOW, &owner(), &[put(&key, "2"), put("w/x", "1")]).await.unwrap_err();
+        assert!(matches!(beside, StoreError::Full { .. }), "{beside}");
+    }
+    for key in [keys::agent(&session("b").agent), format!("j/{job}"), "w/s/w".to_owned(), "g/a/spender/s".to_owned()] {
+        let refused = store.write(NOW, &owner(), &[put(&key, "1")]).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Full { .. }), "{key}: {refused}");
+    }
     let another = RedisStore::open(options).await.unwrap();
     assert_eq!(
         another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(),

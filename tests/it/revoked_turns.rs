@@ -35,7 +35,7 @@ then = { text = "I begin", calls = [
 
 [[rule]]
 when = { agent = "clerk", turn = 2 }
-then = { text = "the pin is 4711", calls = [
+then = { text = "the pin is pin4711", calls = [
     { tool = "lattice_append", arguments = { path = "w/list", value = "two" } },
     { tool = "test_delay", arguments = { delay = 2500 } },
 ] }
@@ -89,7 +89,7 @@ then = { text = "heard" }
 /// A venue with a worker; `None` without a server for it.
 async fn venue(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     let (venue, dir) = on.venue(RULES, Clock::system()).await?;
-    venue.write("w/secret", json!({"pin": "4711"})).await;
+    venue.write("w/secret", json!({"pin": "pin4711"})).await;
     venue.worker().await;
     venue.agent("clerk", json!({"tools": ["v/ops/test/delay"]})).await;
     Some((venue, dir))
@@ -149,7 +149,7 @@ async fn unrelated(on: On) {
     let (turns, shown) = clerk(&venue, "w/elsewhere").await;
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
-    assert!(shown.contains("the pin is 4711") && !shown.contains("not shown"), "{shown}");
+    assert!(shown.contains("the pin is pin4711") && !shown.contains("not shown"), "{shown}");
     assert_eq!(
         turns[1].authority.revoked(),
         [operate::on("w/elsewhere")],
@@ -159,7 +159,7 @@ async fn unrelated(on: On) {
     let job = venue.arrive("clerk", "c-2", true, task()).await.job.unwrap();
     venue.ended(&job).await;
     let shown = prompt(&venue, "clerk", 4).await;
-    assert!(shown.contains("the pin is 4711") && !shown.contains("not shown"), "{shown}");
+    assert!(shown.contains("the pin is pin4711") && !shown.contains("not shown"), "{shown}");
 }
 
 async fn of_what_was_read(on: On) {
@@ -167,7 +167,7 @@ async fn of_what_was_read(on: On) {
     let (_, shown) = clerk(&venue, "w/secret").await;
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
-    assert!(!shown.contains("4711"), "{shown}");
+    assert!(!shown.contains("pin4711"), "{shown}");
     assert!(shown.contains("I begin lattice_append lattice_read"), "what it did before it knew: {shown}");
     assert!(shown.contains("What it returned is not shown: crud/read on w/secret/pin"), "{shown}");
     assert!(shown.contains("What was said here is not shown: it may repeat"), "{shown}");
@@ -175,7 +175,7 @@ async fn of_what_was_read(on: On) {
     let job = venue.arrive("clerk", "c-2", true, task()).await.job.unwrap();
     venue.ended(&job).await;
     let shown = prompt(&venue, "clerk", 4).await;
-    assert!(shown.contains("[Turns 1 to 2 are not shown here") && !shown.contains("4711"), "{shown}");
+    assert!(shown.contains("[Turns 1 to 2 are not shown here") && !shown.contains("pin4711"), "{shown}");
 }
 
 async fn of_what_was_written(on: On) {
@@ -185,7 +185,7 @@ async fn of_what_was_written(on: On) {
     assert_eq!(venue.read("w/list").await, None, "taken back before its commit");
     assert_eq!(outcomes(&turns[1]), ["denied", "ok"]);
     assert!(shown.contains("Capability denied: lattice_append requires crud/append on w/list"), "{shown}");
-    assert!(shown.contains("the pin is 4711"), "{shown}");
+    assert!(shown.contains("the pin is pin4711"), "{shown}");
     // What was committed and then revoked was done, and stays done.
     let Some((venue, _dir)) = self::venue(on).await else { return };
     let (turns, shown) = clerk(&venue, "w/log").await;
@@ -299,7 +299,7 @@ async fn a_section_that_went_out_with_a_delegate_is_said_to_have_gone(on: On) {
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete, "it goes on");
     let turns = venue.turns("boss", "s").await.len() as u64;
     let shown = prompt(&venue, "boss", turns).await;
-    assert!(shown.contains(child.head.id.as_str()) && !shown.contains("4711"), "{shown}");
+    assert!(shown.contains(child.head.id.as_str()) && !shown.contains("pin4711"), "{shown}");
 }
 
 /// A message that waits for no job: the turn that answers it, once it has.
@@ -323,7 +323,7 @@ async fn a_chat_under_a_grant_that_is_taken_back_keeps_what_was_done(on: On) {
     venue.agent("guest", json!({"tools": ["v/ops/test/delay"]})).await;
     let envelope = Envelope { grants: vec!["jti-lost".to_owned()], ..Envelope::default() };
     let caller = Caller { envelope, ..operate::boss(&venue.owner) };
-    let message = json!({"agentId": "guest", "message": "the code is 1234", "sessionId": "s"});
+    let message = json!({"agentId": "guest", "message": "the code is pin1234", "sessionId": "s"});
     operate::operate(&venue.venue, &caller, "v/ops/agent/message", message).await.unwrap();
     calls_are_made(&venue, 1).await;
     take_back(&venue, None, Some("jti-lost")).await;
@@ -336,16 +336,16 @@ async fn a_chat_under_a_grant_that_is_taken_back_keeps_what_was_done(on: On) {
     // Who may read all of it reads what was done, and why it stops there.
     let turn = said(&venue, "guest", "m-1", task()).await;
     let shown = prompt(&venue, "guest", turn).await;
-    for part in ["the code is 1234", child.head.id.as_str(), "nothing starts any more under grant `jti-lost`"] {
+    for part in ["the code is pin1234", child.head.id.as_str(), "nothing starts any more under grant `jti-lost`"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    assert!(!shown.contains("4711"), "it was never told: {shown}");
+    assert!(!shown.contains("pin4711"), "it was never told: {shown}");
     // Who may not sees that there is something.
     let narrow = in_session("s", Some(json!([{"with": "w/other", "can": "crud/read"}])));
     let turn = said(&venue, "guest", "m-2", narrow).await;
     let shown = prompt(&venue, "guest", turn).await;
     assert!(shown.contains("[Turns 1 to ") && shown.contains("not shown here"), "{shown}");
-    assert!(!shown.contains("1234") && !shown.contains("I look"), "{shown}");
+    assert!(!shown.contains("pin1234") && !shown.contains("I look"), "{shown}");
 }
 
 /// The clerk's two turns as a chat, with what it has read taken back in the second.
@@ -361,10 +361,10 @@ async fn a_chat_goes_on_with_the_gap_marked(on: On) {
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
     let shown = prompt(&venue, "clerk", 3).await;
     assert!(shown.contains("What it returned is not shown: crud/read on w/secret/pin"), "{shown}");
-    assert!(shown.contains("I begin lattice_append lattice_read") && !shown.contains("4711"), "{shown}");
+    assert!(shown.contains("I begin lattice_append lattice_read") && !shown.contains("pin4711"), "{shown}");
     let turn = said(&venue, "clerk", "m-1", Submission { input: json!("hear me"), ..task() }).await;
     let shown = prompt(&venue, "clerk", turn).await;
-    assert!(shown.contains("[Turns 1 to 2 are not shown here") && !shown.contains("4711"), "{shown}");
+    assert!(shown.contains("[Turns 1 to 2 are not shown here") && !shown.contains("pin4711"), "{shown}");
 }
 
 async fn wait_for_turns(venue: &TestVenue, agent: &str, count: usize) {

@@ -3,7 +3,7 @@
 
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
-use crate::context::past::PastTurn;
+use crate::context::past::TranscriptTurn;
 use crate::context::sight::{Sight, Viewer, sights};
 use crate::context::text;
 use crate::goal::{GoalFrame, Goals};
@@ -57,7 +57,7 @@ pub struct Compacted {
 impl View {
     /// Of a session with these turns, as far as `viewer` may see them. `task` is the input of the
     /// open task.
-    pub fn of(goals: &Goals, turns: &[Arc<PastTurn>], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
+    pub fn of(goals: &Goals, turns: &[Arc<TranscriptTurn>], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
         let seen = turns.iter().zip(sights(turns, viewer, |_| false));
         let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| &***turn).collect();
         let path = goals.path();

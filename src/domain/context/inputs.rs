@@ -2,7 +2,7 @@
 
 use super::budget::PromptBudget;
 use super::item::Item;
-use super::past::PastTurn;
+use super::past::TranscriptTurn;
 use super::sight::Viewer;
 use crate::agent::CompletedBy;
 use crate::authority::Authority;
@@ -32,7 +32,7 @@ pub struct Inputs {
     /// Tools of this turn.
     pub tools: Arc<ToolTable>,
     /// Turns of the session, oldest first.
-    pub transcript: Vec<Arc<PastTurn>>,
+    pub transcript: Vec<Arc<TranscriptTurn>>,
     /// What the turn serves.
     pub served: Served,
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// A turn of a transcript: its record, which doesn't change any more, and what showing it takes, found out once: every
 /// prompt of a long session asks for it.
 #[derive(Debug, Default)]
-pub struct PastTurn {
+pub struct TranscriptTurn {
     record: TurnRecord,
     shown: OnceLock<Shown>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Shown {
     pub(super) as_it_is: bool,
 }
 
-impl PastTurn {
+impl TranscriptTurn {
     pub(super) fn shown(&self) -> Shown {
         *self.shown.get_or_init(|| {
             let heard = self.heard.iter().map(|heard| (text::heard(&heard.text).len(), heard.text.len()));
@@ -38,13 +38,13 @@ impl PastTurn {
     }
 }
 
-impl From<TurnRecord> for PastTurn {
+impl From<TurnRecord> for TranscriptTurn {
     fn from(record: TurnRecord) -> Self {
         Self { record, shown: OnceLock::new() }
     }
 }
 
-impl Deref for PastTurn {
+impl Deref for TranscriptTurn {
     type Target = TurnRecord;
 
     fn deref(&self) -> &TurnRecord {
@@ -52,7 +52,7 @@ impl Deref for PastTurn {
     }
 }
 
-impl PartialEq for PastTurn {
+impl PartialEq for TranscriptTurn {
     fn eq(&self, other: &Self) -> bool {
         self.record == other.record
     }
@@ -89,7 +89,7 @@ mod tests {
                 ChatMessage::Tool { call: "c".into(), name: "read".into(), text: result.into() },
             ];
             let heard = vec![Heard { job: None, text: heard.into() }];
-            PastTurn::from(TurnRecord { heard, said, ..TurnRecord::default() })
+            TranscriptTurn::from(TurnRecord { heard, said, ..TurnRecord::default() })
         };
         let fixed = "read".len() * 2 + r#"{"n":1}"#.len();
         for (heard, answer, result, quotes) in [

@@ -8,7 +8,7 @@
 //! | otherwise | not at all |
 
 use super::item::{Content, Item};
-use super::past::PastTurn;
+use super::past::TranscriptTurn;
 use super::text;
 use crate::authority::{Authority, Capability, ResourcePath};
 use crate::chat::ChatMessage;
@@ -71,7 +71,7 @@ pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
 
 /// How much of each of a session's turns is shown, oldest first. `open`: it belongs to the exchange
 /// that is not answered yet.
-pub fn sights(turns: &[Arc<PastTurn>], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
+pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
     let may_know = |cap: &Capability| viewer.authority.may_know(cap);
     // What turns up to here have learned that the viewer may not know.
     let mut lost: Vec<&Capability> = Vec::new();
@@ -107,7 +107,7 @@ fn knew(turn: &TurnRecord, learned: &Capability) -> bool {
 }
 
 /// What turns of a goal knew, the call that opened the goal has returned.
-fn handed_up(turns: &[Arc<PastTurn>], marked: &mut [Marks]) {
+fn handed_up(turns: &[Arc<TranscriptTurn>], marked: &mut [Marks]) {
     for inner in (0..turns.len()).rev() {
         let why = marked[inner].said.clone().or_else(|| marked[inner].results.first().map(|(_, cap)| cap.clone()));
         let Some(why) = why else { continue };

@@ -6,7 +6,7 @@ use super::fill;
 use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section, Tags};
 use super::ledger::{Row, Status};
-use super::past::PastTurn;
+use super::past::TranscriptTurn;
 use crate::agent::CompletedBy;
 use crate::authority::{Authority, Capability};
 use crate::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
@@ -133,7 +133,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
 
 /// Inputs whose budget leaves `room` bytes for what isn't required.
 fn with_room(room: usize, items: Vec<Item>, served: Served, transcript: Vec<TurnRecord>) -> Inputs {
-    let transcript: Vec<_> = transcript.into_iter().map(PastTurn::from).map(Arc::new).collect();
+    let transcript: Vec<_> = transcript.into_iter().map(TranscriptTurn::from).map(Arc::new).collect();
     let probe = Inputs { transcript: transcript.clone(), ..inputs(4_000_000, items.clone(), Served::default()) };
     let bare = Inputs { served: Served { results: vec![], messages: vec![], ..served.clone() }, ..probe };
     let ContextError::Overflow { required, .. } = refused(&with_budget(bare, 1)) else {
@@ -460,7 +460,7 @@ fn an_exchange_is_hidden_from_a_turn_that_may_not_do_as_much() {
     let by = |turn: u64, authority: Authority| TurnRecord { authority, ..spoken(turn, 5) };
     let transcript =
         [by(1, holding("w/a")), by(2, holding("w/b")), by(3, holding("w/a/x")), by(4, Authority::default())];
-    let transcript = transcript.map(PastTurn::from).map(Arc::new).into();
+    let transcript = transcript.map(TranscriptTurn::from).map(Arc::new).into();
     let mut inputs = Inputs { transcript, ..inputs(180_000, vec![], doing(task(9, "x"))) };
     for (authority, shown, denied) in [
         (Authority::default(), vec![1, 2, 3, 4], None),

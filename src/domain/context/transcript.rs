@@ -2,7 +2,7 @@
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
 use super::ledger::{Row, Status};
-use super::past::{PastTurn, message_bytes};
+use super::past::{TranscriptTurn, message_bytes};
 use super::sight::{Marks, Sight, Viewer, sights};
 use super::text;
 use crate::chat::ChatMessage;
@@ -39,7 +39,7 @@ impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
     pub(super) fn new(
-        turns: &'i [Arc<PastTurn>],
+        turns: &'i [Arc<TranscriptTurn>],
         goals: &'i View,
         open: Option<&'i JobId>,
         viewer: Viewer<'_>,
@@ -181,7 +181,7 @@ fn awaits_answer(turn: &TurnRecord) -> bool {
 /// A turn, or what stands for turns that are not shown.
 enum Line<'i> {
     /// With what of it is marked.
-    Turn(&'i PastTurn, Option<Marks>),
+    Turn(&'i TranscriptTurn, Option<Marks>),
     Gap {
         first: u64,
         last: u64,
@@ -235,7 +235,7 @@ fn named(lines: &[Line<'_>]) -> Option<String> {
 
 /// One turn as messages. The task that is still open is shown in full at the end of the prompt,
 /// so that here only its beginning is marked.
-fn exchange(turn: &PastTurn, marks: Option<&Marks>, open: Option<&JobId>) -> Vec<ChatMessage> {
+fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&JobId>) -> Vec<ChatMessage> {
     let as_it_is = turn.shown().as_it_is;
     let heard = turn.heard.iter().map(move |heard| {
         let text = match &heard.job {
@@ -282,7 +282,7 @@ fn said(message: &ChatMessage) -> ChatMessage {
 }
 
 /// Bytes of a turn that is shown whole.
-fn bytes(turn: &PastTurn, open: Option<&JobId>) -> usize {
+fn bytes(turn: &TranscriptTurn, open: Option<&JobId>) -> usize {
     let marked = |heard: &Heard| {
         let job = heard.job.as_ref().filter(|job| Some(*job) == open)?;
         Some((marked(job).len(), text::heard(&heard.text).len()))

@@ -3,7 +3,7 @@
 use super::*;
 use crate::chat::ChatMessage;
 use crate::context::goals::View;
-use crate::context::past::PastTurn;
+use crate::context::past::TranscriptTurn;
 use crate::context::sight::Viewer;
 use crate::lattice::Path;
 use crate::session::TurnRecord;
@@ -19,9 +19,9 @@ fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
     goals.open(turn, goals_of, None, &Mandate::default());
 }
 
-fn spoken(turn: u64, frame: u32, text: &str) -> Arc<PastTurn> {
+fn spoken(turn: u64, frame: u32, text: &str) -> Arc<TranscriptTurn> {
     let said = vec![ChatMessage::Assistant { text: text.to_owned(), calls: Vec::new() }];
-    Arc::new(PastTurn::from(TurnRecord { turn, said, frame, ..TurnRecord::default() }))
+    Arc::new(TranscriptTurn::from(TurnRecord { turn, said, frame, ..TurnRecord::default() }))
 }
 
 fn ids(frames: &[&GoalFrame]) -> Vec<u32> {

@@ -10,12 +10,27 @@ pub fn job_spend(job: &JobId) -> String {
 
 /// Document of a budget's account.
 pub fn account(name: &str) -> String {
-    format!("b/{name}")
+    format!("{ACCOUNTS}{name}")
 }
+
+/// Prefix of the accounts of budgets.
+const ACCOUNTS: &str = "b/";
+
+/// Whether a document is an account, a meter or a book: small, and what is under way can't go on without it.
+pub(super) fn is_book(key: &str) -> bool {
+    let is_session_book = || {
+        let mut parts = key.split('/');
+        (parts.next(), parts.nth(1)) == (Some("g"), Some("spend"))
+    };
+    [ACCOUNTS, RATES, OWNER_BOOKS, MODEL_BOOKS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
+}
+
+/// Prefix of the meters of rate limits.
+const RATES: &str = "rate/";
 
 /// Document of a rate limit's meter.
 pub fn rate(of: &str) -> String {
-    format!("rate/{}", crate::domain::ids::encode_token(of))
+    format!("{RATES}{}", crate::domain::ids::encode_token(of))
 }
 
 /// Document of what is spent under a session's cap.

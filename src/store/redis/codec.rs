@@ -22,10 +22,10 @@ const LARGEST: u64 = 1 << 53;
 /// Arguments of one call.
 pub struct Args(Cmd, Again);
 
-/// Whether a function may be called again: its method says so. (`erase` is a write that only deletes, `grant` an
+/// Whether a function may be called again: its method says so. (`write_at_limit` is a write, `grant` an
 /// admission without an event.)
 fn again(function: &str) -> Again {
-    let method = if function == "erase" { "write" } else { function };
+    let method = if function == "write_at_limit" { "write" } else { function };
     let is_once = METHODS.iter().any(|known| known.name == method && known.repeat == Repeat::Once);
     if is_once { Again::No } else { Again::Yes }
 }

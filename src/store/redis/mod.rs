@@ -52,7 +52,7 @@ use crate::store::{
     Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackendSetting, Change, Checkpoint, Commit, Committed,
     Doc, DocKey, DocWrite, DocumentStore, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease,
     LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
-    SessionFacts, Standing, Store, StoreError, Swept, Window,
+    SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
 };
 use async_trait::async_trait;
 use codec::{AnswerParts, Args};
@@ -162,7 +162,9 @@ impl RedisStore {
             args
         };
         let puts = writes.iter().any(|write| matches!(write.change, Change::Put(_)));
-        let method = if puts { "write" } else { "erase" };
+        let goes_on = || quota.is_none() && writes.iter().all(|write| keys::keeps_work_going(&write.key));
+        let at_limit = !puts || goes_on();
+        let method = if at_limit { "write_at_limit" } else { "write" };
         let (outcome, mut answer) = self.call_registered(owner, puts, |known| args(method, known)).await?;
         match outcome.as_str() {
             "done" => Ok(OutsideWrite::Done),

@@ -9,7 +9,7 @@ use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::View;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
-use crate::domain::context::past::PastTurn;
+use crate::domain::context::past::TranscriptTurn;
 use crate::domain::context::{entry, fill};
 use crate::domain::resource::HeldNamespaces;
 use crate::domain::tools::{Ends, ToolTable, resolve, resolve_with};
@@ -54,7 +54,7 @@ pub(crate) async fn begin(
 
 impl PromptView<'_> {
     /// The inputs of the prompt, after these turns of the session.
-    pub(crate) async fn inputs(&self, transcript: Vec<Arc<PastTurn>>) -> Result<Inputs, StoreError> {
+    pub(crate) async fn inputs(&self, transcript: Vec<Arc<TranscriptTurn>>) -> Result<Inputs, StoreError> {
         let Self { venue, setting, agent, workspace } = *self;
         let config = &setting.config;
         let caller = Caller {

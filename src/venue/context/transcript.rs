@@ -1,6 +1,6 @@
 //! The turns of a session that a prompt can show: read once, then kept up.
 
-use crate::domain::context::past::PastTurn;
+use crate::domain::context::past::TranscriptTurn;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::session::TurnRecord;
@@ -15,7 +15,7 @@ const TRANSCRIPT: usize = 500;
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     /// With their bytes as they are stored.
-    turns: VecDeque<(Arc<PastTurn>, usize)>,
+    turns: VecDeque<(Arc<TranscriptTurn>, usize)>,
     bytes: usize,
 }
 
@@ -60,7 +60,7 @@ impl Transcript {
     }
 
     /// As a prompt takes them.
-    pub(crate) fn records(&self) -> Vec<Arc<PastTurn>> {
+    pub(crate) fn records(&self) -> Vec<Arc<TranscriptTurn>> {
         self.turns.iter().map(|(record, _)| Arc::clone(record)).collect()
     }
 

@@ -20,7 +20,7 @@ when = { agent = "spy" }
 then = { text = "seen" }
 
 [[rule]]
-then = { text = "paid 4711 for {{input}}" }
+then = { text = "paid pin4711 for {{input}}" }
 "#;
 
 const MARK: &str = "[not shown: it ran under authority that you do not hold]";
@@ -76,12 +76,12 @@ async fn who_asked_for_a_job_reads_it(on: On) {
     let path = format!("jobs/{id}");
     for token in [asks, site.may(&[ASKS])] {
         let done = site.get(&format!("{path}?wait=true"), &token).await.body(200);
-        assert_eq!((&done["input"], &done["output"]), (&json!("the secret"), &json!("paid 4711 for the secret")));
+        assert_eq!((&done["input"], &done["output"]), (&json!("the secret"), &json!("paid pin4711 for the secret")));
         assert_eq!(site.get("jobs", &token).await.body(200)["items"], json!([id]));
         let listed = site.get("jobs?details=true&limit=5", &token).await.body(200);
         assert_eq!((&listed["items"], &listed["total"], &listed["next"]), (&json!([done]), &json!(1), &Value::Null));
-        assert_eq!(site.get("jobs?q=4711", &token).await.body(200)["items"], json!([id]));
-        assert!(site.get(&format!("{path}/sse"), &token).await.body.to_string().contains("4711"));
+        assert_eq!(site.get("jobs?q=pin4711", &token).await.body(200)["items"], json!([id]));
+        assert!(site.get(&format!("{path}/sse"), &token).await.body.to_string().contains("pin4711"));
         let result = site.run("v/ops/job/result", json!({"id": id}), &token).await.body(200);
         assert_eq!(result["output"], done["output"]);
         let order = json!({"operation": "v/ops/job/result", "input": {"id": id}, "wait": true});
@@ -129,12 +129,12 @@ async fn others_see_what_they_could_have_read(on: On) {
         ("the tree", format!("values/inspect?path=j/{id}&budget=9000")),
     ] {
         let seen = site.get(&path, &reader).await.body(200).to_string();
-        assert!(!seen.contains("secret") && !seen.contains("4711"), "{way}: {seen}");
+        assert!(!seen.contains("secret") && !seen.contains("pin4711"), "{way}: {seen}");
         assert!(seen.contains(MARK), "{way}: {seen}");
     }
     let seen = site.run("v/ops/job/result", json!({"id": id}), &reader).await.body(200);
     assert_eq!((&seen["status"], &seen["hidden"], seen.get("output")), (&json!("COMPLETE"), &json!(MARK), None));
-    for asked in ["secret", "4711"] {
+    for asked in ["secret", "pin4711"] {
         let found = site.get(&format!("jobs?q={asked}"), &reader).await.body(200);
         assert_eq!(found["items"], json!([]), "a list tells nothing of what is hidden");
     }
@@ -145,24 +145,25 @@ async fn others_see_what_they_could_have_read(on: On) {
     let operator = token(&site.issuer, "acme/root", &json!({}));
     for token in [&wide, &owner, &operator] {
         let seen = site.get(&path, token).await.body(200);
-        assert_eq!((&seen["output"], seen.get("hidden")), (&json!("paid 4711 for the secret"), None));
-        assert_eq!(site.get("jobs?q=4711", token).await.body(200)["items"], json!([id]));
+        assert_eq!((&seen["output"], seen.get("hidden")), (&json!("paid pin4711 for the secret"), None));
+        assert_eq!(site.get("jobs?q=pin4711", token).await.body(200)["items"], json!([id]));
     }
 }
 
 async fn it_is_so_of_operations_and_for_agents(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let writer = site.may(&[("w/pay", "crud")]);
-    let order = json!({"operation": "lattice/append", "input": {"path": "w/pay/log", "value": "4711"}, "wait": true});
+    let order =
+        json!({"operation": "lattice/append", "input": {"path": "w/pay/log", "value": "pin4711"}, "wait": true});
     let job = site.send(Method::POST, "invoke", &writer, &order).await.body(200);
     let id = job["id"].as_str().unwrap().to_owned();
     assert_eq!(site.get(&format!("jobs/{id}"), &writer).await.body(200), job);
     assert_eq!(site.get("jobs", &writer).await.body(200)["items"], json!([id]));
     site.get(&format!("jobs/{id}"), &site.may(&[("w", "crud")])).await.is_problem(403, "requires crud/read");
     let narrow = site.get(&format!("jobs/{id}"), &site.may(&[READS])).await.body(200);
-    assert!(narrow["hidden"] == MARK && !narrow.to_string().contains("4711"), "{narrow}");
+    assert!(narrow["hidden"] == MARK && !narrow.to_string().contains("pin4711"), "{narrow}");
     let wide = site.get(&format!("jobs/{id}"), &site.may(&[READS, ("w", "crud/read")])).await.body(200);
-    assert_eq!(wide["input"]["value"], "4711");
+    assert_eq!(wide["input"]["value"], "pin4711");
     // An agent reads as its turn may.
     for (agent, caps, sees) in [
         ("spy", json!([{"with": "j", "can": "crud/read"}]), false),
@@ -175,7 +176,7 @@ async fn it_is_so_of_operations_and_for_agents(on: On) {
         let session = site.venue.venue.store.sessions(&site.venue.owner, Some(&agent.parse().unwrap()), None, 1).await;
         let session = session.unwrap()[0].key.session.to_string();
         let turns = json!(site.venue.turns(agent, &session).await).to_string();
-        assert_eq!((turns.contains("4711"), turns.contains("[not shown")), (sees, !sees), "{agent}: {turns}");
+        assert_eq!((turns.contains("pin4711"), turns.contains("[not shown")), (sees, !sees), "{agent}: {turns}");
     }
 }
 

@@ -14,7 +14,7 @@ use trellis::venue::auth::signing::SigningKey;
 const RULES: &str = r#"
 [[rule]]
 when = { agent = "payer", turn = 1 }
-then = { calls = [{ tool = "pay", arguments = { path = "w/paid", value = "amount-4711" } }] }
+then = { calls = [{ tool = "pay", arguments = { path = "w/paid", value = "pin4711" } }] }
 
 [[rule]]
 when = { agent = "spy", turn = 1, text = "look" }
@@ -75,7 +75,7 @@ impl Site {
 
 async fn every_way_in(site: Site) {
     site.venue.agent("clerk", json!({})).await;
-    site.task("clerk", "t1", "the salary is 5000", Value::Null).await;
+    site.task("clerk", "t1", "the salary is gold5000", Value::Null).await;
     site.task("clerk", "t2", "public talk", json!([{"with": "w/pub", "can": "crud/read"}])).await;
     let reads = |with: &str| json!({"with": with, "can": "crud/read"});
     let reader = site.token(&json!([reads("g"), reads("w/pub"), {"with": "w/pub", "can": "crud/write"}]));
@@ -92,15 +92,15 @@ async fn every_way_in(site: Site) {
         ("agents/clerk/turns/s/1", true),
         ("agents/clerk/turns/s/1?prompt=true", true),
         ("agents/clerk/turns/s/2?prompt=true", false),
-        ("agents/clerk/turns?q=5000", false),
+        ("agents/clerk/turns?q=gold5000", false),
     ] {
         let seen = site.send(Method::GET, path, &reader, &Value::Null).await.body(200).to_string();
-        assert!(!seen.contains("5000"), "{path}: {seen}");
+        assert!(!seen.contains("gold5000"), "{path}: {seen}");
         assert_eq!(seen.contains("ran under authority that you do not hold"), marked, "{path}: {seen}");
         for all in [&owner, &operator] {
             let seen = site.send(Method::GET, path, all, &Value::Null).await.body(200).to_string();
             let other = path.contains("s/2");
-            assert!(other || seen.contains("5000"), "{path}: {seen}");
+            assert!(other || seen.contains("gold5000"), "{path}: {seen}");
             assert!(!seen.contains("you do not hold"), "{path}: {seen}");
         }
     }
@@ -110,26 +110,26 @@ async fn every_way_in(site: Site) {
     let replay = site.send(Method::POST, "agents/clerk/turns/s/1/replay", &reader, &json!({})).await;
     replay.is_problem(403, "what was said in it ran under authority that you do not hold");
     let replay = site.send(Method::POST, "agents/clerk/turns/s/2/replay", &reader, &json!({})).await.body(200);
-    assert!(replay["same"] == true && !replay.to_string().contains("5000"), "{replay}");
+    assert!(replay["same"] == true && !replay.to_string().contains("gold5000"), "{replay}");
     let preview = site.send(Method::POST, "agents/clerk/context", &reader, &json!({"session": "s", "task": "x"})).await;
     let preview = preview.body(200).to_string();
-    assert!(!preview.contains("5000") && preview.contains("Turn 1 is not shown here"), "{preview}");
+    assert!(!preview.contains("gold5000") && preview.contains("Turn 1 is not shown here"), "{preview}");
     let copied = json!({"operation": "lattice/copy", "input": {"from": "g/clerk/timeline", "to": "w/pub/x"}});
     site.send(Method::POST, "run", &reader, &copied).await.body(200);
-    assert!(!site.venue.read("w/pub/x").await.unwrap().to_string().contains("5000"));
+    assert!(!site.venue.read("w/pub/x").await.unwrap().to_string().contains("gold5000"));
     // An agent reads another's history as a turn of its own would.
     site.venue.agent("spy", json!({"context": ["g/clerk/timeline"], "caps": [reads("g")]})).await;
     site.task("spy", "t3", "look", Value::Null).await;
     let seen = site.send(Method::GET, "agents/spy/turns/s/1?prompt=true", &owner, &Value::Null).await.body(200);
     let seen = seen["request"].to_string();
-    assert!(seen.contains("ran under authority") && !seen.contains("5000"), "{seen}");
+    assert!(seen.contains("ran under authority") && !seen.contains("gold5000"), "{seen}");
 }
 
 /// A session of which a part is summed up, and its branches and copies.
 async fn what_is_summed_up_and_copied(site: Site) {
     let reads = |with: &str| json!({"with": with, "can": "crud/read"});
     site.venue.agent("clerk", json!({})).await;
-    site.task("clerk", "t1", "the salary is 5000", Value::Null).await;
+    site.task("clerk", "t1", "the salary is a fortune", Value::Null).await;
     site.task("clerk", "t2", "public talk", json!([reads("w/pub")])).await;
     let owner = site.token(&Value::Null);
     let run = async |token: &str, operation: &str, input: Value| {
@@ -137,7 +137,7 @@ async fn what_is_summed_up_and_copied(site: Site) {
         site.send(Method::POST, "run", token, &run).await.body(200)
     };
     run(&owner, "session-fork", json!({"agentId": "clerk", "sessionId": "s", "at": 2, "to": "before"})).await;
-    let summary = json!({"agentId": "clerk", "sessionId": "s", "summary": "they spoke of 5000"});
+    let summary = json!({"agentId": "clerk", "sessionId": "s", "summary": "they spoke of a fortune"});
     assert_eq!(run(&owner, "compact-session", summary).await["compacted"], true);
     site.task("clerk", "t3", "public again", json!([reads("w/pub")])).await;
     // A branch and a copy are what they were made of, whoever makes them.
@@ -162,13 +162,16 @@ async fn what_is_summed_up_and_copied(site: Site) {
         ] {
             for token in [&reader, &forker] {
                 let seen = run(token, operation, input.clone()).await.to_string();
-                assert!(!seen.contains("5000"), "{agent} {operation} {input}: {seen}");
+                assert!(!seen.contains("a fortune"), "{agent} {operation} {input}: {seen}");
                 let marked =
                     seen.contains("ran under authority that you do not hold") || seen.contains("not shown here");
                 assert!(marked, "{agent} {operation} {input}: {seen}");
             }
             let seen = run(&owner, operation, input.clone()).await.to_string();
-            assert!(seen.contains("5000") && !seen.contains("you do not hold"), "{agent} {operation} {input}: {seen}");
+            assert!(
+                seen.contains("a fortune") && !seen.contains("you do not hold"),
+                "{agent} {operation} {input}: {seen}"
+            );
         }
         for path in [
             format!("agents/{agent}/sessions"),
@@ -179,7 +182,7 @@ async fn what_is_summed_up_and_copied(site: Site) {
             format!("values/read?path=g/{agent}"),
         ] {
             let seen = site.send(Method::GET, &path, &reader, &Value::Null).await.body(200).to_string();
-            assert!(!seen.contains("5000"), "{path}: {seen}");
+            assert!(!seen.contains("a fortune"), "{path}: {seen}");
         }
     }
     // So does an agent in its turn, whose request holds no more.
@@ -189,7 +192,7 @@ async fn what_is_summed_up_and_copied(site: Site) {
     site.task("spy", "t4", "look", json!([reads("g"), reads("w/pub")])).await;
     let seen = site.send(Method::GET, "agents/spy/sessions/s", &owner, &Value::Null).await.body(200).to_string();
     assert!(seen.contains("public again"), "it reads what it may: {seen}");
-    assert!(!seen.contains("5000") && seen.contains("you do not hold"), "{seen}");
+    assert!(!seen.contains("a fortune") && seen.contains("you do not hold"), "{seen}");
 }
 
 async fn what_is_asked(site: Site) {
@@ -207,14 +210,14 @@ async fn what_is_asked(site: Site) {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert!(items["total"] == 1 && !items.to_string().contains("4711"), "{items}");
+    assert!(items["total"] == 1 && !items.to_string().contains("pin4711"), "{items}");
     assert_eq!(items["items"][0]["hidden"], "[not shown: it ran under authority that you do not hold]");
     let job = format!("jobs/{job}");
     let shown = site.send(Method::GET, &job, &reader, &Value::Null).await.body(200).to_string();
-    assert!(shown.contains("INPUT_REQUIRED") && !shown.contains("4711"), "{shown}");
+    assert!(shown.contains("INPUT_REQUIRED") && !shown.contains("pin4711"), "{shown}");
     for path in ["approvals", job.as_str()] {
         let shown = site.send(Method::GET, path, &approver, &Value::Null).await.body(200).to_string();
-        assert!(shown.contains("4711"), "who decides on it sees it: {shown}");
+        assert!(shown.contains("pin4711"), "who decides on it sees it: {shown}");
     }
 }
 

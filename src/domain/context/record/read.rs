@@ -10,7 +10,7 @@ use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Inputs, Moment, Served};
 use crate::context::item::{Content, Item};
 use crate::context::ledger::{Form, Ledger, Row};
-use crate::context::past::PastTurn;
+use crate::context::past::TranscriptTurn;
 use crate::decode;
 use crate::origin::Origin;
 use crate::tools::ToolTable;
@@ -88,7 +88,7 @@ pub fn read(
     name: &str,
     manifest: &Manifest,
     parts: &Parts,
-    transcript: Vec<Arc<PastTurn>>,
+    transcript: Vec<Arc<TranscriptTurn>>,
 ) -> Result<Restored, Damaged> {
     let reader = Reader::new(manifest, parts)?;
     let mut gone = Vec::new();
@@ -165,7 +165,7 @@ impl<'m> Reader<'m> {
         &self,
         name: &str,
         tools: Option<Arc<ToolTable>>,
-        transcript: Vec<Arc<PastTurn>>,
+        transcript: Vec<Arc<TranscriptTurn>>,
         gone: &mut Vec<String>,
     ) -> Result<Option<Inputs>, Damaged> {
         let frame = self.value("frame", gone)?;

@@ -14,7 +14,7 @@ use crate::context::goals::{Compacted, View};
 use crate::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section};
 use crate::context::ledger::{Form, Ledger, Row, Status};
-use crate::context::past::PastTurn;
+use crate::context::past::TranscriptTurn;
 use crate::event::{Event, Payload};
 use crate::ids::JobId;
 use crate::job::JobResult;
@@ -48,8 +48,8 @@ fn event(n: usize, payload: Payload) -> Event {
     Event { caller, session_context: Map::new(), ..Event::new(id, Millis(0), payload) }
 }
 
-fn turn(n: usize, text: String) -> Arc<PastTurn> {
-    Arc::new(PastTurn::from(TurnRecord {
+fn turn(n: usize, text: String) -> Arc<TranscriptTurn> {
+    Arc::new(TranscriptTurn::from(TurnRecord {
         turn: n as u64,
         heard: vec![Heard { job: None, text: format!("heard {n}") }],
         said: vec![ChatMessage::Assistant { text, calls: Vec::new() }],
@@ -373,7 +373,7 @@ fn what_is_gone_is_named() {
     };
     stored.add(3, &inputs);
     let whole = stored.restore(&inputs);
-    let gone = |parts: &Parts, transcript: &[Arc<PastTurn>]| {
+    let gone = |parts: &Parts, transcript: &[Arc<TranscriptTurn>]| {
         let restored = read(NAME, stored.manifest(), parts, transcript.to_vec()).unwrap();
         assert_eq!(restored.ledger.rows, whole.ledger.rows);
         restored.inputs.unwrap_err()

@@ -37,7 +37,7 @@ fn turn(number: u64, used: &[&str], calls: &[&str]) -> TurnRecord {
 
 /// One letter per turn: `w`hole, `h`idden, `s` what it said is marked, `r` results are, `b`oth.
 fn check(turns: &[TurnRecord], now: &Authority, bound: &Authority, open_from: u64, expected: &str) {
-    let turns: Vec<_> = turns.iter().cloned().map(PastTurn::from).map(Arc::new).collect();
+    let turns: Vec<_> = turns.iter().cloned().map(TranscriptTurn::from).map(Arc::new).collect();
     let seen = sights(&turns, Viewer { authority: now, bound }, |turn| turn.turn >= open_from);
     let letters = seen.iter().map(|sight| match sight {
         Sight::Whole => 'w',
@@ -131,7 +131,8 @@ fn what_a_goal_learned_its_opener_returned() {
 fn marks_stand_where_something_was() {
     let all = Authority::unlimited();
     let now = all.clone().without("w/secret");
-    let turns = [turn(1, &[], &["w/secret", "w/log"]), turn(2, &[], &["w/log"])].map(PastTurn::from).map(Arc::new);
+    let turns =
+        [turn(1, &[], &["w/secret", "w/log"]), turn(2, &[], &["w/log"])].map(TranscriptTurn::from).map(Arc::new);
     let seen = sights(&turns, Viewer { authority: &now, bound: &all }, |_| true);
     let text = |at: usize| {
         let Sight::Marked(marks) = &seen[at] else { panic!("{:?}", seen[at]) };

@@ -63,7 +63,7 @@ fn everything(evil: &str) -> Inputs {
     let Value::Object(values) = json!({"evil": evil}) else { panic!("a map") };
     let resolver = Resolver::new(values, Values::default(), Values::default(), Mapping::default());
     let mut inputs = Inputs {
-        transcript: [hidden(), said, marked(evil)].map(PastTurn::from).map(Arc::new).into(),
+        transcript: [hidden(), said, marked(evil)].map(TranscriptTurn::from).map(Arc::new).into(),
         ..inputs(4_000_000, items, served)
     };
     inputs.system = "A clerk of ${evil}.\n${evil}\nIt ends here.".into();

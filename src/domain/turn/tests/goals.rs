@@ -387,7 +387,7 @@ fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output()
 #[test]
 fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
     use crate::context::goals::View;
-    use crate::context::past::PastTurn;
+    use crate::context::past::TranscriptTurn;
     use crate::context::sight::Viewer;
     let open = crate::authority::Capability { with: "w/open".into(), can: "crud".into() };
     let narrow = Authority::new(Some(vec![open]));
@@ -395,7 +395,7 @@ fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
     session.call(READ, json!({}));
     session.call("compact", json!({"summary": "the salaries"}));
     let goals = &session.state.goals;
-    let records: Vec<_> = session.records.iter().cloned().map(PastTurn::from).map(Arc::new).collect();
+    let records: Vec<_> = session.records.iter().cloned().map(TranscriptTurn::from).map(Arc::new).collect();
     let seen =
         |authority: &Authority| View::of(goals, &records, None, Viewer { authority, bound: authority }).segments.len();
     assert_eq!((seen(&Authority::default()), seen(&narrow)), (1, 0));

@@ -1,5 +1,5 @@
--- Documents outside a turn, all or none. `erase` is the same for writes that put nothing: what
--- frees memory may run at the memory limit. `known`: the caller takes the owner for registered; one
+-- Documents outside a turn, all or none. `write_at_limit` is the same for what frees memory, and for what work that was
+-- taken can't go on without: it may run at the memory limit. `known`: the caller takes the owner for registered; one
 -- without documents may not be any more.
 
 local function write(keys, args)
@@ -25,4 +25,4 @@ local function write(keys, args)
 end
 
 register('write', write, {})
-register('erase', write, { 'allow-oom' })
+register('write_at_limit', write, { 'allow-oom' })
