@@ -72,8 +72,8 @@ mod spend;
 pub use claims::{AUDITOR, agent_claim, session_claim};
 pub use marks::{ENDING, GARBAGE, ending, ending_agent, garbage};
 pub use spend::{
-    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, model_book, owner_book, rate, session_book,
-    session_day, session_days, session_of_day,
+    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,
+    session_book, session_day, session_days, session_of_day,
 };
 
 /// Document of an owner's policy.
@@ -223,13 +223,6 @@ pub fn job_result(job: &JobId) -> String {
 /// Document of what a job waits for.
 pub fn job_wait(job: &JobId) -> String {
     format!("j/{job}/w")
-}
-
-/// Whether work that was taken can't go on without writing this document: what it is paid from, its counts, and the note
-/// of what it waits for. They are small, and are written at the store's memory limit, too.
-pub fn keeps_work_going(key: &str) -> bool {
-    let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
-    spend::is_book(key) || key.starts_with(ORIGINS) || is_wait()
 }
 
 /// Prefix of the jobs that a job has started.

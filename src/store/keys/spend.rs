@@ -8,21 +8,12 @@ pub fn job_spend(job: &JobId) -> String {
     format!("j/{job}/u")
 }
 
-/// Document of a budget's account.
-pub fn account(name: &str) -> String {
-    format!("{ACCOUNTS}{name}")
-}
-
 /// Prefix of the accounts of budgets.
 const ACCOUNTS: &str = "b/";
 
-/// Whether a document is an account, a meter or a book: small, and what is under way can't go on without it.
-pub(super) fn is_book(key: &str) -> bool {
-    let is_session_book = || {
-        let mut parts = key.split('/');
-        (parts.next(), parts.nth(1)) == (Some("g"), Some("spend"))
-    };
-    [ACCOUNTS, RATES, OWNER_BOOKS, MODEL_BOOKS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
+/// Document of a budget's account.
+pub fn account(name: &str) -> String {
+    format!("{ACCOUNTS}{name}")
 }
 
 /// Prefix of the meters of rate limits.
@@ -71,6 +62,22 @@ pub fn session_day(date: &str, session: &SessionKey, since: Millis) -> String {
 pub fn session_of_day(key: &str) -> Option<SessionKey> {
     let (_date, place) = key.strip_prefix(SESSION_DAYS)?.split_once('/')?;
     SessionKey::from_token(place.rsplit_once('/')?.0).ok()
+}
+
+/// Whether work that was taken can't go on without writing this document: what it is paid from, its counts, and the note
+/// of what it waits for. They are small, and are written at the store's memory limit, too.
+pub fn keeps_work_going(key: &str) -> bool {
+    let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
+    is_book(key) || key.starts_with(super::ORIGINS) || is_wait()
+}
+
+/// Whether a document is an account, a meter or a book: small, and what is under way can't go on without it.
+fn is_book(key: &str) -> bool {
+    let is_session_book = || {
+        let mut parts = key.split('/');
+        (parts.next(), parts.nth(1)) == (Some("g"), Some("spend"))
+    };
+    [ACCOUNTS, RATES, OWNER_BOOKS, MODEL_BOOKS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
 }
 
 #[cfg(test)]

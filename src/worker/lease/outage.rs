@@ -34,11 +34,9 @@ pub(crate) fn give_back(worker: &Worker, lease: &Lease, error: &StoreError) {
             ending.run_until_cancelled(retry(TRIES, &what, release)).await;
         match released {
             Some(Ok(Released::Done(next))) => venue.relay(&lease.owner, next.wakes()).await,
-            // Another has it.
-            Some(Ok(Released::Fenced)) => {}
             Some(Err(error)) => tracing::warn!(session = %lease.session, %error, "the lease lapses"),
-            // The process ends before the store was back.
-            None => {}
+            // Another has it, or the process ends before the store was back.
+            Some(Ok(Released::Fenced)) | None => {}
         }
     });
 }
