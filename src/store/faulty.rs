@@ -32,11 +32,14 @@ pub enum FaultPlan {
         /// Where it fails; later ones fail before.
         at: FaultAt,
     },
+    /// The first call of a method and all calls after it, before they are applied.
+    FromMethod(&'static str),
 }
 
 impl FaultPlan {
-    fn fails(self, call: u64) -> Option<FaultAt> {
+    fn fails(self, call: u64, method: &str, has_failed: bool) -> Option<FaultAt> {
         match self {
+            Self::FromMethod(first) => (has_failed || method == first).then_some(FaultAt::Before),
             Self::Never => None,
             Self::Nth { n, at } => (call == n).then_some(at),
             Self::From { n, at } if call == n => Some(at),
@@ -112,7 +115,7 @@ impl Layer for FaultyStore {
             let mut state = self.state.lock();
             state.calls.push(method);
             let nth = state.calls.len() as u64;
-            let fails = state.plan.fails(nth);
+            let fails = state.plan.fails(nth, method, !state.hits.is_empty());
             state.hits.extend(fails.map(|at| Hit { call: nth, method, at }));
             fails
         };

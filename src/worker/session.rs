@@ -46,10 +46,10 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
     call_next(worker).await;
-    if let End::Failed(error) = &ended
-        && error.is_transient()
-    {
-        outage::give_back(worker, &lease, error);
+    match &ended {
+        End::Failed(error) if error.is_transient() => outage::give_back(worker, &lease, outage::pause(error)),
+        End::Lost if stops.is_away() => outage::give_back(worker, &lease, outage::SHORT),
+        End::Failed(_) | End::Lost | End::Idle => {}
     }
     // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
     if matches!(ended, End::Idle) && !leased.expired {

@@ -155,6 +155,36 @@ async fn no_outage_of_the_store_counts_as_a_crash(on: On) {
     assert_eq!(job.status, JobStatus::Complete, "{:?}", job.result);
 }
 
+/// The store is away from one worker alone, while its model thinks for longer than a lease; another takes the session.
+async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
+    let rules = "[[rule]]\nthen = { text = \"done\", delay_ms = 2500 }\n";
+    let Some((mut venue, dir)) = on.venue(rules, Clock::system()).await else { return };
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
+    let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::Never);
+    let (store, bus) = (faulty.clone(), Arc::clone(&venue.venue.bus));
+    let mut cut_off = TestVenue::at(store, bus, dir.path(), rules, Clock::system()).await;
+    (cut_off.lease, venue.lease) = (Duration::from_millis(600), Duration::from_millis(600));
+    cut_off.worker().await;
+    let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
+    let clock = Clock::manual(Millis(0));
+    let asked =
+        async |times: usize| venue.model_calls().iter().filter(|call| call["event"] == "started").count() >= times;
+    until(&clock, "the model isn't asked", async || asked(1).await).await;
+    faulty.plan(FaultPlan::From { n: 1, at: FaultAt::Before });
+    venue.worker().await;
+    until(&clock, "nobody takes the session", async || asked(2).await).await;
+    let charged = async || {
+        let facts = venue.venue.store.sessions(&venue.owner, None, None, 10).await.unwrap();
+        facts.iter().flat_map(|session| &session.mailbox).map(|entry| entry.crashes).sum::<u32>()
+    };
+    assert_eq!(charged().await, 1, "as long as nobody says otherwise");
+    faulty.plan(FaultPlan::Never);
+    until(&clock, "it is still charged", async || charged().await == 0).await;
+    assert_ne!(jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().status, JobStatus::Complete);
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
+}
+
 on_both! {
+    a_worker_that_was_cut_off_and_lives_is_not_charged
     no_outage_of_the_store_counts_as_a_crash
 }

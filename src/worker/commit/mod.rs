@@ -278,7 +278,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                         job: job.clone(),
                         session: leased.lease.session.clone(),
                         event: pending.event.clone(),
-                        crashes: pending.crashes,
+                        crashes: leased.crashes(&pending.key),
                         attempts: leased.attempts.iter().filter(|a| a.job.as_ref() == Some(job)).cloned().collect(),
                         died: updated,
                         error: result.error.clone().unwrap_or_default(),

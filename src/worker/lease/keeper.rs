@@ -9,6 +9,7 @@ use crate::venue::jobs;
 use crate::worker::Worker;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -29,13 +30,21 @@ pub(crate) struct Stops {
     asked: Arc<Mutex<Duration>>,
     /// Held by a renewal, and by what may give the lease back.
     alone: Arc<tokio::sync::Mutex<()>>,
+    /// The last renewal failed.
+    away: Arc<AtomicBool>,
 }
 
 impl Stops {
     /// Of a lease that was asked for then.
     pub(crate) fn since(asked: Duration) -> Self {
         let asked = Arc::new(Mutex::new(asked));
-        Self { lost: CancellationToken::new(), serving: Arc::default(), asked, alone: Arc::default() }
+        Self {
+            lost: CancellationToken::new(),
+            serving: Arc::default(),
+            asked,
+            alone: Arc::default(),
+            away: Arc::default(),
+        }
     }
 
     /// A turn begins that serves `job`: its own token, for a cancellation must not reach the next
@@ -52,6 +61,11 @@ impl Stops {
     /// decided before the sweep.
     pub(crate) async fn alone(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.alone).lock_owned().await
+    }
+
+    /// When the store was asked last it gave no answer: a lease that is lost was lost for that.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
     }
 
     fn serving(&self) -> Option<(JobId, CancellationToken)> {
@@ -110,6 +124,9 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         let asked = worker.venue.clock.steady();
         let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
         drop(alone);
+        if !matches!(renewed, Ok(LeaseCheck::Fenced)) {
+            stops.away.store(renewed.is_err(), Ordering::Relaxed);
+        }
         match renewed {
             Ok(LeaseCheck::Yes { cancelled, .. }) => {
                 stops.renewed(asked);

@@ -11,6 +11,7 @@ use crate::store::{After, Continuation, Grant, Lease, MailboxEntry, Released, St
 use crate::venue::context::{inbox, state, stored};
 use crate::worker::Worker;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,8 @@ pub(crate) struct Leased {
     pub(crate) state: Option<Bytes>,
     /// Workers that died while they served it, before this one.
     pub(crate) attempts: Vec<Attempt>,
+    /// How many of them each event has killed, by its key in the mailbox: a commit counts anew.
+    crashes: BTreeMap<String, u32>,
     /// The mailbox may have more than was handed out.
     pub(crate) more: bool,
     /// What a predecessor left of the next turn.
@@ -65,7 +68,9 @@ impl Leased {
             Some(bytes) => Some(stored("checkpoint", bytes)?),
         };
         let more = has_more(&grant.mailbox);
+        let charged = grant.mailbox.iter().filter(|entry| entry.crashes > 0);
         Ok(Self {
+            crashes: charged.map(|entry| (entry.key.clone(), entry.crashes)).collect(),
             lease: grant.lease,
             more,
             run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
@@ -81,6 +86,11 @@ impl Leased {
             stops: Stops::since(asked),
             cancelled: CancellationToken::new(),
         })
+    }
+
+    /// Workers that the event at `key` had killed when the lease began.
+    pub(crate) fn crashes(&self, key: &str) -> u32 {
+        self.crashes.get(key).copied().unwrap_or_default()
     }
 
     /// Takes over what a commit or a release said. Returns whether the lease is still held.

@@ -11,14 +11,19 @@ use std::time::Duration;
 const TRIES: RetryPolicy =
     RetryPolicy { first: Duration::from_millis(50), max: Duration::from_millis(500), total: None };
 
+/// Until memory is freed.
+const FULL: Duration = Duration::from_secs(10);
+
+/// Until a store that is there again has what it needs.
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
+
 /// How long an event or a session waits after an error of the store. Memory isn't freed in a moment.
 pub(crate) const fn pause(error: &StoreError) -> Duration {
-    if matches!(error, StoreError::Full { .. }) { Duration::from_secs(10) } else { Duration::from_secs(1) }
+    if matches!(error, StoreError::Full { .. }) { FULL } else { SHORT }
 }
 
-/// Gives the lease back after this error, beside what comes next.
-pub(crate) fn give_back(worker: &Worker, lease: &Lease, error: &StoreError) {
-    let pause = pause(error);
+/// Gives the lease back, beside what comes next; the session is due after `pause`.
+pub(crate) fn give_back(worker: &Worker, lease: &Lease, pause: Duration) {
     let (venue, lease, ending) = (Arc::clone(&worker.venue), lease.clone(), worker.shutdown.cancelling().clone());
     worker.shutdown.spawn_turn("giving back", async move {
         let release = || async {

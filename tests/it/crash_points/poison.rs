@@ -1,17 +1,17 @@
 //! A task that kills its workers: it is given up, kept, and driven again.
 
 use super::*;
+use trellis::domain::dead::DeadLetter;
 use trellis::ingress::redrive::redrive;
 use trellis::venue::dead;
 
-/// Five workers die in a row at the first thing that they record; the sixth lives.
-async fn poison(run: &Run) -> Value {
+/// Five workers die in a row at the first call of this method; the sixth lives.
+async fn poison(run: &Run, method: &'static str) -> Value {
     let healthy = run.venue(&Life(None));
     run.prepare(&healthy).await;
     let start = Instant::now();
     for n in 0..5 {
-        // A worker sweeps, admits, and records.
-        let faulty = FaultyStore::new(Arc::clone(&run.store), FaultPlan::From { n: 3, at: FaultAt::Before });
+        let faulty = FaultyStore::new(Arc::clone(&run.store), FaultPlan::FromMethod(method));
         let life = Life(Some(faulty));
         run.worker(&format!("victim {n}"), &life);
         while !life.is_over() {
@@ -36,8 +36,8 @@ async fn poison(run: &Run) -> Value {
     }
 }
 
-/// The dead task is kept as it was sent, and completes when it is driven again.
-async fn redriven(run: &Run, venue: &Arc<Venue>) {
+/// The dead task is kept with all that is known of its end.
+async fn kept(run: &Run, venue: &Arc<Venue>) -> DeadLetter {
     let trellis::venue::jobs::ListPage { items: letters, total, .. } =
         dead::list(venue, &run.owner, 0, 10).await.unwrap();
     let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
@@ -52,6 +52,12 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
     }
     let epochs: Vec<_> = attempts.iter().map(|attempt| attempt["epoch"].as_u64()).collect();
     assert!(epochs.len() == 5 && epochs.is_sorted(), "{shown}");
+    letter.clone()
+}
+
+/// As it was sent it completes when it is driven again.
+async fn redriven(run: &Run, venue: &Arc<Venue>) {
+    let letter = kept(run, venue).await;
     let (job, duplicate) = redrive(venue, &run.owner, &letter.job).await.unwrap();
     assert_eq!((duplicate, job == letter.job), (false, false));
     assert_eq!(redrive(venue, &run.owner, &letter.job).await.unwrap(), (job.clone(), true), "twice is once");
@@ -89,7 +95,7 @@ fn dies(backend: Backend) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (state, log) = runtime.block_on(async {
         let run = Run::new(&THREE_TURNS, backend, dir.path()).await;
-        let state = poison(&run).await;
+        let state = poison(&run, "checkpoint").await;
         let log = run.log.lock().unwrap().clone();
         redriven(&run, &run.venue(&Life(None))).await;
         (state, log)
@@ -97,4 +103,18 @@ fn dies(backend: Backend) {
     runtime.shutdown_timeout(Duration::from_secs(1));
     assert_eq!(state["jobs"]["t1"]["result"]["errorCode"], "DEAD");
     check_course(&log, &state).unwrap();
+}
+
+/// Its reply was recorded: the turn that it belongs to is committed before the task is put aside.
+#[test]
+fn a_task_whose_workers_die_at_its_commit_is_kept_with_their_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let run = Run::new(&THREE_TURNS, Backend::Embedded, dir.path()).await;
+        let state = poison(&run, "commit").await;
+        assert_eq!(state["jobs"]["t1"]["result"]["errorCode"], "DEAD");
+        kept(&run, &run.venue(&Life(None))).await;
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
 }
