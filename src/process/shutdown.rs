@@ -3,7 +3,7 @@
 //! | stage | begins | token | who acts |
 //! |---|---|---|---|
 //! | stop | at the signal | [`Shutdown::stopping`] | receivers and sweeps take nothing more |
-//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancelling`] | turns drop their model call and give their lease back |
+//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancelling`] | turns drop their model call and give their lease back; what waits for a store that is away is given up, so that even an idle worker needs three quarters of the grace then |
 //! | end | when no turn runs, at the latest after nine tenths | [`Shutdown::ending`] | the relay publishes what is left, HTTP closes |
 //! | abort | at the deadline | – | what still runs is dropped; its leases lapse |
 

@@ -34,11 +34,14 @@ pub enum FaultPlan {
     },
     /// The first call of a method and all calls after it, before they are applied.
     FromMethod(&'static str),
+    /// Every call of a method, before it is applied.
+    EachOf(&'static str),
 }
 
 impl FaultPlan {
     fn fails(self, call: u64, method: &str, has_failed: bool) -> Option<FaultAt> {
         match self {
+            Self::EachOf(each) => (method == each).then_some(FaultAt::Before),
             Self::FromMethod(first) => (has_failed || method == first).then_some(FaultAt::Before),
             Self::Never => None,
             Self::Nth { n, at } => (call == n).then_some(at),

@@ -96,6 +96,8 @@ pub(crate) struct Worker {
     seats: arrive::seats::Seats,
     /// Whose operations run here.
     places: invoked::Places,
+    /// Sessions that the store fails again and again.
+    failing: lease::outage::Failing,
     /// One place for events that may have killed workers.
     quarantine: lease::quarantine::Quarantine,
 }
@@ -132,6 +134,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         relay,
         seats,
         places,
+        failing: lease::outage::Failing::default(),
         quarantine: lease::quarantine::Quarantine::default(),
     });
     shutdown.spawn_service("relay", outbox::run(Arc::clone(&worker), pending));

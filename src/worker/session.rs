@@ -47,9 +47,14 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     };
     call_next(worker).await;
     match &ended {
-        End::Failed(error) if error.is_transient() => outage::give_back(worker, &lease, outage::pause(error)),
-        End::Lost if stops.is_away() => outage::give_back(worker, &lease, outage::SHORT),
-        End::Failed(_) | End::Lost | End::Idle => {}
+        End::Failed(error) if error.is_transient() => {
+            outage::give_back(worker, &lease, worker.failing.again(&lease, leased.run.version, outage::pause(error)));
+        }
+        End::Lost if stops.is_away(worker.venue.clock.steady(), keeper::patience(worker)) => {
+            outage::give_back(worker, &lease, worker.failing.again(&lease, leased.run.version, outage::SHORT));
+        }
+        End::Idle => worker.failing.is_well(&lease),
+        End::Failed(_) | End::Lost => {}
     }
     // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
     if matches!(ended, End::Idle) && !leased.expired {

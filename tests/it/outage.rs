@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use trellis::domain::job::JobStatus;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
+use trellis::process::retry::RetryPolicy;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
+use trellis::store::patient::PatientStore;
 use trellis::venue::jobs;
 
 /// A caller who waits longer for "not now" gives up first.
@@ -161,7 +163,9 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
     let Some((mut venue, dir)) = on.venue(rules, Clock::system()).await else { return };
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
     let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::Never);
-    let (store, bus) = (faulty.clone(), Arc::clone(&venue.venue.bus));
+    // A renewal waits for the store, as in a process: its only answer is that another has the lease.
+    let waits = RetryPolicy { first: Duration::from_millis(20), max: Duration::from_millis(50), total: None };
+    let (store, bus) = (Arc::new(PatientStore::new(faulty.clone(), waits)), Arc::clone(&venue.venue.bus));
     let mut cut_off = TestVenue::at(store, bus, dir.path(), rules, Clock::system()).await;
     (cut_off.lease, venue.lease) = (Duration::from_millis(600), Duration::from_millis(600));
     cut_off.worker().await;
@@ -184,7 +188,39 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
 }
 
+/// A reply that can't be recorded is asked for, and paid, again: less and less often, and never as a crash.
+async fn a_session_that_fails_again_and_again_waits_longer_and_longer(on: On) {
+    let rules = "[[rule]]\nthen = { text = \"done\" }\n";
+    let clock = Clock::manual(Millis(1_700_000_000_000));
+    let Some((venue, dir)) = on.venue(rules, clock.clone()).await else { return };
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
+    let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::EachOf("commit"));
+    let served = TestVenue::at(faulty.clone(), Arc::clone(&venue.venue.bus), dir.path(), rules, clock.clone()).await;
+    served.worker().await;
+    let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
+    let releases = || faulty.calls().iter().filter(|call| **call == "release").count();
+    let still = Clock::manual(Millis(0));
+    let mut waits = Vec::new();
+    for failure in 1..=9 {
+        until(&still, "the lease isn't given back", async || releases() == failure).await;
+        let due = async || {
+            let sessions = venue.venue.store.sessions(&venue.owner, None, None, 10).await.unwrap();
+            sessions[0].due.filter(|_| sessions[0].lease_until.is_none())
+        };
+        until(&still, "the session isn't due again", async || due().await.is_some()).await;
+        let wait = due().await.unwrap().since(clock.now());
+        waits.push(wait.as_secs());
+        clock.advance(wait);
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    faulty.plan(FaultPlan::Never);
+    let job = async || jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+    until(&clock, "the job doesn't end", async || job().await.status.is_terminal()).await;
+    assert_eq!(job().await.status, JobStatus::Complete, "{:?}", job().await.result);
+}
+
 on_both! {
     a_worker_that_was_cut_off_and_lives_is_not_charged
     no_outage_of_the_store_counts_as_a_crash
+    a_session_that_fails_again_and_again_waits_longer_and_longer
 }

@@ -14,7 +14,7 @@
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
 //! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
-//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply`, `attempts` (crashes, a line each: `epoch turn lapsed job worker`) and `charged` (what the last of them served) until the commit; `backoff` until the next grant | until it is forgotten |
+//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply`, `attempts` (crashes, a line each: `epoch turn lapsed job worker`) and `charged` (its epoch, and what it served, a line each; of the last of them) until the commit; `backoff` until the next grant | until it is forgotten |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |

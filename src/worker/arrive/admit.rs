@@ -10,7 +10,7 @@ use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
-use crate::worker::lease::outage::pause;
+use crate::worker::lease::outage::{pause, return_grant};
 use crate::worker::session;
 use crate::worker::stage::Stage;
 use bytes::Bytes;
@@ -41,6 +41,7 @@ async fn admit_event(worker: &Worker, delivery: &Delivery, mut admit: Admit, kin
         Ok(answer) => answer,
         Err(error) => {
             tracing::warn!(session = %admit.session, %error, "event not admitted yet");
+            return_grant(worker, &admit);
             delivery.settle.nak(pause(&error)).await;
             Stage::Idle.enter(&admit.session);
             return;
@@ -120,7 +121,7 @@ async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
         session::End::Lost => settle.nak(RETRY).await,
         session::End::Failed(error) => {
             tracing::warn!(%error, "session given up for now");
-            settle.nak(RETRY).await;
+            settle.nak(pause(&error)).await;
         }
     }
 }

@@ -9,7 +9,6 @@ use crate::venue::jobs;
 use crate::worker::Worker;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +16,15 @@ use tokio_util::sync::CancellationToken;
 /// Pause after a renewal that failed: the lease may have lapsed by the time that the store is back, and nobody else
 /// should have taken it by then.
 const AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether the store leaves the holder alone.
+#[derive(Debug, Clone, Copy, Default)]
+struct Away {
+    /// The last renewal failed, or its answer was late.
+    last: bool,
+    /// Since when on the steady clock one is on its way: a store that waits out an outage says nothing of it.
+    asking: Option<Duration>,
+}
 
 /// What stops a running turn.
 #[derive(Debug, Clone)]
@@ -30,8 +38,8 @@ pub(crate) struct Stops {
     asked: Arc<Mutex<Duration>>,
     /// Held by a renewal, and by what may give the lease back.
     alone: Arc<tokio::sync::Mutex<()>>,
-    /// The last renewal failed.
-    away: Arc<AtomicBool>,
+    /// What is known of the store by the renewals.
+    away: Arc<Mutex<Away>>,
 }
 
 impl Stops {
@@ -63,9 +71,27 @@ impl Stops {
         Arc::clone(&self.alone).lock_owned().await
     }
 
-    /// When the store was asked last it gave no answer: a lease that is lost was lost for that.
-    pub(crate) fn is_away(&self) -> bool {
-        self.away.load(Ordering::Relaxed)
+    /// When the store was asked last it gave no answer, or none within `patience`: a lease that is lost by `now` was
+    /// lost for that.
+    pub(crate) fn is_away(&self, now: Duration, patience: Duration) -> bool {
+        let away = *self.away.lock();
+        away.last || away.asking.is_some_and(|asked| now.saturating_sub(asked) > patience)
+    }
+
+    /// The store is asked.
+    fn asking(&self, now: Duration) {
+        self.away.lock().asking = Some(now);
+    }
+
+    /// The store has answered; whether it has given the lease.
+    fn answered(&self, now: Duration, patience: Duration, given: bool) {
+        let last = !given && self.is_away(now, patience);
+        *self.away.lock() = Away { last, asking: None };
+    }
+
+    /// It couldn't.
+    fn failed(&self) {
+        *self.away.lock() = Away { last: true, asking: None };
     }
 
     fn serving(&self) -> Option<(JobId, CancellationToken)> {
@@ -111,10 +137,15 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
     }
 }
 
+/// Between two renewals; a store whose answer takes longer is away.
+pub(crate) fn patience(worker: &Worker) -> Duration {
+    (worker.options.lease / 3).max(Duration::from_millis(10))
+}
+
 /// Renews the lease, and the delivery that runs under it, three times per lease, until dropped.
 pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, stops: &Stops) {
     let ttl = worker.options.lease;
-    let pause = (ttl / 3).max(Duration::from_millis(10));
+    let pause = patience(worker);
     let mut wait = pause;
     loop {
         tokio::time::sleep(wait).await;
@@ -122,10 +153,15 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         settle.progress().await;
         let alone = stops.alone().await;
         let asked = worker.venue.clock.steady();
+        stops.asking(asked);
         let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
         drop(alone);
-        if !matches!(renewed, Ok(LeaseCheck::Fenced)) {
-            stops.away.store(renewed.is_err(), Ordering::Relaxed);
+        match &renewed {
+            Ok(check) => {
+                let given = !matches!(check, LeaseCheck::Fenced);
+                stops.answered(worker.venue.clock.steady(), patience(worker), given);
+            }
+            Err(_) => stops.failed(),
         }
         match renewed {
             Ok(LeaseCheck::Yes { cancelled, .. }) => {

@@ -416,7 +416,7 @@ fn enumerate(scenario: &'static Scenario, backend: Backend) {
 
 const fn number(plan: FaultPlan) -> u64 {
     match plan {
-        FaultPlan::Never | FaultPlan::FromMethod(_) => 0,
+        FaultPlan::Never | FaultPlan::FromMethod(_) | FaultPlan::EachOf(_) => 0,
         FaultPlan::Nth { n, .. } | FaultPlan::From { n, .. } => n,
     }
 }

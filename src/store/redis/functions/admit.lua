@@ -147,7 +147,7 @@ end
 local function grant(o, now, s, lease, crashed)
   if crashed then
     count_crash(o, s, crashed)
-    note(o, s, 'charged', crashed)
+    note(o, s, 'charged', text(number(o, s, 'epoch')) .. '\n' .. crashed)
     note_crash(o, s, lease.attempts)
   end
   local entries = pending(o, s, lease.mailbox_limit)

@@ -3,9 +3,13 @@
 -- The holder of this epoch, which another has taken it from, lives: where the crash that was counted last was its own,
 -- it counts no more.
 local function acquit(o, s, epoch)
+  local whose, charged = string.match(fact(o, s, 'charged') or '', '^(%d+)\n(.*)$')
+  if whose ~= epoch then
+    return
+  end
   local before, last = string.match(fact(o, s, 'attempts') or '', '^(.-)\n?([^\n]*)$')
-  local charged = fact(o, s, 'charged')
-  if not charged or string.match(last, '^%d+') ~= epoch then
+  -- A worker of another version notes attempts alone.
+  if string.match(last, '^%d+') ~= epoch then
     return
   end
   for member in string.gmatch(charged, '[^\n]+') do
