@@ -64,6 +64,7 @@ mod nats_strays;
 mod operations;
 mod outage;
 mod own_renewal;
+mod parts;
 mod paused;
 mod priorities;
 mod prompts;

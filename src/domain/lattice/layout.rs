@@ -1,17 +1,35 @@
 //! How a collection lies in documents: a root, and one document per entry or per chunk.
 //!
-//! `w/<collection>` is the root. A map has one document per entry, so that a large collection is
-//! never read or written whole; an array is chunked, so that an append touches one chunk; anything
-//! else lies in the root. Entry keys carry the root's generation: replacing or deleting the
-//! collection makes a new one, and the old entries are garbage that nobody can reach.
+//! | key | holds |
+//! |---|---|
+//! | `w/<collection>` | a [`Root`], and a scalar itself |
+//! | `w.e/<collection>/<generation>/<entry>` | an [`Entry`] of a map |
+//! | `w.e/<collection>/<generation>/<number>` | [`CHUNK`] elements of an array |
+//! | `w.e/<collection>/<generation>.e/<entry>/<generation>/…` | the same of an entry that is a collection of its own |
+//!
+//! A large collection is never read or written whole, and an append touches one chunk. Entries that have grown are
+//! collections of their own, at any depth: whoever changes one part of them meets nobody who changes another. Keys
+//! carry the root's generation: replacing or deleting a collection makes a new one, and what the old one had is garbage
+//! that nobody can reach.
 
 use super::path::{Namespace, Path};
+use crate::decode;
 use crate::ids::{JobId, SessionKey, encode_token};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Elements of an array per document: small enough that an append rewrites little.
 pub const CHUNK: u64 = 64;
+
+/// An entry that is a map of more entries than this, or of two and more bytes than [`ENTRY_BYTES`], is kept in parts
+/// from its next partial write on. A record of a few fields stays one document.
+pub const ENTRY_PARTS: usize = 32;
+
+/// See [`ENTRY_PARTS`].
+pub const ENTRY_BYTES: usize = 8 * 1024;
+
+/// No JSON begins like this: the mark of an entry that is a collection.
+const BRANCH: u8 = b'>';
 
 /// Root document of a collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +60,39 @@ pub enum Shape {
     },
 }
 
+/// What the document of a map's entry holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// The value.
+    Value(Value),
+    /// The root of a collection of its own: a map or an array.
+    Branch(Root),
+}
+
+impl Entry {
+    /// As it is stored.
+    pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
+        match bytes.split_first() {
+            Some((&BRANCH, root)) => decode::stored(root).map(Self::Branch),
+            Some(_) | None => decode::stored(bytes).map(Self::Value),
+        }
+    }
+}
+
+/// Whether an entry of so many bytes is better kept in parts.
+pub fn is_large(value: &Value, bytes: usize) -> bool {
+    match value {
+        Value::Object(map) => map.len() > ENTRY_PARTS || (map.len() > 1 && bytes > ENTRY_BYTES),
+        Value::Array(items) => items.len() as u64 > CHUNK,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// Where what a generation had lies, by the prefix of its entries: they, and what lies below them.
+pub fn everything_below(entries: &str) -> [String; 2] {
+    [entries.to_owned(), format!("{}.e/", entries.trim_end_matches('/'))]
+}
+
 /// Whose `n/`, `c/` and `t/` a relative path means.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Scope {
@@ -58,6 +109,7 @@ pub struct Scope {
 pub struct Collection {
     base: String,
     name: String,
+    is_branch: bool,
 }
 
 /// Key prefix of a namespace; `None` when it has no documents of its own, or there is no agent,
@@ -78,7 +130,26 @@ impl Collection {
     /// The collection that `path` lies in, and the segments below it.
     pub fn of<'p>(path: &'p Path, scope: &Scope) -> Option<(Self, &'p [String])> {
         let (name, rest) = path.segments().split_first()?;
-        Some((Self { base: base(path.namespace(), scope)?, name: encode_token(name) }, rest))
+        let base = base(path.namespace(), scope)?;
+        Some((Self { base, name: encode_token(name), is_branch: false }, rest))
+    }
+
+    /// The entry of this name as a collection of its own.
+    pub fn branch(&self, generation: u64, name: &str) -> Self {
+        let base = format!("{}.e/{}/{generation}", self.base, self.name);
+        Self { base, name: encode_token(name), is_branch: true }
+    }
+
+    /// Whether it is the entry of another one.
+    pub const fn is_branch(&self) -> bool {
+        self.is_branch
+    }
+
+    /// Its root as it is stored.
+    pub fn encode(&self, root: &Root) -> Vec<u8> {
+        let mut bytes = if self.is_branch { vec![BRANCH] } else { Vec::new() };
+        serde_json::to_writer(&mut bytes, root).expect("roots serialise");
+        bytes
     }
 
     /// Key of the root document.
@@ -105,6 +176,7 @@ impl Collection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn keys_and_roots_are_pinned() {
@@ -116,6 +188,55 @@ mod tests {
         assert_eq!(rest, ["acme", "name"]);
         let root = Root { generation: 1, shape: Shape::Array { len: 2 } };
         assert_eq!(serde_json::to_string(&root).unwrap(), r#"{"gen":1,"shape":"array","len":2}"#);
+    }
+
+    #[test]
+    fn a_branch_lies_beside_the_entries_that_it_is_one_of() {
+        let path = Path::parse("w/s/a.b/c").unwrap();
+        let (collection, _) = Collection::of(&path, &Scope::default()).unwrap();
+        let branch = collection.branch(3, "a.b");
+        assert_eq!(branch.root(), collection.entry(3, "a.b"));
+        assert_eq!(branch.entry(8, "c"), "w.e/s/3.e/a%2Eb/8/c");
+        assert_eq!(branch.branch(8, "c").entry(1, "d"), "w.e/s/3.e/a%2Eb/8.e/c/1/d");
+        let all = everything_below(&collection.entries(3));
+        assert_eq!(all, ["w.e/s/3/", "w.e/s/3.e/"]);
+        assert!(branch.branch(8, "c").entry(1, "d").starts_with(&all[1]));
+        assert!(!collection.entry(30, "x").starts_with(&all[0]) && !collection.entry(30, "x").starts_with(&all[1]));
+    }
+
+    #[test]
+    fn an_entry_is_its_value_or_the_root_of_its_own() {
+        let path = Path::parse("w/s/a").unwrap();
+        let (collection, _) = Collection::of(&path, &Scope::default()).unwrap();
+        let root = Root { generation: 2, shape: Shape::Map };
+        let bytes = collection.branch(1, "a").encode(&root);
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), r#">{"gen":2,"shape":"map"}"#);
+        assert_eq!(Entry::parse(&bytes).unwrap(), Entry::Branch(root.clone()));
+        assert_eq!(collection.encode(&root), br#"{"gen":2,"shape":"map"}"#);
+        // What a user writes is never taken for a root.
+        for value in [json!(">{\"gen\":2,\"shape\":\"map\"}"), json!({"gen": 2, "shape": "map"}), json!(null)] {
+            let bytes = serde_json::to_vec(&value).unwrap();
+            assert_eq!(Entry::parse(&bytes).unwrap(), Entry::Value(value));
+        }
+        assert!(Entry::parse(b"").is_err() && Entry::parse(b">").is_err() && Entry::parse(b">1").is_err());
+    }
+
+    #[test]
+    fn what_is_large_is_kept_in_parts() {
+        let map = |entries: usize| Value::Object((0..entries).map(|n| (n.to_string(), json!(n))).collect());
+        let cases = [
+            (map(32), 500, false),
+            (map(33), 500, true),
+            (map(2), 8193, true),
+            (map(2), 8192, false),
+            (map(1), 100_000, false),
+            (Value::Array(vec![json!(1); 64]), 100_000, false),
+            (Value::Array(vec![json!(1); 65]), 200, true),
+            (json!("text"), 100_000, false),
+        ];
+        for (value, bytes, large) in cases {
+            assert_eq!(is_large(&value, bytes), large, "{bytes} {value}");
+        }
     }
 
     #[test]

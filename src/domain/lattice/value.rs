@@ -55,6 +55,18 @@ pub fn get<'v>(value: &'v Value, segments: &[String]) -> Option<&'v Value> {
     })
 }
 
+/// The same, without a copy.
+pub fn take(value: Value, segments: &[String]) -> Option<Value> {
+    segments.iter().try_fold(value, |value, segment| match value {
+        Value::Object(mut map) => map.swap_remove(segment),
+        Value::Array(mut items) => {
+            let index = index_of(segment).filter(|index| *index < items.len())?;
+            Some(items.swap_remove(index))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
+}
+
 /// What lies exactly `depth` steps below a value: 1 = its entries or elements.
 pub fn below(value: &Value, depth: usize) -> Vec<&Value> {
     let mut level = vec![value];

@@ -4,6 +4,7 @@
 //! A turn's writes are kept as operations. When documents changed under it, [`Workspace::rebase`]
 //! applies them again to the newer versions; no model is called again and no update is lost.
 
+mod descent;
 mod docs;
 mod overlay;
 mod page;

@@ -2,7 +2,8 @@
 
 use super::Workspace;
 use super::window::Changed;
-use crate::store::{Change, Doc, DocKey, DocWrite, Expect, StoreError, Window, steps};
+use crate::domain::lattice::layout::{self, Collection, Root, Shape};
+use crate::store::{Change, Doc, DocKey, DocWrite, Expect, StoreError, Window, keys, steps};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Overlay {
     docs: BTreeMap<DocKey, Pending>,
+    /// By root document: the generation of its collection that is made here.
+    made: BTreeMap<DocKey, u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -182,6 +185,28 @@ impl Overlay {
         // A second change of a document is still based on the committed version of the first.
         let base = self.docs.get(&key).map_or(version, |pending| pending.base);
         self.docs.insert(key, Pending { base, change });
+    }
+
+    /// The generation that a collection gets here, whose root document is seen at `version` as `old`: one that it never
+    /// had, and the same however often it is replaced.
+    pub(super) fn generation(&mut self, key: &str, version: u64, old: Option<&Root>) -> u64 {
+        let next = old.map_or(version, |old| old.generation.max(version)) + 1;
+        *self.made.entry(key.to_owned()).or_insert(next)
+    }
+
+    /// Nobody can reach any more what a generation of a collection has: what was made here is forgotten, what is
+    /// committed is left to the janitor.
+    pub(super) fn leave(&mut self, collection: &Collection, root: &Root) {
+        if let Shape::Leaf { .. } = root.shape {
+            return;
+        }
+        let entries = collection.entries(root.generation);
+        if self.made.get(&collection.root()) != Some(&root.generation) {
+            self.put(keys::garbage(&entries), 0, Bytes::new());
+            return;
+        }
+        let below = layout::everything_below(&entries);
+        self.docs.retain(|key, _| !below.iter().any(|prefix| key.starts_with(prefix)));
     }
 
     pub(super) fn into_writes(self) -> Vec<DocWrite> {

@@ -35,13 +35,12 @@ impl Workspace {
         if path.segments().is_empty() {
             return self.page_of_namespace(overlay, path, offset, limit, values).await;
         }
-        let (collection, rest) = self.collection(path, "read")?;
-        if !rest.is_empty() {
+        let at = self.descend(overlay, path, "read").await?;
+        if !at.rest.is_empty() {
             let found = self.get_in(overlay, path).await?.map(|(_, value)| value);
             return Ok(found.map(|value| page(value, offset, limit)));
         }
-        let (_, root) = self.root(overlay, &collection).await?;
-        let Some(Root { generation, shape }) = root else { return Ok(None) };
+        let (collection, Some(Root { generation, shape })) = (at.collection, at.root) else { return Ok(None) };
         let prefix = collection.entries(generation);
         Ok(Some(match shape {
             Shape::Leaf { value } => page(value, offset, limit),
@@ -53,11 +52,16 @@ impl Workspace {
                 } else {
                     keys.into_iter().map(|key| (key, None)).collect()
                 };
-                let items = docs.into_iter().map(|(key, bytes)| {
+                let (mut items, mut left) = (Vec::with_capacity(docs.len()), READ_WHOLE_BYTES);
+                for (key, bytes) in docs {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-                    Ok((name, bytes.map(|bytes| decode(&key, &bytes)).transpose()?.unwrap_or(Value::Null)))
-                });
-                let items = items.collect::<Result<_, StoreError>>()?;
+                    let of = (generation, name.as_str());
+                    let value = match bytes {
+                        Some(bytes) => self.entry_within(overlay, &collection, of, &bytes, &mut left).await?,
+                        None => Value::Null,
+                    };
+                    items.push((name, value));
+                }
                 TreePage { kind: "map", count: Some(count), items }
             }
             Shape::Array { len } => {

@@ -1,11 +1,12 @@
 //! Reads of one value, and of a whole collection.
 
+use super::descent::{Slot, entry};
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
-use crate::domain::lattice::value::{self, index_of};
+use crate::domain::lattice::layout::{Collection, Entry, Root, Shape, base};
+use crate::domain::lattice::value;
 use crate::domain::limits::{READ_DOCUMENTS, READ_WHOLE_BYTES};
 use crate::store::{DocKey, decode};
 use bytes::Bytes;
@@ -27,51 +28,44 @@ impl Workspace {
     /// Version of the document that holds `path`; 0 when there is none.
     pub async fn version(&self, path: &Path) -> Result<u64, WorkspaceError> {
         let state = self.state.lock().await;
-        let (collection, rest) = self.collection(path, "read")?;
-        let (version, root) = self.root(&state.overlay, &collection).await?;
-        let key = match (rest.first(), root) {
-            (None, Some(_)) => return Ok(version),
-            (Some(first), Some(Root { generation, shape: Shape::Map })) => collection.entry(generation, first),
-            (Some(first), Some(Root { generation, shape: Shape::Array { .. } })) => match index_of(first) {
-                Some(index) => collection.chunk(generation, index as u64),
-                None => return Ok(0),
-            },
-            (Some(_), Some(Root { shape: Shape::Leaf { .. }, .. })) | (_, None) => return Ok(0),
+        let at = self.descend(&state.overlay, path, "read").await?;
+        let exists = match (at.rest.first(), &at.root, &at.entry) {
+            (None, Some(_), _) => return Ok(at.version),
+            (Some(_), _, Some(entry)) => entry.value.is_some().then_some(entry.version),
+            (Some(index), &Some(Root { generation, shape: Shape::Array { len } }), None) => {
+                let chunk = self.chunk(&state.overlay, &at.collection, (generation, len), index).await?;
+                chunk.filter(|(slot, _)| slot.value.is_some()).map(|(slot, _)| slot.version)
+            }
+            (_, None, _) | (Some(_), Some(_), None) => None,
         };
-        let (version, bytes) = state.overlay.fetch(self, &key).await?;
-        Ok(if bytes.is_some() { version } else { 0 })
+        Ok(exists.unwrap_or(0))
     }
 
     pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
         if path.segments().is_empty() {
             return Ok(self.whole_namespace(overlay, path).await?.map(|all| (0, all)));
         }
-        let (collection, rest) = self.collection(path, "read")?;
-        let (version, root) = self.root(overlay, &collection).await?;
-        let Some(root) = root else { return Ok(None) };
-        let Some((first, inner)) = rest.split_first() else {
-            return Ok(Some((version, self.whole(overlay, &collection, root).await?)));
+        let at = self.descend(overlay, path, "read").await?;
+        let Some(root) = at.root else { return Ok(None) };
+        let Some((first, inner)) = at.rest.split_first() else {
+            return Ok(Some((at.version, self.whole(overlay, &at.collection, root).await?)));
         };
-        let of = |version: u64, value: Option<&Value>| value.map(|value| (version, value.clone()));
         match root.shape {
-            Shape::Leaf { value } => Ok(of(version, value::get(&value, rest))),
+            Shape::Leaf { value } => Ok(value::get(&value, at.rest).map(|found| (at.version, found.clone()))),
             Shape::Map => {
-                let key = collection.entry(root.generation, first);
-                let (version, bytes) = overlay.fetch(self, &key).await?;
-                let Some(bytes) = bytes else { return Ok(None) };
-                Ok(of(version, value::get(&decode::<Value>(&key, &bytes)?, inner)))
+                let Some(Slot { version, value: Some(value), .. }) = at.entry else { return Ok(None) };
+                Ok(value::take(value, inner).map(|found| (version, found)))
             }
             Shape::Array { len } => {
-                let Some(index) = index_of(first).map(|i| i as u64).filter(|i| *i < len) else { return Ok(None) };
-                let key = collection.chunk(root.generation, index);
-                let (version, bytes) = overlay.fetch(self, &key).await?;
-                let Some(bytes) = bytes else { return Ok(None) };
-                let mut chunk: Vec<Value> = decode(&key, &bytes)?;
-                let at = usize::try_from(index % CHUNK).unwrap_or(0);
-                if at >= chunk.len() {
+                let found = self.chunk(overlay, &at.collection, (root.generation, len), first).await?;
+                let Some((Slot { version, value: Some(Value::Array(mut chunk)), .. }, index)) = found else {
+                    return Ok(None);
+                };
+                let index = usize::try_from(index).unwrap_or(usize::MAX);
+                if index >= chunk.len() {
                     return Ok(None);
                 }
-                Ok(of(version, value::get(&chunk.swap_remove(at), inner)))
+                Ok(value::take(chunk.swap_remove(index), inner).map(|found| (version, found)))
             }
         }
     }
@@ -101,7 +95,8 @@ impl Workspace {
                 let mut map = Map::new();
                 for (key, bytes) in self.all_below(overlay, &prefix, left).await? {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-                    map.insert(name, decode(&key, &bytes)?);
+                    let value = self.entry_within(overlay, collection, (root.generation, &name), &bytes, left).await?;
+                    map.insert(name, value);
                 }
                 Ok(Value::Object(map))
             }
@@ -111,6 +106,24 @@ impl Workspace {
                     items.append(&mut decode(&key, &bytes)?);
                 }
                 Ok(Value::Array(items))
+            }
+        }
+    }
+
+    /// The value of an entry whose document holds `bytes`.
+    pub(super) async fn entry_within(
+        &self,
+        overlay: &Overlay,
+        collection: &Collection,
+        (generation, name): (u64, &str),
+        bytes: &[u8],
+        left: &mut usize,
+    ) -> Result<Value, WorkspaceError> {
+        match entry(&collection.entry(generation, name), bytes)? {
+            Entry::Value(value) => Ok(value),
+            Entry::Branch(root) => {
+                let branch = collection.branch(generation, name);
+                Box::pin(self.whole_within(overlay, &branch, root, left)).await
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Changes: write, delete, append, copy.
 
+use super::descent::{Descent, Slot};
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::decode;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape};
+use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, is_large};
 use crate::domain::lattice::value::{self, ChangeError, index_of, type_name};
-use crate::store::{decode, keys};
+use crate::store::decode;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -55,11 +56,13 @@ impl WriteOp {
     }
 }
 
-/// A document as a change sees it.
-struct Slot {
-    key: String,
-    version: u64,
-    value: Option<Value>,
+/// The document that a change is about.
+struct Target {
+    slot: Slot,
+    /// Where inside it.
+    inner: Vec<String>,
+    /// It as a collection of its own; a chunk is none.
+    parts: Option<Collection>,
 }
 
 /// A document of the tree as it is stored: no deeper than what may come in, however many levels were
@@ -104,15 +107,11 @@ impl Workspace {
         new: Value,
         expect: Option<u64>,
     ) -> Result<(u64, bool), WorkspaceError> {
-        let (collection, rest) = self.collection(path, "written")?;
-        if rest.is_empty() {
-            let (version, root) = self.root(overlay, &collection).await?;
-            check_expect(path, expect, version, root.is_some())?;
-            document(path, &new)?;
-            replace_collection(overlay, &collection, version, root.as_ref(), new);
-            return Ok((version + 1, root.is_some()));
+        let mut at = self.descend(overlay, path, "written").await?;
+        if at.rest.is_empty() {
+            return replace(overlay, path, &at, new, expect);
         }
-        let (slot, inner) = self.slot(overlay, &collection, rest).await?;
+        let Target { slot, inner, parts } = self.target(overlay, &mut at).await?;
         check_expect(path, expect, slot.version, slot.value.is_some())?;
         let (new, existed) = match (inner.is_empty(), slot.value) {
             (true, old) => (new, old.is_some()),
@@ -122,28 +121,30 @@ impl Workspace {
                 (doc, existed)
             }
         };
-        overlay.put(slot.key, slot.version, document(path, &new)?);
-        Ok((slot.version + 1, existed))
+        // Whoever counts on the version of the whole keeps the whole.
+        let parts = parts.filter(|_| expect.is_none() && !inner.is_empty());
+        let version = put_entry(overlay, path, (slot.key, slot.version), parts, new)?;
+        Ok((version, existed))
     }
 
     async fn delete(&self, overlay: &mut Overlay, path: &Path) -> Result<bool, WorkspaceError> {
-        let (collection, rest) = self.collection(path, "deleted")?;
-        let (version, root) = self.root(overlay, &collection).await?;
-        let Some(root) = root else { return Ok(false) };
-        if rest.is_empty() {
-            overlay.delete(collection.root(), version);
-            mark_garbage(overlay, &collection, &root);
+        let mut at = self.descend(overlay, path, "deleted").await?;
+        let Some(root) = &at.root else { return Ok(false) };
+        if at.rest.is_empty() {
+            at.check_above(overlay);
+            overlay.delete(at.collection.root(), at.version);
+            overlay.leave(&at.collection, root);
             return Ok(true);
         }
         if let Shape::Leaf { .. } = root.shape {
             return Ok(false);
         }
-        if let (Shape::Array { len }, Some(index)) = (&root.shape, rest.first())
+        if let (Shape::Array { len }, Some(index)) = (&root.shape, at.rest.first())
             && index_of(index).is_none_or(|i| i as u64 >= *len)
         {
             return Ok(false);
         }
-        let (slot, inner) = self.slot(overlay, &collection, rest).await?;
+        let Target { slot, inner, .. } = self.target(overlay, &mut at).await?;
         let Some(mut doc) = slot.value else { return Ok(false) };
         if inner.is_empty() {
             overlay.delete(slot.key, slot.version);
@@ -157,69 +158,117 @@ impl Workspace {
     }
 
     async fn append(&self, overlay: &mut Overlay, path: &Path, item: Value) -> Result<u64, WorkspaceError> {
-        let (collection, rest) = self.collection(path, "written")?;
-        if !rest.is_empty() {
-            let (slot, inner) = self.slot(overlay, &collection, rest).await?;
+        let mut at = self.descend(overlay, path, "written").await?;
+        if !at.rest.is_empty() {
+            let Target { slot, inner, parts } = self.target(overlay, &mut at).await?;
             let mut doc = slot
                 .value
                 .unwrap_or_else(|| if inner.is_empty() { Value::Array(vec![]) } else { Value::Object(Map::new()) });
             let index = value::append(&mut doc, &inner, item)?;
-            overlay.put(slot.key, slot.version, document(path, &doc)?);
+            put_entry(overlay, path, (slot.key, slot.version), parts, doc)?;
             return Ok(index as u64);
         }
-        let (version, root) = self.root(overlay, &collection).await?;
-        let (generation, len) = match root {
-            None => (version + 1, 0),
+        let (generation, len) = match at.root {
+            None => (overlay.generation(&at.collection.root(), at.version, None), 0),
             Some(Root { generation, shape: Shape::Array { len } }) => (generation, len),
             Some(Root { shape: Shape::Map, .. }) => return Err(ChangeError::NotAnArray { found: "map" }.into()),
-            Some(Root { shape: Shape::Leaf { value }, .. }) => {
-                return Err(ChangeError::NotAnArray { found: type_name(&value) }.into());
+            Some(Root { shape: Shape::Leaf { ref value }, .. }) => {
+                return Err(ChangeError::NotAnArray { found: type_name(value) }.into());
             }
         };
+        at.check_above(overlay);
+        let collection = &at.collection;
         let key = collection.chunk(generation, len);
         let (chunk_version, bytes) = overlay.fetch(self, &key).await?;
         let mut chunk: Vec<Value> = bytes.map(|b| decode(&key, &b)).transpose()?.unwrap_or_default();
         chunk.push(item);
         overlay.put(key, chunk_version, document(path, &Value::Array(chunk))?);
-        overlay.put(collection.root(), version, encode(&Root { generation, shape: Shape::Array { len: len + 1 } }));
+        put_root(overlay, collection, at.version, &Root { generation, shape: Shape::Array { len: len + 1 } });
         Ok(len)
     }
 
-    /// The document that holds `rest`, and the segments inside it. Makes the collection a map
-    /// when it isn't one yet. An array element lies inside its chunk.
-    async fn slot(
-        &self,
-        overlay: &mut Overlay,
-        collection: &Collection,
-        rest: &[String],
-    ) -> Result<(Slot, Vec<String>), WorkspaceError> {
+    /// The document that holds the rest of a path. Makes the collection a map when it isn't one yet. An array
+    /// element lies inside its chunk.
+    async fn target(&self, overlay: &mut Overlay, at: &mut Descent<'_>) -> Result<Target, WorkspaceError> {
+        let (collection, rest) = (&at.collection, at.rest);
         let (first, inner) = rest.split_first().ok_or_else(|| ChangeError::TooShort { path: collection.root() })?;
-        let (version, root) = self.root(overlay, collection).await?;
-        let mut inner = inner.to_vec();
-        let key = match root {
-            Some(Root { generation, shape: Shape::Map }) => {
-                overlay.check(collection.root(), version);
-                collection.entry(generation, first)
-            }
-            Some(Root { generation, shape: Shape::Array { len } }) => {
-                let index = index_of(first).map(|i| i as u64).filter(|i| *i < len).ok_or_else(|| {
-                    let len = usize::try_from(len).unwrap_or(usize::MAX);
-                    ChangeError::OutOfRange { index: first.clone(), len }
-                })?;
-                overlay.check(collection.root(), version);
-                inner.insert(0, (index % CHUNK).to_string());
-                collection.chunk(generation, index)
-            }
-            Some(Root { shape: Shape::Leaf { .. }, .. }) | None => {
-                let generation = version + 1;
-                overlay.put(collection.root(), version, encode(&Root { generation, shape: Shape::Map }));
-                collection.entry(generation, first)
-            }
-        };
+        if let Some(Root { generation, shape: Shape::Array { len } }) = at.root {
+            let found = self.chunk(overlay, collection, (generation, len), first).await?;
+            let (slot, index) = found.ok_or_else(|| {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                ChangeError::OutOfRange { index: first.clone(), len }
+            })?;
+            at.check(overlay);
+            let inner = std::iter::once(index.to_string()).chain(inner.iter().cloned()).collect();
+            return Ok(Target { slot, inner, parts: None });
+        }
+        let inner = inner.to_vec();
+        if let (Some(Root { generation, shape: Shape::Map }), Some(slot)) = (&at.root, at.entry.take()) {
+            at.check(overlay);
+            return Ok(Target { slot, inner, parts: Some(collection.branch(*generation, first)) });
+        }
+        let generation = overlay.generation(&collection.root(), at.version, at.root.as_ref());
+        put_root(overlay, collection, at.version, &Root { generation, shape: Shape::Map });
+        let key = collection.entry(generation, first);
         let (version, bytes) = overlay.fetch(self, &key).await?;
         let value = bytes.map(|b| decode(&key, &b)).transpose()?;
-        Ok((Slot { key, version, value }, inner))
+        Ok(Target { slot: Slot { key, version, value }, inner, parts: Some(collection.branch(generation, first)) })
     }
+}
+
+/// The value at a path that is a collection becomes another.
+fn replace(
+    overlay: &mut Overlay,
+    path: &Path,
+    at: &Descent<'_>,
+    new: Value,
+    expect: Option<u64>,
+) -> Result<(u64, bool), WorkspaceError> {
+    let (collection, version, root) = (&at.collection, at.version, at.root.as_ref());
+    if collection.is_branch() && expect.is_some_and(|expected| expected > 0) {
+        return Err(WorkspaceError::Refused(format!(
+            "`{path}` has grown into a collection whose parts have versions of their own; write its parts, each with \
+             `expect`, or all of it without"
+        )));
+    }
+    check_expect(path, expect, version, root.is_some())?;
+    let whole = document(path, &new)?;
+    if let Some(old) = root {
+        overlay.leave(collection, old);
+    }
+    at.check_above(overlay);
+    if collection.is_branch() {
+        overlay.put(collection.root(), version, whole);
+    } else {
+        let generation = overlay.generation(&collection.root(), version, root);
+        let shape = scatter(overlay, collection, generation, new);
+        put_root(overlay, collection, version, &Root { generation, shape });
+    }
+    Ok((version + 1, root.is_some()))
+}
+
+/// Puts the document of an entry; in `parts` once it is large, where it may be. The version of what holds a part of
+/// it then.
+fn put_entry(
+    overlay: &mut Overlay,
+    path: &Path,
+    (key, version): (String, u64),
+    parts: Option<Collection>,
+    value: Value,
+) -> Result<u64, WorkspaceError> {
+    let whole = document(path, &value)?;
+    let Some(parts) = parts.filter(|_| is_large(&value, whole.len())) else {
+        overlay.put(key, version, whole);
+        return Ok(version + 1);
+    };
+    let generation = overlay.generation(&key, version, None);
+    let shape = scatter(overlay, &parts, generation, value);
+    put_root(overlay, &parts, version, &Root { generation, shape });
+    Ok(1)
+}
+
+fn put_root(overlay: &mut Overlay, collection: &Collection, version: u64, root: &Root) {
+    overlay.put(collection.root(), version, Bytes::from(collection.encode(root)));
 }
 
 fn check_expect(path: &Path, expect: Option<u64>, version: u64, exists: bool) -> Result<(), WorkspaceError> {
@@ -231,23 +280,9 @@ fn check_expect(path: &Path, expect: Option<u64>, version: u64, exists: bool) ->
     Err(WorkspaceError::VersionConflict { path: path.to_string(), expected, actual })
 }
 
-/// Marks the entries of a generation that nobody can reach any more, for the janitor.
-fn mark_garbage(overlay: &mut Overlay, collection: &Collection, root: &Root) {
-    match root.shape {
-        Shape::Map | Shape::Array { .. } => {
-            let key = keys::garbage(&collection.entries(root.generation));
-            overlay.put(key, 0, Bytes::new());
-        }
-        Shape::Leaf { .. } => {}
-    }
-}
-
-fn replace_collection(overlay: &mut Overlay, collection: &Collection, version: u64, old: Option<&Root>, new: Value) {
-    if let Some(old) = old {
-        mark_garbage(overlay, collection, old);
-    }
-    let generation = version + 1;
-    let shape = match new {
+/// Puts the documents of a collection's new generation.
+fn scatter(overlay: &mut Overlay, collection: &Collection, generation: u64, value: Value) -> Shape {
+    match value {
         Value::Object(map) => {
             for (name, value) in map {
                 overlay.put(collection.entry(generation, &name), 0, encode(&value));
@@ -262,6 +297,5 @@ fn replace_collection(overlay: &mut Overlay, collection: &Collection, version: u
             Shape::Array { len }
         }
         value => Shape::Leaf { value },
-    };
-    overlay.put(collection.root(), version, encode(&Root { generation, shape }));
+    }
 }

@@ -1,6 +1,7 @@
 //! The sweep: makes certain what messages only make prompt.
 
 use crate::domain::ids::Owner;
+use crate::domain::lattice::layout;
 use crate::domain::time::Millis;
 use crate::ingress::timers;
 use crate::store::{DocWrite, StoreError, keys};
@@ -114,11 +115,15 @@ async fn free_garbage(worker: &Worker, owner: &Owner) -> Result<(), StoreError> 
     let store = &worker.venue.store;
     let marks = store.scan(owner, keys::GARBAGE, None, false, 1).await?;
     let Some((mark, _)) = marks.into_iter().next() else { return Ok(()) };
-    let prefix = &mark[keys::GARBAGE.len()..];
-    let found = store.scan(owner, prefix, None, false, GARBAGE).await?;
-    let last = found.len() < GARBAGE;
-    let mut writes: Vec<_> = found.into_iter().map(|(key, _)| DocWrite::delete(key)).collect();
-    if last {
+    let mut writes = Vec::new();
+    for prefix in layout::everything_below(&mark[keys::GARBAGE.len()..]) {
+        let found = store.scan(owner, &prefix, None, false, GARBAGE - writes.len()).await?;
+        writes.extend(found.into_iter().map(|(key, _)| DocWrite::delete(key)));
+        if writes.len() == GARBAGE {
+            break;
+        }
+    }
+    if writes.len() < GARBAGE {
         writes.push(DocWrite::delete(mark));
     }
     store.write(worker.venue.now(), owner, &writes).await?;

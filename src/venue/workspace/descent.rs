@@ -1,0 +1,103 @@
+//! Down a path, from the root of its collection: entries that have grown are collections of their own.
+
+use super::overlay::Overlay;
+use super::{Workspace, WorkspaceError};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::{CHUNK, Collection, Entry, Root, Shape};
+use crate::domain::lattice::value::index_of;
+use crate::store::{DocKey, StoreError, decode};
+use serde_json::Value;
+
+/// Where the documents of a path lie.
+pub(super) struct Descent<'p> {
+    /// The last collection on the way.
+    pub(super) collection: Collection,
+    /// What it is; `None`: there is none.
+    pub(super) root: Option<Root>,
+    /// The path below it.
+    pub(super) rest: &'p [String],
+    /// Of a map with such a rest: the entry's document.
+    pub(super) entry: Option<Slot>,
+    /// Version of its root.
+    pub(super) version: u64,
+    /// Roots of the collections above it, with their versions.
+    pub(super) above: Vec<(DocKey, u64)>,
+}
+
+/// A document that holds a value.
+pub(super) struct Slot {
+    pub(super) key: DocKey,
+    /// As it is seen; 0: it was never there.
+    pub(super) version: u64,
+    pub(super) value: Option<Value>,
+}
+
+impl Descent<'_> {
+    /// The commit must find the collections above as they were seen.
+    pub(super) fn check_above(&self, overlay: &mut Overlay) {
+        for (key, version) in &self.above {
+            overlay.check(key.clone(), *version);
+        }
+    }
+
+    /// The same, and the last one.
+    pub(super) fn check(&self, overlay: &mut Overlay) {
+        self.check_above(overlay);
+        overlay.check(self.collection.root(), self.version);
+    }
+}
+
+impl Workspace {
+    /// Goes down `path`, as far as there are collections.
+    pub(super) async fn descend<'p>(
+        &self,
+        overlay: &Overlay,
+        path: &'p Path,
+        verb: &'static str,
+    ) -> Result<Descent<'p>, WorkspaceError> {
+        let (collection, rest) = self.collection(path, verb)?;
+        let (version, root) = self.root(overlay, &collection).await?;
+        let mut at = Descent { collection, root, rest, entry: None, version, above: Vec::new() };
+        while let (Some(Root { generation, shape: Shape::Map }), Some((first, inner))) = (&at.root, at.rest.split_first())
+        {
+            let key = at.collection.entry(*generation, first);
+            let (version, bytes) = overlay.fetch(self, &key).await?;
+            let value = match bytes.map(|bytes| entry(&key, &bytes)).transpose()? {
+                Some(Entry::Branch(root)) => {
+                    at.above.push((at.collection.root(), at.version));
+                    at.collection = at.collection.branch(*generation, first);
+                    (at.version, at.root, at.rest) = (version, Some(root), inner);
+                    continue;
+                }
+                Some(Entry::Value(value)) => Some(value),
+                None => None,
+            };
+            at.entry = Some(Slot { key, version, value });
+            break;
+        }
+        Ok(at)
+    }
+
+    /// The chunk that holds element `segment` of an array of `len`, and the element's place in it.
+    pub(super) async fn chunk(
+        &self,
+        overlay: &Overlay,
+        collection: &Collection,
+        (generation, len): (u64, u64),
+        segment: &str,
+    ) -> Result<Option<(Slot, u64)>, StoreError> {
+        let Some(index) = index_of(segment).map(|index| index as u64).filter(|index| *index < len) else {
+            return Ok(None);
+        };
+        let key = collection.chunk(generation, index);
+        let (version, bytes) = overlay.fetch(self, &key).await?;
+        let value = bytes.map(|bytes| decode(&key, &bytes)).transpose()?;
+        Ok(Some((Slot { key, version, value }, index % CHUNK)))
+    }
+}
+
+/// What the document of an entry holds; [`StoreError::Corrupt`] names its key.
+pub(super) fn entry(key: &str, bytes: &[u8]) -> Result<Entry, StoreError> {
+    let corrupt = |e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") };
+    Entry::parse(bytes).map_err(corrupt)
+}
