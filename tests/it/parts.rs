@@ -346,7 +346,8 @@ async fn the_tree_is_one_value_however_it_is_kept() {
             assert_eq!(part.as_ref(), value::get(&expected, path(&at).segments()), "{seed} {step} {at}");
         }
         let docs = site.store.scan(&site.owner, "w.e/", None, false, 100_000).await.unwrap();
-        in_parts += docs.iter().filter(|(key, _)| key.split('/').any(|part| part.ends_with(".e") && part != "w.e")).count();
+        in_parts +=
+            docs.iter().filter(|(key, _)| key.split('/').any(|part| part.ends_with(".e") && part != "w.e")).count();
     }
     assert!(in_parts > 100, "{in_parts}");
 }

@@ -135,6 +135,7 @@ impl Collection {
     }
 
     /// The entry of this name as a collection of its own.
+    #[must_use]
     pub fn branch(&self, generation: u64, name: &str) -> Self {
         let base = format!("{}.e/{}/{generation}", self.base, self.name);
         Self { base, name: encode_token(name), is_branch: true }

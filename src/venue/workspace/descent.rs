@@ -58,7 +58,8 @@ impl Workspace {
         let (collection, rest) = self.collection(path, verb)?;
         let (version, root) = self.root(overlay, &collection).await?;
         let mut at = Descent { collection, root, rest, entry: None, version, above: Vec::new() };
-        while let (Some(Root { generation, shape: Shape::Map }), Some((first, inner))) = (&at.root, at.rest.split_first())
+        while let (Some(Root { generation, shape: Shape::Map }), Some((first, inner))) =
+            (&at.root, at.rest.split_first())
         {
             let key = at.collection.entry(*generation, first);
             let (version, bytes) = overlay.fetch(self, &key).await?;
