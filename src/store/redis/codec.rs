@@ -314,6 +314,14 @@ impl AnswerParts {
         JobStatus::parse(&text).ok_or_else(|| self.unexpected("a job status", &text))
     }
 
+    /// A document as it lies in its hash: `<version> <bytes>`, a deleted one's `<version>`, or nothing.
+    pub fn stored_doc(&mut self) -> Result<Doc, StoreError> {
+        let Some(raw) = self.optional()? else { return Ok(Doc::default()) };
+        let gap = raw.iter().position(|byte| *byte == b' ');
+        let version = self.parse(&raw[..gap.unwrap_or(raw.len())])?;
+        Ok(Doc { version, value: gap.map(|gap| raw.slice(gap + 1..)) })
+    }
+
     /// A document: version, value.
     pub fn doc(&mut self) -> Result<Doc, StoreError> {
         Ok(Doc { version: self.number()?, value: self.optional()? })

@@ -27,7 +27,6 @@ const METHODS: &[&str] = &[
     include_str!("functions/commit.lua"),
     include_str!("functions/release.lua"),
     include_str!("functions/published.lua"),
-    include_str!("functions/read.lua"),
     include_str!("functions/scan.lua"),
     include_str!("functions/page.lua"),
     include_str!("functions/write.lua"),
@@ -80,6 +79,11 @@ impl Keyspace {
     /// What every key of an owner starts with; the braces make it one hash tag.
     pub fn owner(&self, owner: &Owner) -> String {
         format!("{}:{{{}}}", self.prefix, owner.token())
+    }
+
+    /// The hash of an owner's documents.
+    pub fn documents(&self, owner: &Owner) -> String {
+        format!("{}:doc", self.owner(owner))
     }
 
     /// The registry of owners.
