@@ -391,7 +391,8 @@ impl DocumentStore for RedisStore {
         // No function: the server's part of it is a tenth.
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(self.keys.documents(owner)).arg(keys);
-        AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?.each(AnswerParts::stored_doc)
+        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
+        keys.iter().map(|_| answer.stored_doc()).collect()
     }
 
     async fn scan(
