@@ -78,6 +78,24 @@ async fn a_page_of_a_map_reads_no_other_entries() {
     assert!(error.to_string().contains("`w.e/records/1/00100`"), "{error}");
 }
 
+/// A part of it that looks like all of it would be copied as all of it.
+#[tokio::test]
+async fn what_has_more_entries_than_one_read_gathers_is_not_read_whole() {
+    let site = Site::new();
+    let entries = |count: usize| Value::Object((0..count).map(|n| (format!("{n:05}"), json!(n))).collect());
+    site.write("w/most", entries(10_000)).await;
+    site.write("w/more", entries(10_001)).await;
+    let tree = site.tree();
+    assert_eq!(tree.get(&path("w/most")).await.unwrap().unwrap().as_object().unwrap().len(), 10_000);
+    let error = tree.get(&path("w/more")).await.unwrap_err().to_string();
+    assert!(error.contains("more than 10000 entries") && error.contains("lattice/slice"), "{error}");
+    let copy = WriteOp::Copy { from: path("w/more"), to: path("w/copy") };
+    assert!(tree.apply(0, copy).await.is_err());
+    tree.apply(0, write("w/most/one", json!(1))).await.unwrap();
+    assert!(tree.get(&path("w/most")).await.is_err(), "with what the turn has written");
+    assert_eq!(tree.get(&path("w/more/10000")).await.unwrap(), Some(json!(10_000)));
+}
+
 #[tokio::test]
 async fn a_page_of_an_array_reads_its_chunks_only() {
     let site = Site::new();

@@ -58,9 +58,11 @@ impl View {
     /// Of a session with these turns, as far as `viewer` may see them. `task` is the input of the
     /// open task.
     pub fn of(goals: &Goals, turns: &[Arc<TranscriptTurn>], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
+        let path = goals.path();
+        // Only the frames above show anything of turns.
+        let turns = if path.is_empty() { &[] } else { turns };
         let seen = turns.iter().zip(sights(turns, viewer, |_| false));
         let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| &***turn).collect();
-        let path = goals.path();
         let above: Vec<_> = match path.split_last() {
             None => Vec::new(),
             Some((_, outer)) => std::iter::once(None).chain(outer.iter().map(|frame| Some(*frame))).collect(),

@@ -151,16 +151,19 @@ impl Workspace {
         prefix: &str,
         left: &mut usize,
     ) -> Result<BTreeMap<DocKey, Bytes>, WorkspaceError> {
-        let found = overlay.scan_within(self, prefix, READ_DOCUMENTS, *left).await?;
-        let found = found.ok_or_else(too_large)?;
+        let found = overlay.scan_within(self, prefix, READ_DOCUMENTS + 1, *left).await?;
+        let size = READ_WHOLE_BYTES >> 20;
+        let found = found.ok_or_else(|| too_large(&format!("is larger than {size} MiB")))?;
+        if found.len() > READ_DOCUMENTS {
+            return Err(too_large(&format!("has more than {READ_DOCUMENTS} entries")));
+        }
         *left = left.saturating_sub(found.values().map(Bytes::len).sum());
         Ok(found)
     }
 }
 
-fn too_large() -> WorkspaceError {
-    let size = READ_WHOLE_BYTES >> 20;
+fn too_large(how: &str) -> WorkspaceError {
     WorkspaceError::Refused(format!(
-        "the value is larger than {size} MiB and can't be read whole; read parts of it, or use `lattice/slice`"
+        "the value {how} and can't be read whole; read parts of it, or use `lattice/slice`"
     ))
 }
