@@ -314,8 +314,13 @@ impl AnswerParts {
         JobStatus::parse(&text).ok_or_else(|| self.unexpected("a job status", &text))
     }
 
+    /// So many documents as they lie in their hash.
+    pub fn stored_docs(mut self, count: usize) -> Result<Vec<Doc>, StoreError> {
+        (0..count).map(|_| self.stored_doc()).collect()
+    }
+
     /// A document as it lies in its hash: `<version> <bytes>`, a deleted one's `<version>`, or nothing.
-    pub fn stored_doc(&mut self) -> Result<Doc, StoreError> {
+    fn stored_doc(&mut self) -> Result<Doc, StoreError> {
         let Some(raw) = self.optional()? else { return Ok(Doc::default()) };
         let gap = raw.iter().position(|byte| *byte == b' ');
         let version = self.parse(&raw[..gap.unwrap_or(raw.len())])?;
@@ -409,6 +414,13 @@ impl AnswerParts {
             other => Err(part.unexpected("`held` or `released`", other)),
         }
     }
+}
+
+/// Reads documents of the hash `key`: cheaper than a function.
+pub fn read(key: &str, fields: &[String]) -> Cmd {
+    let mut cmd = redis::cmd("HMGET");
+    cmd.arg(key).arg(fields);
+    cmd
 }
 
 fn nonsense(store: &str, reason: &str) -> StoreError {

@@ -388,11 +388,8 @@ impl DocumentStore for RedisStore {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        // No function: the server's part of it is a tenth.
-        let mut cmd = redis::cmd("HMGET");
-        cmd.arg(self.keys.documents(owner)).arg(keys);
-        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
-        keys.iter().map(|_| answer.stored_doc()).collect()
+        let answer = self.pool.run(&codec::read(&self.keys.documents(owner), keys), Again::Yes).await?;
+        AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())
     }
 
     async fn scan(
