@@ -157,7 +157,7 @@ impl App {
         let auth = Arc::new(auth(config, role)?);
         let model = models(config).await?;
         let Backends { store, bus, nats } = backends(config, role, &clock, &metrics).await?;
-        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
+        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
@@ -459,7 +459,7 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
     };
     let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
         let options = options.clone();
-        async move { RedisStore::open(options).await.map_err(failure) }
+        async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
     })
     .await?;
     match role {
@@ -472,8 +472,4 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
         // A caller is told at once, and when to try again.
         Role::Serve | Role::Doctor => Ok(store),
     }
-}
-
-fn failure(error: StoreError) -> AttemptFailure<StoreError> {
-    if error.is_transient() { AttemptFailure::Transient(error) } else { AttemptFailure::Permanent(error) }
 }

@@ -37,6 +37,7 @@ use crate::domain::decode::stored;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Over, Quota};
 use crate::domain::time::Millis;
+use crate::process::retry::AttemptFailure;
 use async_trait::async_trait;
 use layer::seam;
 use std::time::Duration;
@@ -98,9 +99,20 @@ impl StoreError {
     }
 }
 
+impl From<StoreError> for AttemptFailure<StoreError> {
+    fn from(error: StoreError) -> Self {
+        if error.is_transient() { Self::Transient(error) } else { Self::Permanent(error) }
+    }
+}
+
 /// The value of the document at `key`; [`StoreError::Corrupt`] names the key.
 pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    stored(bytes).map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
+    stored(bytes).map_err(|error| corrupt(key, &error))
+}
+
+/// The document at `key` isn't what it should be.
+pub(crate) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
 }
 
 seam! {

@@ -45,16 +45,18 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
+    // How long to wait until the store is asked again, where it has left the holder alone.
+    let pause = match &ended {
+        End::Failed(error) if error.is_transient() => Some(outage::pause(error)),
+        End::Lost if stops.is_away(worker.venue.clock.steady(), keeper::patience(worker)) => Some(outage::SHORT),
+        End::Failed(_) | End::Lost | End::Idle => None,
+    };
     call_next(worker).await;
-    match &ended {
-        End::Failed(error) if error.is_transient() => {
-            outage::give_back(worker, &lease, worker.failing.again(&lease, leased.run.version, outage::pause(error)));
-        }
-        End::Lost if stops.is_away(worker.venue.clock.steady(), keeper::patience(worker)) => {
-            outage::give_back(worker, &lease, worker.failing.again(&lease, leased.run.version, outage::SHORT));
-        }
-        End::Idle => worker.failing.is_well(&lease),
-        End::Failed(_) | End::Lost => {}
+    if let Some(first) = pause {
+        outage::give_back(worker, &lease, worker.failing.again(&lease, leased.run.version, first));
+    }
+    if matches!(ended, End::Idle) {
+        worker.failing.is_well(&lease);
     }
     // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
     if matches!(ended, End::Idle) && !leased.expired {

@@ -2,33 +2,15 @@
 
 use crate::support::both::{On, on_both};
 use crate::support::dice::Dice;
+use crate::support::site::{NOW, Site, path, write};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trellis::domain::ids::Owner;
-use trellis::domain::lattice::layout::{Scope, everything_below};
-use trellis::domain::lattice::{Path, value};
-use trellis::domain::time::Millis;
+use trellis::domain::lattice::layout::everything_below;
+use trellis::domain::lattice::value;
 use trellis::process::clock::Clock;
-use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Change, DocWrite, DocumentStore, OutsideWrite};
 use trellis::venue::workspace::{Workspace, WorkspaceError, WriteOp};
-
-const NOW: Millis = Millis(1_700_000_000_000);
-
-struct Site {
-    store: Arc<EmbeddedStore>,
-    owner: Owner,
-    _dir: tempfile::TempDir,
-}
-
-fn path(text: &str) -> Path {
-    Path::parse(text).unwrap()
-}
-
-fn write(at: &str, value: Value) -> WriteOp {
-    WriteOp::Write { path: path(at), value, expect: None }
-}
 
 fn expecting(at: &str, value: Value, version: u64) -> WriteOp {
     WriteOp::Write { path: path(at), value, expect: Some(version) }
@@ -39,15 +21,6 @@ fn map(entries: u64) -> Value {
 }
 
 impl Site {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self { store: EmbeddedStore::open(dir.path()).unwrap(), owner: "acme/ann".parse().unwrap(), _dir: dir }
-    }
-
-    fn tree(&self) -> Workspace {
-        Workspace::new(self.store.clone(), self.owner.clone(), Scope::default())
-    }
-
     async fn now(&self, op: WriteOp) -> Result<Value, WorkspaceError> {
         self.tree().apply_now(NOW, &op).await
     }
@@ -229,15 +202,14 @@ async fn what_a_turn_replaces_twice_is_replaced_once() {
 async fn what_is_replaced_or_deleted_leaves_nothing_behind(on: On) {
     let Some((venue, _dir)) = on.venue("", Clock::default()).await else { return };
     venue.worker().await;
-    let tree = || Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
     for at in ["w/s/10", "w/s/10/deep", "w/s/20", "w/gone/1", "w/left/1"] {
-        tree().apply_now(NOW, &write(at, map(40))).await.unwrap();
-        tree().apply_now(NOW, &write(&format!("{at}/one"), json!(1))).await.unwrap();
+        venue.tree().apply_now(NOW, &write(at, map(40))).await.unwrap();
+        venue.tree().apply_now(NOW, &write(&format!("{at}/one"), json!(1))).await.unwrap();
     }
-    tree().apply_now(NOW, &write("w/s/10", json!({"a": 1}))).await.unwrap();
-    tree().apply_now(NOW, &WriteOp::Delete { path: path("w/s/20") }).await.unwrap();
-    tree().apply_now(NOW, &WriteOp::Delete { path: path("w/gone") }).await.unwrap();
-    assert_eq!(tree().get(&path("w/s")).await.unwrap(), Some(json!({"10": {"a": 1}})));
+    venue.tree().apply_now(NOW, &write("w/s/10", json!({"a": 1}))).await.unwrap();
+    venue.tree().apply_now(NOW, &WriteOp::Delete { path: path("w/s/20") }).await.unwrap();
+    venue.tree().apply_now(NOW, &WriteOp::Delete { path: path("w/gone") }).await.unwrap();
+    assert_eq!(venue.tree().get(&path("w/s")).await.unwrap(), Some(json!({"10": {"a": 1}})));
     let store = &venue.venue.store;
     let started = Instant::now();
     loop {

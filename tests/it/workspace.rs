@@ -1,42 +1,12 @@
 //! The owner's tree: pages that cost what they show, and a turn's own writes in them.
 
+use crate::support::site::{NOW, Site, path, write};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use trellis::domain::ids::Owner;
-use trellis::domain::lattice::Path;
-use trellis::domain::lattice::layout::Scope;
-use trellis::domain::time::Millis;
-use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Change, DocWrite, DocumentStore, Expect};
 use trellis::venue::workspace::{TreePage, Workspace, WriteOp};
 
-const NOW: Millis = Millis(1_700_000_000_000);
-
-struct Site {
-    store: Arc<EmbeddedStore>,
-    owner: Owner,
-    _dir: tempfile::TempDir,
-}
-
-fn path(text: &str) -> Path {
-    Path::parse(text).unwrap()
-}
-
-fn write(at: &str, value: Value) -> WriteOp {
-    WriteOp::Write { path: path(at), value, expect: None }
-}
-
 impl Site {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self { store: EmbeddedStore::open(dir.path()).unwrap(), owner: "acme/ann".parse().unwrap(), _dir: dir }
-    }
-
-    fn tree(&self) -> Workspace {
-        Workspace::new(self.store.clone(), self.owner.clone(), Scope::default())
-    }
-
     async fn write(&self, at: &str, value: Value) {
         self.tree().apply_now(NOW, &write(at, value)).await.unwrap();
     }

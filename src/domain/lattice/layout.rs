@@ -21,12 +21,12 @@ use serde_json::Value;
 /// Elements of an array per document: small enough that an append rewrites little.
 pub const CHUNK: u64 = 64;
 
-/// An entry that is a map of more entries than this, or of two and more bytes than [`ENTRY_BYTES`], is kept in parts
+/// An entry that is a map of more entries than this, or of two and more bytes than [`SPLIT_BYTES`], is kept in parts
 /// from its next partial write on. A record of a few fields stays one document.
-pub const ENTRY_PARTS: usize = 32;
+pub const SPLIT_ENTRIES: usize = 32;
 
-/// See [`ENTRY_PARTS`].
-pub const ENTRY_BYTES: usize = 8 * 1024;
+/// See [`SPLIT_ENTRIES`].
+pub const SPLIT_BYTES: usize = 8 * 1024;
 
 /// No JSON begins like this: the mark of an entry that is a collection.
 const BRANCH: u8 = b'>';
@@ -82,15 +82,15 @@ impl Entry {
 /// Whether an entry of so many bytes is better kept in parts.
 pub fn is_large(value: &Value, bytes: usize) -> bool {
     match value {
-        Value::Object(map) => map.len() > ENTRY_PARTS || (map.len() > 1 && bytes > ENTRY_BYTES),
+        Value::Object(map) => map.len() > SPLIT_ENTRIES || (map.len() > 1 && bytes > SPLIT_BYTES),
         Value::Array(items) => items.len() as u64 > CHUNK,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// Where what a generation had lies, by the prefix of its entries: they, and what lies below them.
-pub fn everything_below(entries: &str) -> [String; 2] {
-    [entries.to_owned(), format!("{}.e/", entries.trim_end_matches('/'))]
+/// What lies under a prefix that ends with `/`: documents, and the entries of those that are roots.
+pub fn everything_below(prefix: &str) -> [String; 2] {
+    [prefix.to_owned(), format!("{}.e/", prefix.trim_end_matches('/'))]
 }
 
 /// Whose `n/`, `c/` and `t/` a relative path means.

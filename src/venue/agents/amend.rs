@@ -157,7 +157,7 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
     let mut found = vec![keys::session_book(key)];
     let scope = Scope { session: Some(key.clone()), job: None };
     let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
-    for prefix in [format!("{base}/"), format!("{base}.e/")] {
+    for prefix in layout::everything_below(&format!("{base}/")) {
         let mut under = venue.store.docs(owner, prefix);
         while let Some(page) = under.keys().await? {
             found.extend(page);

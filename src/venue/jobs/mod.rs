@@ -13,7 +13,7 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting}
 use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
 use crate::outbox;
-use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys, steps};
+use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -107,8 +107,7 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
 /// A record; the field that may be large is not decoded when it is.
 fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) -> Result<T, StoreError> {
     let Some(field) = large.filter(|_| bytes.len() > LISTED_VALUE_BYTES) else { return decode(key, bytes) };
-    let bad = |e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") };
-    let raw: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).map_err(bad)?;
+    let raw: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).map_err(|error| corrupt(key, &error))?;
     let mut record = serde_json::Map::new();
     for (name, text) in raw {
         let size = text.get().len();
@@ -119,7 +118,7 @@ fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) ->
         };
         record.insert(name, value);
     }
-    serde_json::from_value(record.into()).map_err(bad)
+    serde_json::from_value(record.into()).map_err(|error| corrupt(key, &error))
 }
 
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {

@@ -14,7 +14,7 @@ use crate::domain::context::record::{Parts, Restored, read};
 use crate::domain::context::sight::{Sight, sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
-use crate::store::{DocKey, Store, StoreError, Window, decode, keys};
+use crate::store::{DocKey, Store, StoreError, Window, corrupt, decode, keys};
 use std::sync::Arc;
 
 /// A past turn: what it did, and what its model saw.
@@ -28,10 +28,6 @@ pub struct PastTurn {
     pub seen: Option<Restored>,
     /// It is not shown to who asks.
     pub hidden: bool,
-}
-
-pub(super) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
 }
 
 /// Reads the records of the turns `from` to `to` that have one, oldest first; the answer is the

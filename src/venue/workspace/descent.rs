@@ -5,7 +5,7 @@ use super::{Workspace, WorkspaceError};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Entry, Root, Shape};
 use crate::domain::lattice::value::index_of;
-use crate::store::{DocKey, StoreError, decode};
+use crate::store::{DocKey, StoreError, corrupt, decode};
 use serde_json::Value;
 
 /// Where the documents of a path lie.
@@ -92,13 +92,12 @@ impl Workspace {
         };
         let key = collection.chunk(generation, index);
         let (version, bytes) = overlay.fetch(self, &key).await?;
-        let value = bytes.map(|bytes| decode(&key, &bytes)).transpose()?;
-        Ok(Some((Slot { key, version, value }, index % CHUNK)))
+        let elements: Option<Vec<Value>> = bytes.map(|bytes| decode(&key, &bytes)).transpose()?;
+        Ok(Some((Slot { key, version, value: elements.map(Value::Array) }, index % CHUNK)))
     }
 }
 
 /// What the document of an entry holds; [`StoreError::Corrupt`] names its key.
 pub(super) fn entry(key: &str, bytes: &[u8]) -> Result<Entry, StoreError> {
-    let corrupt = |e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") };
-    Entry::parse(bytes).map_err(corrupt)
+    Entry::parse(bytes).map_err(|error| corrupt(key, &error))
 }

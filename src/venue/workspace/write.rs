@@ -68,9 +68,11 @@ struct Target {
 /// A document of the tree as it is stored: no deeper than what may come in, however many levels were
 /// put below one another.
 fn document(path: &Path, value: &Value) -> Result<Bytes, WorkspaceError> {
-    decode::check(value)
-        .map_err(|wrong| WorkspaceError::Refused(format!("`{path}` would be {}", wrong.fact.reason)))?;
-    Ok(encode(value))
+    check(path, value).map(|()| encode(value))
+}
+
+fn check(path: &Path, value: &Value) -> Result<(), WorkspaceError> {
+    decode::check(value).map_err(|wrong| WorkspaceError::Refused(format!("`{path}` would be {}", wrong.fact.reason)))
 }
 
 fn encode<T: serde::Serialize>(value: &T) -> Bytes {
@@ -232,13 +234,13 @@ fn replace(
         )));
     }
     check_expect(path, expect, version, root.is_some())?;
-    let whole = document(path, &new)?;
+    check(path, &new)?;
     if let Some(old) = root {
         overlay.leave(collection, old);
     }
     at.check_above(overlay);
     if collection.is_branch() {
-        overlay.put(collection.root(), version, whole);
+        overlay.put(collection.root(), version, encode(&new));
     } else {
         let generation = overlay.generation(&collection.root(), version, root);
         let shape = scatter(overlay, collection, generation, new);

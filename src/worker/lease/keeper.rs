@@ -20,9 +20,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Whether the store leaves the holder alone.
 #[derive(Debug, Clone, Copy, Default)]
 struct Away {
-    /// The last renewal failed, or its answer was late.
+    /// The last renewal failed.
     last: bool,
-    /// Since when on the steady clock one is on its way: a store that waits out an outage says nothing of it.
+    /// Since when on the steady clock one is on its way, or was when the lease was lost: a store that waits out an outage says nothing of it.
     asking: Option<Duration>,
 }
 
@@ -83,15 +83,10 @@ impl Stops {
         self.away.lock().asking = Some(now);
     }
 
-    /// The store has answered; whether it has given the lease.
-    fn answered(&self, now: Duration, patience: Duration, given: bool) {
-        let last = !given && self.is_away(now, patience);
-        *self.away.lock() = Away { last, asking: None };
-    }
-
-    /// It couldn't.
-    fn failed(&self) {
-        *self.away.lock() = Away { last: true, asking: None };
+    /// What it was asked for it has given, or it couldn't. That another has the lease says nothing of the store:
+    /// how long that answer took does.
+    fn answered(&self, failed: bool) {
+        *self.away.lock() = Away { last: failed, asking: None };
     }
 
     fn serving(&self) -> Option<(JobId, CancellationToken)> {
@@ -156,15 +151,9 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         stops.asking(asked);
         let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
         drop(alone);
-        match &renewed {
-            Ok(check) => {
-                let given = !matches!(check, LeaseCheck::Fenced);
-                stops.answered(worker.venue.clock.steady(), patience(worker), given);
-            }
-            Err(_) => stops.failed(),
-        }
         match renewed {
             Ok(LeaseCheck::Yes { cancelled, .. }) => {
+                stops.answered(false);
                 stops.renewed(asked);
                 if cancelled {
                     cancel(worker, lease, stops).await;
@@ -178,6 +167,7 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
             }
             // The commit is fenced: going on without a renewal is safe, only perhaps in vain.
             Err(error) => {
+                stops.answered(true);
                 tracing::warn!(session = %lease.session, %error, "lease not renewed");
                 wait = pause.min(AGAIN);
             }

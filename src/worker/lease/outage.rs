@@ -86,7 +86,7 @@ pub(crate) fn return_grant(worker: &Worker, admit: &Admit) {
     let admit = Admit { event: None, ..admit.clone() };
     beside(worker, async move {
         let what = format!("the store, for the lease of `{}` that it may have granted", admit.session);
-        let ask = || async { venue.store.admit(venue.now(), &admit).await.map_err(transient) };
+        let ask = || async { venue.store.admit(venue.now(), &admit).await.map_err(AttemptFailure::from) };
         if let Ok(Admitted { lease: LeaseOutcome::Run(grant), .. }) = retry(TRIES, &what, ask).await {
             release(&venue, &grant.lease, Duration::ZERO).await;
         }
@@ -106,7 +106,7 @@ async fn release(venue: &Venue, lease: &Lease, pause: Duration) {
     let once = || async {
         let now = venue.now();
         let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: !pause.is_zero() };
-        venue.store.release(now, lease, then).await.map_err(transient)
+        venue.store.release(now, lease, then).await.map_err(AttemptFailure::from)
     };
     match retry(TRIES, &what, once).await {
         Ok(Released::Done(next)) => venue.relay(&lease.owner, next.wakes()).await,
@@ -114,8 +114,4 @@ async fn release(venue: &Venue, lease: &Lease, pause: Duration) {
         Ok(Released::Fenced) => {}
         Err(error) => tracing::warn!(session = %lease.session, %error, "the lease lapses"),
     }
-}
-
-fn transient(error: StoreError) -> AttemptFailure<StoreError> {
-    if error.is_transient() { AttemptFailure::Transient(error) } else { AttemptFailure::Permanent(error) }
 }

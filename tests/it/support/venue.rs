@@ -160,7 +160,7 @@ impl TestVenue {
         self
     }
 
-    fn tree(&self) -> Workspace {
+    pub fn tree(&self) -> Workspace {
         Workspace::new(Arc::clone(&self.venue.store), self.owner.clone(), Scope::default())
     }
 

@@ -42,9 +42,7 @@ local function record(o, now, s, epoch, c)
   note(o, s, 'done', epoch .. ' ' .. c.turn)
   note(o, s, 'touched', text(now))
   note(o, s, 'reply', false)
-  if fact(o, s, 'attempts') or fact(o, s, 'charged') then
-    note_gone(o, s, 'attempts', 'charged')
-  end
+  note_gone(o, s, 'attempts', 'charged')
   call('DEL', call_key(o, s), crash_key(o, s))
 end
 
