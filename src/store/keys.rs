@@ -10,7 +10,9 @@
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
 //! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time; who copies sessions to that name, see `agents::copies` | forks | while they copy |
-//! | `p/<part>` | a piece of what manifests name; UTF-8 | commits | until a purge: many manifests share it |
+//! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
+//! | `p/<name>` | the same, of builds that knew no periods | nobody | the same, with the oldest period |
+//! | `p.at/<period>` | time at which its parts were looked through last | retention | with the last part |
 //! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
 //! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
@@ -55,7 +57,6 @@
 //!
 //! `<turn>`, `<start>`, `<due>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
-use crate::domain::context::record::part::PartName;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, AssetId, EventId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
@@ -67,10 +68,12 @@ pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 
 mod claims;
 mod marks;
+mod parts;
 mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
 pub use marks::{ENDING, GARBAGE, ending, ending_agent, garbage};
+pub use parts::{PARTS, part, part_of, parts, parts_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,
     session_book, session_day, session_days, session_of_day,
@@ -154,14 +157,6 @@ pub fn reads(agent: &AgentId, created: Millis, number: usize) -> String {
     format!("{}{:016}/{number:016}", reads_of(agent), created.0)
 }
 
-/// Prefix of parts.
-pub const PARTS: &str = "p/";
-
-/// Document of a part.
-pub fn part(name: &PartName) -> String {
-    format!("{PARTS}{name}")
-}
-
 /// Prefix of an agent's timeline index.
 pub fn timeline(agent: &AgentId) -> String {
     format!("g/{}/time/", agent.token())
@@ -170,6 +165,11 @@ pub fn timeline(agent: &AgentId) -> String {
 /// Timeline index entry of a turn.
 pub fn timeline_entry(session: &SessionKey, start: Millis, turn: u64) -> String {
     format!("{}{:016}-{}-{turn:016}", timeline(&session.agent), start.0, session.session.token())
+}
+
+/// What comes before every entry of a turn that started no earlier.
+pub fn timeline_from(agent: &AgentId, start: Millis) -> String {
+    format!("{}{:016}", timeline(agent), start.0)
 }
 
 /// The turn that a timeline index entry stands for: its session's token and the turn record's key.
@@ -456,8 +456,6 @@ mod tests {
         assert_eq!(turn(&key, 7), "g/a%2Eb/turn/main/0000000000000007");
         assert_eq!(ledger(&key, 7), "g/a%2Eb/ledger/main/0000000000000007");
         assert_eq!(ledger_turn(&key.agent, &ledger(&key, 7)), Some(("main", 7)));
-        let name = PartName::parse("LZlWEJPXmGQDmK7nCnuWag").unwrap();
-        assert_eq!(part(&name), "p/LZlWEJPXmGQDmK7nCnuWag");
         assert_eq!(timeline_entry(&key, Millis(5), 7), "g/a%2Eb/time/0000000000000005-main-0000000000000007");
         let dashed = SessionKey { session: "a-b".parse().unwrap(), ..key.clone() };
         for key in [&key, &dashed] {

@@ -7,6 +7,7 @@ use crate::domain::authority::capability::covers;
 use crate::domain::context::record::Parts;
 use crate::domain::context::record::erase::{named, without};
 use crate::domain::context::record::manifest::{Base, Manifest};
+use crate::domain::context::record::period::Period;
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::resource::Ability;
@@ -189,7 +190,7 @@ async fn prompts(
             let before = last.take().filter(|(of, _)| of == session).map(|(_, base)| base);
             let Ok(base) = Base::read(before.as_ref(), turn, stored) else { continue };
             if places.contains(place) {
-                strip(venue, owner, key, stored, &base.manifest.contents_of(is_source)).await?;
+                strip(venue, owner, (key, base.period), stored, &base.manifest.contents_of(is_source)).await?;
             }
             last = Some((session.to_owned(), base));
         }
@@ -200,7 +201,7 @@ async fn prompts(
 async fn strip(
     venue: &Venue,
     owner: &Owner,
-    key: &str,
+    (key, period): (&str, Period),
     stored: &str,
     lines: &BTreeSet<&str>,
 ) -> Result<(), StoreError> {
@@ -209,9 +210,9 @@ async fn strip(
     }
     let (mut gone, lists) = named(lines);
     let mut parts = Parts::new();
-    fetch(&*venue.store, owner, lists.iter().cloned(), &mut parts).await?;
+    fetch(&*venue.store, owner, period, lists.iter().cloned(), &mut parts).await?;
     gone.extend(Manifest::listed(&parts, lists));
-    let mut writes: Vec<_> = gone.iter().map(|name| DocWrite::delete(keys::part(name))).collect();
+    let mut writes: Vec<_> = gone.iter().map(|name| DocWrite::delete(keys::part(period, name))).collect();
     // Last: by its lines the parts are found again.
     writes.push(DocWrite::put(key, without(stored, lines)));
     write(venue, owner, writes).await

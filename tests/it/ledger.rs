@@ -249,7 +249,7 @@ async fn a_part_that_is_gone_is_named() {
     venue.write("w/plain", json!("to be erased ".repeat(30))).await;
     ask(&venue, "writer", "t1", "a", json!({"n": "r", "note": "short"})).await;
     let store = &*venue.venue.store;
-    let parts = store.scan(&venue.owner, "p/", None, false, 1_000).await.unwrap();
+    let parts = store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap();
     let erased: Vec<_> = parts.iter().filter(|(_, doc)| doc.value.as_ref().unwrap().starts_with(b"to be")).collect();
     assert_eq!(erased.len(), 1);
     let delete = DocWrite { key: erased[0].0.clone(), expect: Expect::Any, change: Change::Delete };
@@ -266,7 +266,7 @@ async fn a_fresh_session_of_an_unchanged_agent_adds_one_small_document() {
     let venue = disk.venue(0).await;
     let config = json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": "Be exact. ".repeat(100)});
     venue.agent("echo", config).await;
-    let parts = async || venue.venue.store.scan(&venue.owner, "p/", None, false, 1_000).await.unwrap().len();
+    let parts = async || venue.venue.store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap().len();
     ask(&venue, "echo", "t1", "a", json!("x")).await;
     let before = parts().await;
     assert!(before > 5, "{before}");

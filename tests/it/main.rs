@@ -77,6 +77,7 @@ mod repair;
 mod resources;
 mod resume;
 mod retention;
+mod retention_parts;
 mod revoked;
 mod revoked_turns;
 mod scopes;

@@ -21,11 +21,11 @@ use trellis::venue::jobs;
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);
-const DAY: Duration = Duration::from_hours(24);
+pub const DAY: Duration = Duration::from_hours(24);
 
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
-async fn venue() -> (TestVenue, tempfile::TempDir) {
+pub async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded_at(ECHO, Clock::manual(START)).await;
     (patient(venue), dir)
 }
@@ -48,7 +48,7 @@ async fn sessions(venue: &TestVenue) -> Vec<String> {
 }
 
 /// Waits until no session of an agent has mail or a lease. Time goes on meanwhile: sweeps need it.
-async fn rest(venue: &TestVenue, agent: &str) {
+pub async fn rest(venue: &TestVenue, agent: &str) {
     let agent: AgentId = agent.parse().unwrap();
     for _ in 0..6_000 {
         let all = venue.venue.store.sessions(&venue.owner, Some(&agent), None, 1_000).await.unwrap();
@@ -62,7 +62,7 @@ async fn rest(venue: &TestVenue, agent: &str) {
 }
 
 /// The job once it has ended. Time goes on meanwhile.
-async fn ended(venue: &TestVenue, job: &JobId) -> Job {
+pub async fn ended(venue: &TestVenue, job: &JobId) -> Job {
     for _ in 0..6_000 {
         let found = jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
         if found.status.is_terminal() {
@@ -75,7 +75,7 @@ async fn ended(venue: &TestVenue, job: &JobId) -> Job {
 }
 
 /// Forgets until a whole round finds nothing.
-async fn tidy(venue: &TestVenue, janitor: &Janitor) -> Tidied {
+pub async fn tidy(venue: &TestVenue, janitor: &Janitor) -> Tidied {
     let mut all = Tidied::default();
     let mut quiet = false;
     loop {
@@ -89,7 +89,7 @@ async fn tidy(venue: &TestVenue, janitor: &Janitor) -> Tidied {
     }
 }
 
-async fn send(venue: &TestVenue, agent: &str, session: &str, id: &str, task: bool) -> Option<JobId> {
+pub async fn send(venue: &TestVenue, agent: &str, session: &str, id: &str, task: bool) -> Option<JobId> {
     let session_id = Some(session.parse().unwrap());
     let submission = Submission { input: json!(id), session_id, ..Submission::default() };
     let submitted = venue.arrive(agent, id, task, submission).await;

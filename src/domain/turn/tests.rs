@@ -12,6 +12,7 @@ use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Frame, Moment};
 use crate::context::item::{Absence, Content, Item, Section};
 use crate::context::record::part::Namer;
+use crate::context::record::period::Period;
 use crate::context::record::{pack_system, pack_tools};
 use crate::event::{Event, Mandate, Payload};
 use crate::ids::{JobId, SessionKey};
@@ -131,6 +132,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
     };
     let namer = Namer::new(b"key", &setting.owner);
     let scribe = Scribe {
+        period: Period::at(Millis(0)),
         base: None,
         tools: pack_tools(&namer, &inputs.tools).into(),
         system: pack_system(&namer, &inputs.system).into(),

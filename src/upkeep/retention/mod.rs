@@ -1,16 +1,18 @@
 //! Deletes what the rules of retention no longer keep, a few at a time and in the background.
 //!
-//! Each step looks at one page of jobs, by time of their admission, one of sessions and one of what
-//! people were asked, and remembers where it was: what stays, however old, never keeps a step from what
-//! lies behind it. Everything about a job is forgotten at once: its id is new again when it is gone, and
-//! not before.
+//! Each step looks at one page of jobs, by time of their admission, one of sessions, one of what people
+//! were asked and one period of the parts of prompts, and remembers where it was: what stays, however old,
+//! never keeps a step from what lies behind it. Everything about a job is forgotten at once: its id is new
+//! again when it is gone, and not before.
 
 mod jobs;
+mod parts;
 mod sessions;
 
 pub use jobs::{Deleted, delete};
 
 use crate::domain::approval::Approval;
+use crate::domain::context::record::period::Period;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
@@ -49,6 +51,8 @@ pub struct Tidied {
     pub approvals: u64,
     /// Pages of what models of removed agents have seen.
     pub reads: u64,
+    /// Parts of prompts.
+    pub parts: u64,
     /// Counts of turns that requests have caused, and books of days that are over.
     pub counts: u64,
 }
@@ -67,6 +71,7 @@ impl AddAssign for Tidied {
         self.sessions += other.sessions;
         self.approvals += other.approvals;
         self.reads += other.reads;
+        self.parts += other.parts;
         self.counts += other.counts;
     }
 }
@@ -78,11 +83,13 @@ struct Places {
     session: Option<SessionKey>,
     approval: Option<DocKey>,
     reads: Option<DocKey>,
+    parts: Option<Period>,
 }
 
 impl Places {
     const fn are_first(&self) -> bool {
-        self.job.is_none() && self.session.is_none() && self.approval.is_none() && self.reads.is_none()
+        let Self { job, session, approval, reads, parts } = self;
+        job.is_none() && session.is_none() && approval.is_none() && reads.is_none() && parts.is_none()
     }
 }
 
@@ -134,6 +141,7 @@ impl Janitor {
         let page = sessions::page(venue, owner, self.rules, places.session).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
         (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
+        (places.parts, tidied.parts) = parts::step(venue, owner, self.rules.turns, places.parts).await?;
         if !places.are_first() {
             self.places.lock().insert(owner.clone(), places);
         }

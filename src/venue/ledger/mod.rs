@@ -10,6 +10,7 @@ use crate::domain::authority::Authority;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::record::manifest::{Base, Manifest, stretch};
 use crate::domain::context::record::part::PartName;
+use crate::domain::context::record::period::Period;
 use crate::domain::context::record::{Parts, Restored, read};
 use crate::domain::context::sight::{Sight, sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
@@ -110,12 +111,12 @@ pub async fn restore(
     session: &SessionKey,
     base: &Base,
 ) -> Result<Restored, StoreError> {
-    let manifest = &base.manifest;
+    let Base { period, manifest, .. } = base;
     let damaged = |error| corrupt(&keys::ledger(session, base.turn), &error);
     let mut parts = Parts::new();
-    fetch(store, owner, manifest.parts(), &mut parts).await?;
+    fetch(store, owner, *period, manifest.parts(), &mut parts).await?;
     let listed = Manifest::listed(&parts, manifest.lists());
-    fetch(store, owner, listed, &mut parts).await?;
+    fetch(store, owner, *period, listed, &mut parts).await?;
     let mut transcript = Vec::new();
     if let Some(span) = manifest.span().map_err(damaged)? {
         let (prefix, after) = (keys::turns(session), keys::turn(session, span.first.saturating_sub(1)));
@@ -134,15 +135,17 @@ pub async fn restore(
 /// Parts that one read asks for.
 const PARTS_PER_READ: usize = 500;
 
-pub(super) async fn fetch(
+/// Reads parts of a period that aren't there yet; those that are gone stay out.
+pub(crate) async fn fetch(
     store: &dyn Store,
     owner: &Owner,
+    period: Period,
     names: impl IntoIterator<Item = PartName>,
     parts: &mut Parts,
 ) -> Result<(), StoreError> {
     let names: Vec<_> = names.into_iter().filter(|name| !parts.contains_key(name)).collect();
     for names in names.chunks(PARTS_PER_READ) {
-        let keys: Vec<_> = names.iter().map(keys::part).collect();
+        let keys: Vec<_> = names.iter().map(|name| keys::part(period, name)).collect();
         let docs = store.read(owner, &keys).await?;
         for ((name, key), doc) in names.iter().zip(&keys).zip(docs) {
             if let Some(bytes) = doc.value {

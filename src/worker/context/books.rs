@@ -4,6 +4,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::record::manifest::{Base, stretch};
 use crate::domain::context::record::part::{Namer, Packed, PartName};
+use crate::domain::context::record::period::Period;
 use crate::domain::context::record::{LedgerWrite, Scribe, pack_system, pack_tools};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -39,12 +40,12 @@ impl Default for Books {
     }
 }
 
-/// Parts that were stored lately; a name belongs to one owner.
+/// Parts that were stored lately, each in its period; a name belongs to one owner.
 #[derive(Default)]
 struct Recent {
     since: Millis,
-    now: HashSet<PartName>,
-    before: HashSet<PartName>,
+    now: HashSet<(Period, PartName)>,
+    before: HashSet<(Period, PartName)>,
 }
 
 /// What a system prompt depends on.
@@ -70,13 +71,17 @@ impl Books {
     pub(crate) fn trim(&self, now: Millis, write: &mut LedgerWrite) {
         let mut recent = self.recent.lock();
         recent.turn_over(now);
-        write.parts.retain(|(name, _)| !recent.now.contains(name) && !recent.before.contains(name));
+        let period = write.period;
+        write.parts.retain(|(name, _)| {
+            let part = (period, name.clone());
+            !recent.now.contains(&part) && !recent.before.contains(&part)
+        });
     }
 
     /// A record was committed.
     pub(crate) fn stored(&self, write: &LedgerWrite) {
         let mut recent = self.recent.lock();
-        recent.now.extend(write.parts.iter().map(|(name, _)| name.clone()));
+        recent.now.extend(write.parts.iter().map(|(name, _)| (write.period, name.clone())));
     }
 
     fn packed(&self, owner: &Owner, agent: &AgentRecord, inputs: &Inputs, namer: &Namer) -> (Arc<Packed>, Arc<Packed>) {
@@ -117,9 +122,9 @@ pub(crate) fn scribe(
     inputs: &Inputs,
     base: Option<Arc<Base>>,
 ) -> Scribe {
-    let namer = Namer::new(&worker.venue.key, owner);
+    let (namer, period) = (Namer::new(&worker.venue.key, owner), Period::at(worker.venue.now()));
     let (tools, system) = worker.books.packed(owner, agent, inputs, &namer);
-    Scribe { namer, base, tools, system }
+    Scribe { namer, period, base, tools, system }
 }
 
 /// The newest record of a session, if `turn` can be a change of it.
@@ -136,7 +141,8 @@ pub(crate) async fn base(
 /// The documents of a record.
 pub(crate) fn writes(session: &SessionKey, turn: u64, write: &LedgerWrite) -> impl Iterator<Item = DocWrite> {
     let manifest = DocWrite::put(keys::ledger(session, turn), write.manifest.clone());
-    let parts = write.parts.iter().map(|(name, content)| DocWrite::put(keys::part(name), content.clone()));
+    let parts =
+        write.parts.iter().map(|(name, content)| DocWrite::put(keys::part(write.period, name), content.clone()));
     parts.chain([manifest])
 }
 
@@ -150,6 +156,7 @@ mod tests {
         let namer = Namer::new(b"k", &"t/u".parse().unwrap());
         let write = |contents: &[&str]| LedgerWrite {
             manifest: String::new(),
+            period: Period::at(Millis(0)),
             parts: contents.iter().map(|content| (namer.name(content), (*content).to_owned())).collect(),
         };
         let left = |now: u64, contents: &[&str]| {

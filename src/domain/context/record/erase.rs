@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_came_from_a_source_and_what_was_said_is_taken_and_nothing_else() {
         let stored = [
-            "ledger 1",
+            "ledger 2 2943",
             "system",
             "\"You remember.\"",
             &item("r/app/u1, r/app/team", "resource/memory"),

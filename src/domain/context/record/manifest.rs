@@ -1,18 +1,19 @@
 //! Manifests: the lines of a turn's record, stored as what changed since the turn before.
 //!
 //! ```text
-//! ledger 1 base 11        ledger 1: whole, without a base
+//! ledger 2 2943 base 11   ledger 2 2943: whole, without a base; 2943 is the period of the parts that its lines name
 //! =0,12                   the lines 0 to 11 of the base
 //! transcript [1,11,11]    a line of its own
 //! =13,8
 //! ```
 
 use super::part::PartName;
+use super::period::Period;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-/// First words of every stored manifest: what it is, and the version of its layout.
-const HEAD: &str = "ledger 1";
+/// First word of every stored manifest. Behind it stands the version of its layout: 1 has no period.
+const WORD: &str = "ledger";
 /// A manifest is stored whole in the first turn of so many: what reading one may cost.
 pub const WHOLE_EVERY: u64 = 50;
 /// Places of an equal line that are tried; the same line rarely stands in more.
@@ -29,10 +30,10 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
     /// It begins otherwise.
-    #[error("expected a manifest that begins with `{HEAD}`, got `{0}`")]
+    #[error("expected a manifest that begins with `{WORD} 1` or `{WORD} 2`, got `{0}`")]
     Head(String),
     /// The manifest that it is a change of is another, or none.
-    #[error("expected the manifest of turn {expected} before it, got {got}")]
+    #[error("expected the manifest of turn {expected}, and of the same period, before it, got {got}")]
     Base {
         /// As it says.
         expected: u64,
@@ -56,6 +57,8 @@ impl Damaged {
 pub struct Base {
     /// Its turn.
     pub turn: u64,
+    /// To which the parts belong that its lines name.
+    pub period: Period,
     /// Its lines.
     pub manifest: Manifest,
 }
@@ -70,27 +73,45 @@ impl Base {
     pub fn read(before: Option<&Self>, turn: u64, stored: &str) -> Result<Self, Damaged> {
         let (head, body) = stored.split_once('\n').unwrap_or((stored, ""));
         let bad = || Damaged::Head(head.chars().take(40).collect());
-        let lines = match head.strip_prefix(HEAD).ok_or_else(bad)? {
-            "" => &[][..],
-            rest => {
-                let expected = rest.strip_prefix(" base ").and_then(|n| n.parse().ok()).ok_or_else(bad)?;
-                match before {
-                    Some(before) if before.turn == expected => &before.manifest.lines[..],
-                    other => return Err(Damaged::Base { expected, got: other.map_or(0, |base| base.turn) }),
-                }
+        let (period, base) = head_of(head).ok_or_else(bad)?;
+        let lines = match (base, before) {
+            (None, _) => &[][..],
+            (Some(expected), Some(before)) if before.turn == expected && before.period == period => {
+                &before.manifest.lines[..]
+            }
+            (Some(expected), other) => {
+                return Err(Damaged::Base { expected, got: other.map_or(0, |base| base.turn) });
             }
         };
-        Ok(Self { turn, manifest: Manifest { lines: apply(lines, body)? } })
+        Ok(Self { turn, period, manifest: Manifest { lines: apply(lines, body)? } })
     }
 }
 
+/// The period of a manifest, and the turn of the one that it is a change of.
+fn head_of(head: &str) -> Option<(Period, Option<u64>)> {
+    let mut words = head.split(' ');
+    let period = match (words.next()?, words.next()?) {
+        (WORD, "1") => Period::BEFORE,
+        (WORD, "2") => Period::parse(words.next()?)?,
+        _ => return None,
+    };
+    let base = match words.next() {
+        None => None,
+        Some("base") => Some(words.next()?.parse().ok()?),
+        Some(_) => return None,
+    };
+    words.next().is_none().then_some((period, base))
+}
+
 impl Manifest {
-    /// As it is stored for `turn`: a change of `base` if that is of the same stretch.
-    pub fn stored(&self, turn: u64, base: Option<&Base>) -> String {
-        match base.filter(|base| base.turn < turn && stretch(base.turn) == stretch(turn)) {
-            None => self.lines.iter().fold(HEAD.to_owned(), |text, line| text + "\n" + line),
+    /// As it is stored for `turn` of a period: a change of `base` if that is of the same stretch, and of the same period.
+    pub fn stored(&self, turn: u64, period: Period, base: Option<&Base>) -> String {
+        let fits = |base: &&Base| base.period == period && base.turn < turn && stretch(base.turn) == stretch(turn);
+        let head = format!("{WORD} 2 {}", period.number());
+        match base.filter(fits) {
+            None => self.lines.iter().fold(head, |text, line| text + "\n" + line),
             Some(base) => {
-                let mut text = format!("{HEAD} base {}", base.turn);
+                let mut text = format!("{head} base {}", base.turn);
                 for step in steps(&base.manifest.lines, &self.lines) {
                     let _ = match step {
                         Step::Copy(from, count) => write!(text, "\n={from},{count}"),
@@ -169,27 +190,32 @@ fn apply(base: &[String], body: &str) -> Result<Vec<String>, Damaged> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Millis;
 
     fn manifest(text: &str) -> Manifest {
         Manifest { lines: text.split(' ').map(|word| format!("line of {word}")).collect() }
     }
 
+    fn first() -> Period {
+        Period::at(Millis(0))
+    }
+
     fn base(turn: u64, text: &str) -> Base {
-        Base { turn, manifest: manifest(text) }
+        Base { turn, period: first(), manifest: manifest(text) }
     }
 
     #[test]
     fn a_manifest_is_stored_as_what_changed() {
         let before = base(3, "a b c d e");
         for (now, stored) in [
-            ("a b c d e", "ledger 1 base 3\n=0,5"),
-            ("a b X d e", "ledger 1 base 3\n=0,2\nline of X\n=3,2"),
-            ("a b d e", "ledger 1 base 3\n=0,2\n=3,2"),
-            ("X a b c d e Y", "ledger 1 base 3\nline of X\n=0,5\nline of Y"),
-            ("d e a b", "ledger 1 base 3\n=3,2\n=0,2"),
-            ("X", "ledger 1 base 3\nline of X"),
+            ("a b c d e", "ledger 2 1 base 3\n=0,5"),
+            ("a b X d e", "ledger 2 1 base 3\n=0,2\nline of X\n=3,2"),
+            ("a b d e", "ledger 2 1 base 3\n=0,2\n=3,2"),
+            ("X a b c d e Y", "ledger 2 1 base 3\nline of X\n=0,5\nline of Y"),
+            ("d e a b", "ledger 2 1 base 3\n=3,2\n=0,2"),
+            ("X", "ledger 2 1 base 3\nline of X"),
         ] {
-            assert_eq!(manifest(now).stored(4, Some(&before)), stored);
+            assert_eq!(manifest(now).stored(4, first(), Some(&before)), stored);
             assert_eq!(Base::read(Some(&before), 4, stored), Ok(base(4, now)));
         }
     }
@@ -198,36 +224,58 @@ mod tests {
     fn the_first_of_a_stretch_is_whole() {
         for (turn, before, whole) in [(1, 0, true), (2, 1, false), (50, 49, false), (51, 50, true), (52, 50, true)] {
             let before = base(before, "a b");
-            let stored = manifest("a b").stored(turn, Some(&before).filter(|base| base.turn > 0));
-            assert_eq!(stored == "ledger 1\nline of a\nline of b", whole, "{turn}: {stored}");
+            let stored = manifest("a b").stored(turn, first(), Some(&before).filter(|base| base.turn > 0));
+            assert_eq!(stored == "ledger 2 1\nline of a\nline of b", whole, "{turn}: {stored}");
         }
         assert_eq!([1, 50, 51, 100, 101].map(stretch), [1, 1, 51, 51, 101]);
     }
 
     #[test]
+    fn the_first_of_a_period_is_whole() {
+        let (before, week) = (base(3, "a b"), Period::at(Millis(604_800_000)));
+        let stored = manifest("a b").stored(4, week, Some(&before));
+        assert_eq!(stored, "ledger 2 2\nline of a\nline of b");
+        let read = Base::read(Some(&before), 4, &stored).unwrap();
+        assert_eq!((read.period, read.manifest), (week, manifest("a b")));
+    }
+
+    #[test]
+    fn what_was_stored_before_there_were_periods_is_read() {
+        let whole = Base::read(None, 3, "ledger 1\nline of a\nline of b").unwrap();
+        assert_eq!(whole, Base { period: Period::BEFORE, ..base(3, "a b") });
+        let next = Base::read(Some(&whole), 4, "ledger 1 base 3\n=0,2\nline of c").unwrap();
+        assert_eq!(next, Base { period: Period::BEFORE, ..base(4, "a b c") });
+    }
+
+    #[test]
     fn short_lines_are_not_worth_a_copy() {
-        let before = Base { turn: 1, manifest: Manifest { lines: vec!["x".into(), "remind".into()] } };
+        let before = Base { turn: 1, period: first(), manifest: Manifest { lines: vec!["x".into(), "remind".into()] } };
         let now = Manifest { lines: vec!["y".into(), "remind".into()] };
-        assert_eq!(now.stored(2, Some(&before)), "ledger 1 base 1\ny\n=1,1");
+        assert_eq!(now.stored(2, first(), Some(&before)), "ledger 2 1 base 1\ny\n=1,1");
         let now = Manifest { lines: vec!["x".into(), "y".into()] };
-        assert_eq!(now.stored(2, Some(&before)), "ledger 1 base 1\nx\ny");
+        assert_eq!(now.stored(2, first(), Some(&before)), "ledger 2 1 base 1\nx\ny");
     }
 
     #[test]
     fn what_is_damaged_says_how() {
         let before = base(3, "a b");
         for (stored, expected) in [
-            ("", "expected a manifest that begins with `ledger 1`, got ``"),
-            ("ledger 2\nx", "expected a manifest that begins with `ledger 1`, got `ledger 2`"),
-            ("ledger 1 base 2\nx", "expected the manifest of turn 2 before it, got 3"),
-            ("ledger 1 base 3\n=1,2", "a line of a manifest makes no sense: `=1,2`"),
-            ("ledger 1 base 3\n=x", "a line of a manifest makes no sense: `=x`"),
-            ("ledger 1 base 3\n=1,18446744073709551615", "makes no sense"),
+            ("", "expected a manifest that begins with `ledger 1` or `ledger 2`, got ``"),
+            ("ledger 3\nx", "expected a manifest that begins with `ledger 1` or `ledger 2`, got `ledger 3`"),
+            ("ledger 2\nx", "got `ledger 2`"),
+            ("ledger 2 x\nx", "got `ledger 2 x`"),
+            ("ledger 2 1 base\nx", "got `ledger 2 1 base`"),
+            ("ledger 2 1 base 3 4\nx", "got `ledger 2 1 base 3 4`"),
+            ("ledger 2 2 base 3\nx", "expected the manifest of turn 3, and of the same period, before it, got 3"),
+            ("ledger 2 1 base 2\nx", "expected the manifest of turn 2, and of the same period, before it, got 3"),
+            ("ledger 2 1 base 3\n=1,2", "a line of a manifest makes no sense: `=1,2`"),
+            ("ledger 2 1 base 3\n=x", "a line of a manifest makes no sense: `=x`"),
+            ("ledger 2 1 base 3\n=1,18446744073709551615", "makes no sense"),
         ] {
             let error = Base::read(Some(&before), 4, stored).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        assert!(matches!(Base::read(None, 4, "ledger 1 base 3"), Err(Damaged::Base { expected: 3, got: 0 })));
+        assert!(matches!(Base::read(None, 4, "ledger 2 1 base 3"), Err(Damaged::Base { expected: 3, got: 0 })));
     }
 
     #[test]
@@ -249,9 +297,9 @@ mod tests {
                     _ => after.rotate_left(at),
                 }
             }
-            let before = Base { turn: 2, manifest: Manifest { lines: before } };
+            let before = Base { turn: 2, period: first(), manifest: Manifest { lines: before } };
             let after = Manifest { lines: after };
-            let stored = after.stored(3, Some(&before));
+            let stored = after.stored(3, first(), Some(&before));
             let read = Base::read(Some(&before), 3, &stored).unwrap();
             assert_eq!(read.manifest, after, "{stored}");
         }

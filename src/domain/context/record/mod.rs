@@ -28,6 +28,7 @@
 pub mod erase;
 pub mod manifest;
 pub mod part;
+pub mod period;
 mod read;
 mod write;
 
@@ -39,6 +40,7 @@ use super::ledger::Ledger;
 use crate::tools::ToolTable;
 use manifest::Base;
 use part::{Namer, Packed, PartName};
+use period::Period;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -49,6 +51,8 @@ pub use read::{Parts, Span, read};
 pub struct Scribe {
     /// Names the parts.
     pub namer: Namer,
+    /// To which the turn belongs, and its parts.
+    pub period: Period,
     /// The record of the turn before.
     pub base: Option<Arc<Base>>,
     /// The tool table, packed: worked out once for the turns that share it.
@@ -62,7 +66,10 @@ pub struct Scribe {
 pub struct LedgerWrite {
     /// The manifest as it is stored.
     pub manifest: String,
-    /// Parts that the turn before didn't have.
+    /// To which the parts belong.
+    #[serde(default)]
+    pub period: Period,
+    /// Parts that the turn before didn't have, or not in this period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<(PartName, String)>,
 }
@@ -92,8 +99,8 @@ pub fn pack_system(namer: &Namer, system: &str) -> Packed {
 impl Scribe {
     /// The record of `turn`, as a change of the one before it.
     pub fn write(&self, turn: u64, inputs: &Inputs, ledger: &Ledger) -> LedgerWrite {
-        let (manifest, parts) = write::lines(self, inputs, ledger);
-        let stored = manifest.stored(turn, self.base.as_deref());
-        LedgerWrite { manifest: stored, parts }
+        let base = self.base.as_deref().filter(|base| base.period == self.period);
+        let (manifest, parts) = write::lines(self, base, inputs, ledger);
+        LedgerWrite { manifest: manifest.stored(turn, self.period, base), period: self.period, parts }
     }
 }

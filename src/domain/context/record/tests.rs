@@ -2,6 +2,7 @@
 
 use super::manifest::{Base, Manifest};
 use super::part::{Namer, PartName};
+use super::period::Period;
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
 use crate::agent::CompletedBy;
 use crate::authority::Authority;
@@ -116,6 +117,7 @@ fn item(name: &str, content: Content) -> Item {
 fn scribe(inputs: &Inputs, base: Option<&Base>) -> Scribe {
     let namer = namer();
     Scribe {
+        period: Period::at(Millis(0)),
         base: base.cloned().map(Arc::new),
         tools: Arc::new(pack_tools(&namer, &inputs.tools)),
         system: Arc::new(pack_system(&namer, &inputs.system)),
@@ -302,7 +304,7 @@ fn an_unchanged_turn_is_one_small_document() {
     let inputs = Inputs { tools: tools(40), ..inputs(vec![item("a", Content::Text("a".repeat(5_000)))]) };
     stored.add(1, &inputs);
     let write = stored.add(2, &inputs);
-    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 1 base 1\n=0,19", 0));
+    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 2 1 base 1\n=0,19", 0));
 }
 
 #[test]

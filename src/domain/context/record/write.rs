@@ -1,7 +1,7 @@
 //! Inputs and ledger become lines and parts.
 
 use super::Scribe;
-use super::manifest::Manifest;
+use super::manifest::{Base, Manifest};
 use super::part::{Packed, PartName};
 use crate::context::inputs::{Inputs, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section, Tags};
@@ -65,9 +65,14 @@ struct Writer<'s> {
     named: HashSet<PartName>,
 }
 
-/// The whole record, and the parts that the turn before didn't have.
-pub(super) fn lines(scribe: &Scribe, inputs: &Inputs, ledger: &Ledger) -> (Manifest, Vec<(PartName, String)>) {
-    let known = scribe.base.as_ref().map(|base| base.manifest.names()).unwrap_or_default();
+/// The whole record, and the parts that `base` doesn't have.
+pub(super) fn lines(
+    scribe: &Scribe,
+    base: Option<&Base>,
+    inputs: &Inputs,
+    ledger: &Ledger,
+) -> (Manifest, Vec<(PartName, String)>) {
+    let known = base.map(|base| base.manifest.names()).unwrap_or_default();
     let mut writer = Writer { scribe, known, lines: Vec::new(), parts: Vec::new(), named: HashSet::new() };
     writer.inputs(inputs);
     writer.ledger(ledger);
