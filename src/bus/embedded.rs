@@ -9,14 +9,15 @@
 mod ends;
 mod kept;
 mod pieces;
+mod queued;
 mod topics;
 
 use self::ends::Ends;
 use self::pieces::Pieces;
+use self::queued::{Head, Queued};
 use self::topics::Topics;
 use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal};
 use crate::domain::ids::{AgentId, JobId, Owner};
-use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::layout::{Space, end_of, number};
@@ -27,7 +28,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -42,40 +43,6 @@ const POLL: Duration = Duration::from_secs(2);
 
 /// A listener that is so far behind loses the oldest.
 const LISTENER_BEHIND: usize = 1024;
-
-/// A queued message without its body.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Head {
-    owner: Owner,
-    agent: AgentId,
-    kind: InKind,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    published: Millis,
-}
-
-/// A queued message. In storage: the head as one line of JSON, a line feed, the body.
-#[derive(Debug, Clone)]
-struct Queued {
-    head: Head,
-    body: Bytes,
-}
-
-impl Queued {
-    fn encode(&self) -> Result<Vec<u8>, Fault> {
-        let mut out = serde_json::to_vec(&self.head).map_err(|e| Fault::Record(e.to_string()))?;
-        out.push(b'\n');
-        out.extend_from_slice(&self.body);
-        Ok(out)
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let bad = |why: String| Fault::Record(format!("queued message: {why}"));
-        let end = bytes.iter().position(|b| *b == b'\n').ok_or_else(|| bad("it has no head".into()))?;
-        let head = serde_json::from_slice(&bytes[..end]).map_err(|e| bad(e.to_string()))?;
-        Ok(Self { head, body: Bytes::copy_from_slice(&bytes[end + 1..]) })
-    }
-}
 
 fn key(letter: u8, sequence: u64) -> Vec<u8> {
     let mut key = vec![letter];
@@ -321,17 +288,26 @@ impl Inner {
     fn take(self: &Arc<Self>, max: usize) -> Result<Vec<Delivery>, StoreError> {
         let taken = self.queue.lock().take(self.clock.steady(), max, self.ack_wait);
         let read = |state: &Durable| {
-            let mut found = Vec::with_capacity(taken.len());
+            let (mut found, mut damaged) = (Vec::with_capacity(taken.len()), Vec::new());
             for (sequence, delivered, wake) in taken {
                 let queued = match wake {
-                    Some(wake) => Some(wake),
-                    None => state.get(Space::Queue, &key(b'q', sequence))?.map(|v| Queued::decode(&v)).transpose()?,
+                    Some(wake) => Some(Ok(wake)),
+                    None => state.get(Space::Queue, &key(b'q', sequence))?.map(|stored| Queued::decode(&stored)),
                 };
-                found.extend(queued.map(|queued| (sequence, delivered, queued)));
+                match queued {
+                    Some(Ok(queued)) => found.push((sequence, delivered, queued)),
+                    Some(Err(error)) => damaged.push((sequence, error)),
+                    None => {}
+                }
             }
-            Ok(found)
+            Ok((found, damaged))
         };
-        let found = self.store.query_now(read)?;
+        let (found, damaged) = self.store.query_now(read)?;
+        for (sequence, error) in damaged {
+            // It must not keep the others of its batch from being delivered, again and again.
+            tracing::error!(sequence, %error, "a queued message can't be read; it is kept in the store and not delivered");
+            self.queue.lock().remove(sequence);
+        }
         Ok(found.into_iter().map(|(sequence, delivered, queued)| self.delivery(sequence, delivered, queued)).collect())
     }
 
