@@ -434,7 +434,8 @@ async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
                 return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
             }
             let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
-            let bus = EmbeddedBus::new(Arc::clone(&store), config.worker.lease, clock.clone())?;
+            let bus =
+                EmbeddedBus::within(Arc::clone(&store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
             Ok(Backends { store, bus: Arc::new(bus), nats: None })
         }
         // The configuration refuses an embedded queue beside Redis.

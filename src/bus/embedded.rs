@@ -9,15 +9,17 @@
 mod ends;
 mod kept;
 mod pieces;
+mod queue;
 mod queued;
 mod topics;
 
 use self::ends::Ends;
 use self::pieces::Pieces;
+use self::queue::Queue;
 use self::queued::{Head, Queued};
 use self::topics::Topics;
 use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal};
-use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::ids::{JobId, Owner};
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::layout::{Space, end_of, number};
@@ -29,7 +31,6 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,85 +49,6 @@ fn key(letter: u8, sequence: u64) -> Vec<u8> {
     let mut key = vec![letter];
     key.extend_from_slice(&sequence.to_be_bytes());
     key
-}
-
-/// What lies in the queue, by sequence.
-#[derive(Default)]
-struct Queue {
-    entries: HashMap<u64, Entry>,
-    ready: BTreeSet<u64>,
-    /// Taken or put off, by when on the steady clock they are ready again.
-    later: BTreeSet<(Duration, u64)>,
-    /// Owner, agent and body of ready wakes: one of each is enough.
-    wakes: HashSet<(Owner, AgentId, Bytes)>,
-    last: u64,
-    last_out: u64,
-}
-
-#[derive(Default)]
-struct Entry {
-    delivered: u64,
-    again: Option<Duration>,
-    /// A wake's own content; the others are read from the store.
-    wake: Option<Queued>,
-}
-
-impl Queue {
-    fn add(&mut self, sequence: u64, wake: Option<Queued>) {
-        self.entries.insert(sequence, Entry { wake, ..Entry::default() });
-        self.ready.insert(sequence);
-    }
-
-    /// Puts a message off, or makes it ready when `again` is `None`.
-    fn set(&mut self, sequence: u64, again: Option<Duration>) {
-        let Some(entry) = self.entries.get_mut(&sequence) else { return };
-        if let Some(before) = entry.again.take() {
-            self.later.remove(&(before, sequence));
-        }
-        entry.again = again;
-        match again {
-            Some(again) => {
-                self.ready.remove(&sequence);
-                self.later.insert((again, sequence));
-            }
-            None => {
-                self.ready.insert(sequence);
-            }
-        }
-    }
-
-    fn remove(&mut self, sequence: u64) {
-        if let Some(entry) = self.entries.remove(&sequence)
-            && let Some(again) = entry.again
-        {
-            self.later.remove(&(again, sequence));
-        }
-        self.ready.remove(&sequence);
-    }
-
-    /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`.
-    fn take(&mut self, now: Duration, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
-        while let Some((at, sequence)) = self.later.first().copied().filter(|(at, _)| *at <= now) {
-            self.later.remove(&(at, sequence));
-            self.set(sequence, None);
-        }
-        let chosen: Vec<u64> = self.ready.iter().take(max).copied().collect();
-        let mut taken = Vec::with_capacity(chosen.len());
-        for sequence in chosen {
-            self.set(sequence, Some(now + ack_wait));
-            let Some(entry) = self.entries.get_mut(&sequence) else { continue };
-            entry.delivered += 1;
-            if let Some(wake) = &entry.wake {
-                self.wakes.remove(&wake_key(wake));
-            }
-            taken.push((sequence, entry.delivered, entry.wake.clone()));
-        }
-        taken
-    }
-}
-
-fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
-    (wake.head.owner.clone(), wake.head.agent.clone(), wake.body.clone())
 }
 
 struct Inner {
@@ -153,7 +75,17 @@ impl EmbeddedBus {
     /// One per store: two would each deliver everything. `clock` stamps what is published, and
     /// says when an ack wait is over.
     pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration, clock: Clock) -> Result<Self, BusError> {
-        let queue = store.query_now(load).map_err(unavailable)?;
+        Self::within(store, ack_wait, clock, u64::MAX)
+    }
+
+    /// As [`EmbeddedBus::new`], with a queue of at most `max_bytes`: what has no room is refused and nothing of it kept.
+    pub fn within(
+        store: Arc<EmbeddedStore>,
+        ack_wait: Duration,
+        clock: Clock,
+        max_bytes: u64,
+    ) -> Result<Self, BusError> {
+        let queue = store.query_now(|state| load(state, max_bytes)).map_err(unavailable)?;
         let started = clock.now();
         Ok(Self(Arc::new(Inner {
             store,
@@ -181,25 +113,19 @@ impl EmbeddedBus {
     }
 }
 
-fn load(state: &Durable) -> Result<Queue, Fault> {
-    let mut queue = Queue::default();
-    let last = |letter: u8, each: &mut dyn FnMut(u64)| {
-        state.walk(Space::Queue, &[letter], &end_of(&[letter]), &mut |key, _| {
+fn load(state: &Durable, max_bytes: u64) -> Result<Queue, Fault> {
+    let mut queue = Queue::within(max_bytes);
+    let last = |letter: u8, each: &mut dyn FnMut(u64, usize)| {
+        state.walk(Space::Queue, &[letter], &end_of(&[letter]), &mut |key, value| {
             let (sequence, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a queued message".into()))?;
-            each(sequence);
+            each(sequence, value.len());
             Ok(ControlFlow::Continue(()))
         })
     };
-    let (mut last_in, mut last_out, mut all) = (0, 0, Vec::new());
-    last(b'q', &mut |sequence| {
-        last_in = sequence;
-        all.push(sequence);
-    })?;
-    last(b'o', &mut |sequence| last_out = sequence)?;
-    for sequence in all {
-        queue.add(sequence, None);
-    }
-    (queue.last, queue.last_out) = (last_in, last_out);
+    last(b'q', &mut |sequence, bytes| queue.load(sequence, bytes as u64))?;
+    let mut last_out = 0;
+    last(b'o', &mut |sequence, _| last_out = sequence)?;
+    queue.last_out = last_out;
     Ok(queue)
 }
 
@@ -244,20 +170,18 @@ impl Inner {
     }
 
     async fn enqueue(&self, queued: Queued) -> Result<(), PublishError> {
-        let is_wake = queued.head.kind == InKind::Wake;
-        let sequence = {
-            let mut queue = self.queue.lock();
-            if is_wake && !queue.wakes.insert(wake_key(&queued)) {
-                return Ok(());
-            }
-            queue.last += 1;
-            queue.last
-        };
-        if !is_wake {
+        if queued.head.kind == InKind::Wake {
+            self.queue.lock().add_wake(queued);
+        } else {
             let value = queued.encode()?;
-            self.write(move |tx| tx.put(Space::Queue, key(b'q', sequence), value)).await?;
+            let bytes = value.len() as u64;
+            let sequence = self.queue.lock().reserve(bytes)?;
+            if let Err(error) = self.write(move |tx| tx.put(Space::Queue, key(b'q', sequence), value)).await {
+                self.queue.lock().give_back(bytes);
+                return Err(error.into());
+            }
+            self.queue.lock().add(sequence, bytes);
         }
-        self.queue.lock().add(sequence, is_wake.then_some(queued));
         self.changed.notify_one();
         Ok(())
     }
@@ -328,6 +252,8 @@ enum PublishError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Record(#[from] Fault),
+    #[error(transparent)]
+    Full(#[from] queue::Full),
     #[error(
         "the embedded queue is for this process alone; run on NATS for external workers: `bus.url = \"nats://…\"`, `store.url = \"redis://…\"`"
     )]
@@ -342,13 +268,8 @@ struct Settlement {
 }
 
 impl Settlement {
-    /// Only the latest delivery may move the time of the next one.
     fn again(&self, at: Duration) {
-        let mut queue = self.bus.queue.lock();
-        if queue.entries.get(&self.sequence).is_some_and(|e| e.delivered == self.delivered) {
-            queue.set(self.sequence, Some(at));
-        }
-        drop(queue);
+        self.bus.queue.lock().put_off(self.sequence, self.delivered, at);
         self.bus.changed.notify_one();
     }
 }
@@ -410,7 +331,9 @@ impl Bus for EmbeddedBus {
             Ok(Ok(())) => Ok(()),
             Ok(Err(PublishError::Store(e))) => Err(unavailable(e)),
             Ok(Err(e @ PublishError::NoWorkers)) => Err(BusError::NoStream { bus: name(), reason: e.to_string() }),
-            Ok(Err(PublishError::Record(e))) => Err(BusError::Refused { bus: name(), reason: e.to_string() }),
+            Ok(Err(e @ (PublishError::Record(_) | PublishError::Full(_)))) => {
+                Err(BusError::Refused { bus: name(), reason: e.to_string() })
+            }
             Err(e) => Err(BusError::Unavailable { bus: name(), reason: e.to_string() }),
         }
     }
@@ -446,7 +369,8 @@ impl Bus for EmbeddedBus {
         let read = |state: &Durable| {
             let mut ids = Vec::new();
             state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |_, value| {
-                ids.extend(Queued::decode(value)?.head.id);
+                // One that is damaged is never delivered: it is on its way to nobody.
+                ids.extend(Queued::decode(value).ok().and_then(|queued| queued.head.id));
                 Ok(ControlFlow::Continue(()))
             })?;
             Ok(ids)
@@ -456,8 +380,10 @@ impl Bus for EmbeddedBus {
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let setting = |name: &str, value: String| BackendSetting { name: name.to_owned(), value, problem: None };
+        let (size, problem) = self.0.queue.lock().size();
         Ok(vec![
             setting("bus", format!("queue of {}", self.0.store.name())),
+            BackendSetting { name: "queue size".to_owned(), value: size, problem },
             setting("embedded ack wait", format!("{}ms", self.0.ack_wait.as_millis())),
         ])
     }

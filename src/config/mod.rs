@@ -99,7 +99,7 @@ pub struct BusConfig {
     pub replicas: usize,
     /// How long completions stay readable.
     pub out_max_age: Duration,
-    /// Size limit of each stream, in bytes.
+    /// Size limit of each stream, and of the embedded queue, in bytes.
     pub max_bytes: u64,
     /// Address of the NATS server's monitoring port.
     pub monitor: Option<String>,

@@ -53,7 +53,7 @@ fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, concurrency: u32) -> Result<
     Ok(match slot.now.ticket() {
         Some(ticket) => agent.waiting.keys().take(free).any(|t| *t == ticket),
         None if agent.waiting.is_empty() => free > 0,
-        None => agent.waiting.range(..=(slot.rank(tx)?, u64::MAX)).count() < free,
+        None => agent.waiting.range(..=(slot.rank(tx)?, u64::MAX)).take(free).count() < free,
     })
 }
 

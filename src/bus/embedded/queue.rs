@@ -1,0 +1,235 @@
+//! What lies in the queue: which messages are ready, which are out or put off, and how many bytes they take.
+
+use super::queued::Queued;
+use crate::domain::ids::{AgentId, Owner};
+use bytes::Bytes;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+/// Messages by sequence.
+pub(super) struct Queue {
+    entries: HashMap<u64, Entry>,
+    ready: BTreeSet<u64>,
+    /// Taken or put off, by when on the steady clock they are ready again.
+    pub(super) later: BTreeSet<(Duration, u64)>,
+    /// Owner, agent and body of ready wakes: one of each is enough.
+    wakes: HashSet<(Owner, AgentId, Bytes)>,
+    last: u64,
+    pub(super) last_out: u64,
+    /// Stored messages, those that are on their way to the disk among them.
+    bytes: u64,
+    max_bytes: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// In the store; a wake takes none.
+    bytes: u64,
+    delivered: u64,
+    again: Option<Duration>,
+    /// A wake's own content; the others are read from the store.
+    wake: Option<Queued>,
+}
+
+/// A message has no room.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "it has {bytes} bytes, of the queue's `bus.max_bytes` = {max_bytes} are {used} taken; it waits in the outbox until workers have taken others, or raise the limit"
+)]
+pub(super) struct Full {
+    bytes: u64,
+    used: u64,
+    max_bytes: u64,
+}
+
+impl Queue {
+    /// Empty, with room for messages of `max_bytes` in all.
+    pub(super) fn within(max_bytes: u64) -> Self {
+        Self {
+            entries: HashMap::new(),
+            ready: BTreeSet::new(),
+            later: BTreeSet::new(),
+            wakes: HashSet::new(),
+            last: 0,
+            last_out: 0,
+            bytes: 0,
+            max_bytes,
+        }
+    }
+
+    /// A message that was stored before this start.
+    pub(super) fn load(&mut self, sequence: u64, bytes: u64) {
+        self.last = self.last.max(sequence);
+        self.bytes += bytes;
+        self.add(sequence, bytes);
+    }
+
+    /// Room for a message that will be stored: its sequence. It is [added](Self::add) then, or its room
+    /// [given back](Self::give_back).
+    pub(super) fn reserve(&mut self, bytes: u64) -> Result<u64, Full> {
+        let used = self.bytes;
+        if used.saturating_add(bytes) > self.max_bytes {
+            return Err(Full { bytes, used, max_bytes: self.max_bytes });
+        }
+        self.bytes += bytes;
+        Ok(self.next())
+    }
+
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// A message that has its room and is stored.
+    pub(super) fn add(&mut self, sequence: u64, bytes: u64) {
+        self.insert(sequence, Entry { bytes, ..Entry::default() });
+    }
+
+    /// A wake, unless one like it is ready.
+    pub(super) fn add_wake(&mut self, wake: Queued) {
+        if self.wakes.insert(wake_key(&wake)) {
+            let sequence = self.next();
+            self.insert(sequence, Entry { wake: Some(wake), ..Entry::default() });
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn insert(&mut self, sequence: u64, entry: Entry) {
+        self.entries.insert(sequence, entry);
+        self.ready.insert(sequence);
+    }
+
+    /// Puts off what was taken as delivery `delivered`: only the latest may move the time of the next.
+    pub(super) fn put_off(&mut self, sequence: u64, delivered: u64, until: Duration) {
+        if self.entries.get(&sequence).is_some_and(|entry| entry.delivered == delivered) {
+            self.set(sequence, Some(until));
+        }
+    }
+
+    /// Puts a message off, or makes it ready when `again` is `None`.
+    fn set(&mut self, sequence: u64, again: Option<Duration>) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        if let Some(before) = entry.again.take() {
+            self.later.remove(&(before, sequence));
+        }
+        entry.again = again;
+        match again {
+            Some(again) => {
+                self.ready.remove(&sequence);
+                self.later.insert((again, sequence));
+            }
+            None => {
+                self.ready.insert(sequence);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, sequence: u64) {
+        if let Some(entry) = self.entries.remove(&sequence) {
+            self.give_back(entry.bytes);
+            if let Some(again) = entry.again {
+                self.later.remove(&(again, sequence));
+            }
+        }
+        self.ready.remove(&sequence);
+    }
+
+    /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`. Sequence, number of
+    /// this delivery, a wake's content.
+    pub(super) fn take(&mut self, now: Duration, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
+        while let Some((at, sequence)) = self.later.first().copied().filter(|(at, _)| *at <= now) {
+            self.later.remove(&(at, sequence));
+            self.set(sequence, None);
+        }
+        let chosen: Vec<u64> = self.ready.iter().take(max).copied().collect();
+        let mut taken = Vec::with_capacity(chosen.len());
+        for sequence in chosen {
+            self.set(sequence, Some(now + ack_wait));
+            let Some(entry) = self.entries.get_mut(&sequence) else { continue };
+            entry.delivered += 1;
+            if let Some(wake) = &entry.wake {
+                self.wakes.remove(&wake_key(wake));
+            }
+            taken.push((sequence, entry.delivered, entry.wake.clone()));
+        }
+        taken
+    }
+
+    /// How full it is, in words, and what to do about it.
+    pub(super) fn size(&self) -> (String, Option<String>) {
+        if self.max_bytes == u64::MAX {
+            return (format!("{} bytes", self.bytes), None);
+        }
+        let problem = (self.bytes > self.max_bytes / 10 * 9)
+            .then(|| "nearly full, then messages to agents wait in the outbox; raise `bus.max_bytes`".to_owned());
+        (format!("{} of {} bytes", self.bytes, self.max_bytes), problem)
+    }
+}
+
+fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
+    (wake.head.owner.clone(), wake.head.agent.clone(), wake.body.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Queue;
+    use crate::bus::embedded::EmbeddedBus;
+    use crate::bus::{Address, Bus, BusError, InKind, Message};
+    use crate::process::clock::Clock;
+    use crate::store::embedded::EmbeddedStore;
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn what_has_no_room_takes_none_and_what_leaves_gives_its_back() {
+        let mut queue = Queue::within(100);
+        queue.load(7, 40);
+        assert_eq!(queue.reserve(60).unwrap(), 8);
+        assert!(queue.reserve(1).unwrap_err().to_string().contains("`bus.max_bytes` = 100 are 100 taken"));
+        queue.give_back(60);
+        assert_eq!(queue.reserve(50).unwrap(), 9);
+        queue.add(9, 50);
+        assert!(queue.reserve(11).is_err());
+        assert!(queue.size().1.is_none(), "{:?}", queue.size());
+        queue.remove(7);
+        queue.remove(7);
+        assert_eq!(queue.size().0, "50 of 100 bytes");
+        assert!(queue.reserve(u64::MAX).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_full_one_refuses_messages_and_takes_wakes_before_and_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || {
+            let store = EmbeddedStore::open(dir.path()).unwrap();
+            EmbeddedBus::within(store, Duration::from_hours(1), Clock::system(), 1000).unwrap()
+        };
+        let message = |kind, id: &str| Message {
+            to: Address::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind },
+            id: Some(id.into()),
+            body: json!({ "session": "x".repeat(300) }),
+        };
+        let mut bus = open();
+        for id in ["e1", "e2"] {
+            bus.publish(&message(InKind::Task, id)).await.unwrap();
+        }
+        for restart in [false, true] {
+            if restart {
+                drop(bus);
+                bus = open();
+            }
+            let refused = bus.publish(&message(InKind::Task, "e3")).await.unwrap_err();
+            assert!(matches!(refused, BusError::Refused { .. }), "{refused}");
+            bus.publish(&message(InKind::Wake, "w")).await.unwrap();
+        }
+        let taken = bus.receive(3).await.unwrap();
+        assert_eq!(taken.len(), 3);
+        for delivery in taken {
+            delivery.settle.ack().await;
+        }
+        bus.publish(&message(InKind::Task, "e3")).await.unwrap();
+    }
+}
