@@ -41,6 +41,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 /// What happens to the world when an operation runs, and so what may happen after a crash.
+///
+/// And after a standstill, when the turn's lease has gone to another worker, which makes the same calls again:
+/// what is kept until the commit is fenced by it; an intent without an outcome is unknown, whether it comes to
+/// pass late or never; what is written at once is not gone on with before the lease was asked for again, and
+/// a document that is changed is written only as this very call has read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing: it is simply run again.

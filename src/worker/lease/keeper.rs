@@ -8,7 +8,10 @@ use crate::store::{Lease, LeaseCheck};
 use crate::venue::jobs;
 use crate::worker::Worker;
 use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -132,6 +135,28 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
     }
 }
 
+/// Goes on with what writes outside the commit only while the lease can't have lapsed. A process that has stood still
+/// for longer asks for it first, so that it writes nothing over what the next holder, or anybody after that, did.
+pub(crate) async fn held<T>(worker: &Worker, leased: &Leased, work: impl Future<Output = T>) -> Result<T, Stop> {
+    let is_sure = || leased.stops.age(worker.venue.clock.steady()) < worker.options.lease;
+    guarded(is_sure, || assure(worker, leased), work).await
+}
+
+async fn guarded<T, E, A: Future<Output = Result<(), E>>>(
+    is_sure: impl Fn() -> bool,
+    assure: impl Fn() -> A,
+    work: impl Future<Output = T>,
+) -> Result<T, E> {
+    let mut work = pin!(work);
+    loop {
+        let step = poll_fn(|cx| if is_sure() { work.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) });
+        match step.await {
+            Some(done) => return Ok(done),
+            None => assure().await?,
+        }
+    }
+}
+
 /// Between two renewals; a store whose answer takes longer is away.
 pub(crate) fn patience(worker: &Worker) -> Duration {
     (worker.options.lease / 3).max(Duration::from_millis(10))
@@ -171,6 +196,33 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
                 tracing::warn!(session = %lease.session, %error, "lease not renewed");
                 wait = pause.min(AGAIN);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+    use std::cell::Cell;
+
+    #[tokio::test]
+    async fn what_has_begun_goes_on_after_a_standstill_only_when_the_lease_is_still_held() {
+        for (answer, expect, steps) in [(Ok(()), Ok("done"), 2), (Err("fenced"), Err("fenced"), 1)] {
+            let (sure, made) = (Cell::new(true), Cell::new(0));
+            let work = async {
+                made.set(1);
+                // The process stands still for longer than its lease.
+                sure.set(false);
+                tokio::task::yield_now().await;
+                made.set(2);
+                "done"
+            };
+            let assure = || {
+                sure.set(answer.is_ok());
+                std::future::ready(answer)
+            };
+            assert_eq!(guarded(|| sure.get(), assure, work).await, expect);
+            assert_eq!(made.get(), steps);
         }
     }
 }

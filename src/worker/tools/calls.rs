@@ -30,7 +30,7 @@ use crate::venue::operation::{
 use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
 use crate::worker::ground::Ground;
-use crate::worker::lease::{Leased, Stop, known};
+use crate::worker::lease::{Leased, Stop, keeper, known};
 use bytes::Bytes;
 use futures::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
@@ -323,7 +323,10 @@ impl Round<'_> {
         }
         let made = match found.spec.effect {
             Effect::Once => self.once(index, call, (named, found.spec.path, &used), &arguments).await?,
-            Effect::Idempotent => self.invoke(index, call, (named, found.spec.path), &arguments).await?.outward(),
+            Effect::Idempotent => {
+                let made = self.invoke(index, call, (named, found.spec.path), &arguments);
+                keeper::held(self.worker, self.leased, made).await??.outward()
+            }
             Effect::Read | Effect::Buffered => self.invoke(index, call, (named, found.spec.path), &arguments).await?,
         };
         Ok(made.by(used))
