@@ -1,61 +1,168 @@
 //! Canonical JSON after RFC 8785: the same value has the same bytes, whoever writes it.
 
-use serde_json::{Number, Value};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::ser::{Formatter, Serializer};
+use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::io::{self, Write};
+use std::ops::Range;
 
-/// The canonical form of a value.
-pub fn canonical(value: &Value) -> String {
-    let mut out = Vec::new();
-    write(&mut out, value);
-    String::from_utf8(out).expect("JSON is UTF-8")
+/// The canonical form of a value. What is in its order already is written once; of other objects the members are
+/// put in order where they lie.
+///
+/// # Panics
+/// For what is no JSON, such as a map whose keys are lists.
+pub fn canonical(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
+    let out = RefCell::default();
+    write(&out, value).expect("what is hashed is JSON");
+    out.into_inner()
 }
 
-fn write(out: &mut Vec<u8>, value: &Value) {
-    match value {
-        Value::Null => out.extend(b"null"),
-        Value::Bool(true) => out.extend(b"true"),
-        Value::Bool(false) => out.extend(b"false"),
-        Value::Number(number) => out.extend(self::number(number).bytes()),
-        Value::String(text) => string(out, text),
-        Value::Array(items) => {
-            out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write(out, item);
-            }
-            out.push(b']');
-        }
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort_by(|a, b| by_utf16(a, b));
-            out.push(b'{');
-            for (at, key) in keys.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                string(out, key);
-                out.push(b':');
-                write(out, &map[key]);
-            }
-            out.push(b'}');
-        }
+fn write(out: &RefCell<Vec<u8>>, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(Out(out), Canonical { out, objects: Vec::new() }))
+}
+
+struct Out<'o>(&'o RefCell<Vec<u8>>);
+
+impl Write for Out<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-/// The escapes of `serde_json` are those of the RFC: the short ones, and `\u00xx` in small letters.
-fn string(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a text is written to memory");
+/// Looks back at what was written. The escapes of `serde_json` are those of the RFC: the short ones, and `\u00xx`
+/// in small letters.
+struct Canonical<'o> {
+    out: &'o RefCell<Vec<u8>>,
+    /// Those that are open, outermost first.
+    objects: Vec<Object>,
 }
 
-fn by_utf16(a: &str, b: &str) -> Ordering {
-    a.encode_utf16().cmp(b.encode_utf16())
+#[derive(Default)]
+struct Object {
+    members: Vec<Member>,
+    out_of_order: bool,
+}
+
+/// Where a member lies in what is written, by its key in quotes.
+struct Member {
+    key: Range<usize>,
+    end: usize,
+}
+
+impl Canonical<'_> {
+    fn here(&self) -> usize {
+        self.out.borrow().len()
+    }
+
+    fn number<W: Write + ?Sized>(writer: &mut W, number: f64) -> io::Result<()> {
+        writer.write_all(self::number(number).as_bytes())
+    }
+}
+
+impl Formatter for Canonical<'_> {
+    fn write_i64<W: Write + ?Sized>(&mut self, writer: &mut W, value: i64) -> io::Result<()> {
+        Self::number(writer, value as f64)
+    }
+
+    fn write_u64<W: Write + ?Sized>(&mut self, writer: &mut W, value: u64) -> io::Result<()> {
+        Self::number(writer, value as f64)
+    }
+
+    fn write_i128<W: Write + ?Sized>(&mut self, writer: &mut W, value: i128) -> io::Result<()> {
+        Self::number(writer, value as f64)
+    }
+
+    fn write_u128<W: Write + ?Sized>(&mut self, writer: &mut W, value: u128) -> io::Result<()> {
+        Self::number(writer, value as f64)
+    }
+
+    fn write_f32<W: Write + ?Sized>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
+        Self::number(writer, value.into())
+    }
+
+    fn write_f64<W: Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        Self::number(writer, value)
+    }
+
+    fn write_raw_fragment<W: Write + ?Sized>(&mut self, _writer: &mut W, fragment: &str) -> io::Result<()> {
+        Ok(write(self.out, &serde_json::from_str::<Value>(fragment)?)?)
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.objects.push(Object::default());
+        writer.write_all(b"{")
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if !first {
+            writer.write_all(b",")?;
+        }
+        let here = self.here();
+        let object = self.objects.last_mut().expect("a key stands in an object");
+        object.members.push(Member { key: here..here, end: here });
+        Ok(())
+    }
+
+    fn end_object_key<W: Write + ?Sized>(&mut self, _writer: &mut W) -> io::Result<()> {
+        let here = self.here();
+        let object = self.objects.last_mut().expect("a key stands in an object");
+        let Some((last, before)) = object.members.split_last_mut() else { return Ok(()) };
+        last.key.end = here;
+        if let Some(before) = before.last() {
+            let out = self.out.borrow();
+            object.out_of_order |= by_utf16(&out[before.key.clone()], &out[last.key.clone()]) == Ordering::Greater;
+        }
+        Ok(())
+    }
+
+    fn end_object_value<W: Write + ?Sized>(&mut self, _writer: &mut W) -> io::Result<()> {
+        let here = self.here();
+        if let Some(member) = self.objects.last_mut().and_then(|object| object.members.last_mut()) {
+            member.end = here;
+        }
+        Ok(())
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        let mut object = self.objects.pop().unwrap_or_default();
+        if object.out_of_order {
+            let mut out = self.out.borrow_mut();
+            let from = object.members[0].key.start;
+            object.members.sort_by(|a, b| by_utf16(&out[a.key.clone()], &out[b.key.clone()]));
+            let mut sorted = Vec::with_capacity(out.len() - from);
+            for (at, member) in object.members.iter().enumerate() {
+                if at > 0 {
+                    sorted.push(b',');
+                }
+                sorted.extend_from_slice(&out[member.key.start..member.end]);
+            }
+            out.truncate(from);
+            out.append(&mut sorted);
+        }
+        writer.write_all(b"}")
+    }
+}
+
+/// Of keys in quotes, as they are written.
+fn by_utf16(a: &[u8], b: &[u8]) -> Ordering {
+    let is_plain = |key: &[u8]| key.iter().all(|byte| byte.is_ascii() && *byte != b'\\');
+    let inner = |key: &[u8]| key.len().saturating_sub(1);
+    if is_plain(a) && is_plain(b) {
+        return a[1..inner(a)].cmp(&b[1..inner(b)]);
+    }
+    let units = |key| serde_json::from_slice::<String>(key).unwrap_or_default().encode_utf16().collect::<Vec<_>>();
+    units(a).cmp(&units(b))
 }
 
 /// As ECMAScript writes a double; a whole number that is none is rounded to the nearest.
-fn number(number: &Number) -> String {
-    let value = number.as_f64().unwrap_or_default();
+fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -83,10 +190,11 @@ fn number(number: &Number) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn check(json: &str, expected: &str) {
         let value: Value = serde_json::from_str(json).unwrap();
-        assert_eq!(canonical(&value), expected, "{json}");
+        assert_eq!(String::from_utf8(canonical(&value)).unwrap(), expected, "{json}");
     }
 
     #[test]
@@ -103,6 +211,24 @@ mod tests {
             "{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u{80}\":\"Control\",\"ö\":\"o\",\"€\":\"Euro Sign\",\
              \"😀\":\"Emoji: Grinning Face\",\"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}",
         );
+    }
+
+    #[test]
+    fn members_are_in_order_at_every_depth_whatever_serialises_them() {
+        #[derive(Serialize)]
+        struct Seen {
+            z: f32,
+            b: Vec<Value>,
+            a: Option<Box<Seen>>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            c: Option<i128>,
+        }
+        let inner = Seen { z: 0.5, b: vec![json!({"y": [{"2": 2, "10": 1}], "x": 1.0})], a: None, c: Some(-7) };
+        let outer = Seen { z: f32::NAN, b: Vec::new(), a: Some(Box::new(inner)), c: None };
+        let expected = r#"{"a":{"a":null,"b":[{"x":1,"y":[{"10":1,"2":2}]}],"c":-7,"z":0.5},"b":[],"z":null}"#;
+        assert_eq!(String::from_utf8(canonical(&outer)).unwrap(), expected);
+        check(expected, expected);
+        check(r#"{"aa": 1, "a": 2, "": 3, "a\"": 4, "a!": 5}"#, r#"{"":3,"a":2,"a!":5,"a\"":4,"aa":1}"#);
     }
 
     #[test]

@@ -29,7 +29,7 @@ const PREFIX: &str = "op-";
 /// Mark of what a caller gave an operation, with what nobody but the operation may see: the same for the same, and
 /// without the venue's key of no use.
 pub fn mark(venue_key: &[u8], owner: &Owner, op: &str, input: &Value) -> String {
-    hmac_hex(venue_key, canonical(&json!(["hidden", owner, op, input])).as_bytes())
+    hmac_hex(venue_key, &canonical(&json!(["hidden", owner, op, input])))
 }
 
 /// What is kept of an invoked operation until it has ended. What it is, and its input, stand in the head

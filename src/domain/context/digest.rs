@@ -1,21 +1,26 @@
 //! The hash of a whole prompt, by which a replay proves that it is the same.
 
 use crate::canonical::canonical;
-use crate::chat::{ChatMessage, ModelRequest};
+use crate::chat::{ChatMessage, ModelRequest, ModelSettings, ToolSpec};
 use crate::ids::sha256_hex;
 use crate::tools::ToolTable;
 use serde::Serialize;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of everything that the model sees: of the request as `turn show --prompt` prints it, without
 /// the name of the turn, as canonical JSON after RFC 8785. Anybody can compute it.
 pub fn prompt_hash(request: &ModelRequest) -> String {
-    let mut seen = serde_json::to_value(request).unwrap_or_default();
-    if let Value::Object(map) = &mut seen {
-        map.shift_remove("turn");
-    }
-    sha256_hex(canonical(&seen).as_bytes())
+    let ModelRequest { model, system, messages, tools, turn: _ } = request;
+    sha256_hex(&canonical(&SeenPrompt { messages, model, system, tools }))
+}
+
+/// A [`ModelRequest`] without the name of its turn, in the order of its canonical form.
+#[derive(Serialize)]
+struct SeenPrompt<'a> {
+    messages: &'a [ChatMessage],
+    model: &'a ModelSettings,
+    system: &'a str,
+    tools: &'a [ToolSpec],
 }
 
 /// The hash that versions before have recorded: SHA-256 of everything that the model sees: model, system prompt, tools (by their own hash) and
@@ -74,7 +79,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::{Arguments, ModelSettings, ToolCall};
+    use crate::chat::{Arguments, ToolCall};
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -122,8 +127,19 @@ mod tests {
         let hashes: BTreeSet<String> = prompts.iter().map(hash).collect();
         assert_eq!(hashes.len(), prompts.len());
         let one = &prompts[1];
-        let specs = vec![crate::chat::ToolSpec { name: "x".into(), description: String::new(), schema: json!({}) }];
+        let specs = vec![ToolSpec { name: "x".into(), description: String::new(), schema: json!({}) }];
         assert_ne!(hash(&ModelRequest { tools: specs.into(), ..one.clone() }), hash(one), "tools are a part of it");
+    }
+
+    #[test]
+    fn it_is_of_the_request_as_anybody_prints_it() {
+        let mut one = request("s\"é\u{1}", vec![user("ab"), called("1", 1), tool("c", "n", "ab")]);
+        one.model.temperature = Some(0.1);
+        one.tools =
+            vec![ToolSpec { name: "x".into(), description: "d".into(), schema: json!({"b": 1, "a": 1.0}) }].into();
+        let mut printed = serde_json::to_value(&one).unwrap();
+        printed.as_object_mut().unwrap().remove("turn");
+        assert_eq!(hash(&one), sha256_hex(&canonical(&printed)));
     }
 
     #[test]

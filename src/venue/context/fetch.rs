@@ -199,7 +199,7 @@ fn unread(error: StoreError) -> Result<Found, StoreError> {
 fn hash(value: &Value) -> String {
     match value {
         Value::String(text) => sha256_hex(text.as_bytes()),
-        value => sha256_hex(canonical(value).as_bytes()),
+        value => sha256_hex(&canonical(value)),
     }
 }
 
