@@ -4,6 +4,7 @@ use super::text;
 use crate::chat::{Arguments, ChatMessage};
 use crate::foreign::Foreign;
 use crate::session::TurnRecord;
+use sha2::{Digest, Sha256};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -13,6 +14,7 @@ use std::sync::OnceLock;
 pub struct TranscriptTurn {
     record: TurnRecord,
     shown: OnceLock<Shown>,
+    terms: OnceLock<[u8; 32]>,
 }
 
 /// What showing the whole of a turn takes.
@@ -36,11 +38,23 @@ impl TranscriptTurn {
             Shown { bytes, as_it_is: bytes == stored }
         })
     }
+
+    /// Hash of what it could do, for whom, and what it used: who may see one turn may see another of the same terms,
+    /// as long as nothing was learned that it may not know.
+    pub(super) fn terms(&self) -> &[u8; 32] {
+        self.terms.get_or_init(|| {
+            let TurnRecord { authority, bound, used, calls, .. } = &self.record;
+            let needs = || calls.iter().flat_map(|call| &call.needs).collect::<Vec<_>>();
+            // Its own scratch space is no term of it.
+            let terms = (authority.clone().nowhere(), bound.clone().nowhere(), used, needs());
+            Sha256::digest(serde_json::to_vec(&terms).expect("authority serialises")).into()
+        })
+    }
 }
 
 impl From<TurnRecord> for TranscriptTurn {
     fn from(record: TurnRecord) -> Self {
-        Self { record, shown: OnceLock::new() }
+        Self { record, shown: OnceLock::new(), terms: OnceLock::new() }
     }
 }
 

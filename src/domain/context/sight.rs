@@ -76,7 +76,15 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
     // What turns up to here have learned that the viewer may not know.
     let mut lost: Vec<&Capability> = Vec::new();
     let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());
+    let mut stands: Vec<bool> = Vec::with_capacity(turns.len());
+    // Terms of a turn that learned nothing of that kind: most turns of a session are like the one before.
+    let mut like: Option<(&[u8; 32], bool)> = None;
     for turn in turns {
+        if let Some((_, known)) = like.filter(|(terms, _)| lost.is_empty() && *terms == turn.terms()) {
+            marked.push(Marks::default());
+            stands.push(known);
+            continue;
+        }
         let read = turn.used.iter().flatten().find(|cap| !may_know(cap));
         let said = read.or_else(|| lost.iter().copied().find(|cap| knew(turn, cap)));
         let results =
@@ -89,11 +97,13 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
         }
         let results = results.into_iter().map(|(at, cap)| (at, cap.clone())).collect();
         marked.push(Marks { said: said.cloned(), results });
+        stands.push(viewer.stands_for(turn));
+        like = stands.last().filter(|_| lost.is_empty()).map(|known| (turn.terms(), *known));
     }
     if !lost.is_empty() {
         handed_up(turns, &mut marked);
     }
-    let shown = turns.iter().zip(marked).map(|(turn, marks)| match viewer.stands_for(turn) {
+    let shown = turns.iter().zip(marked).zip(stands).map(|((turn, marks), stands)| match stands {
         true if marks.is_empty() => Sight::Whole,
         true if open(turn) => Sight::Marked(marks),
         true | false => Sight::Hidden,

@@ -73,6 +73,32 @@ fn a_revocation_hides_what_was_learned_by_it_and_nothing_else() {
 }
 
 #[test]
+fn a_turn_is_seen_by_its_own_terms_whatever_stood_before_it() {
+    let (all, wide) = (Authority::unlimited(), holding(&[("w", "crud")]));
+    let narrow = holding(&[("w/a", "crud")]);
+    let by = |number, authority: &Authority, used: &[&str]| TurnRecord {
+        authority: authority.clone(),
+        bound: authority.clone(),
+        ..turn(number, used, &[])
+    };
+    let turns = [
+        by(1, &narrow, &["w/a"]),
+        by(2, &narrow, &["w/a"]),
+        by(3, &wide, &["w/a"]),
+        by(4, &narrow, &["w/a"]),
+        by(5, &wide, &["w/b"]),
+        by(6, &wide, &["w/b"]),
+        by(7, &narrow, &["w/a"]),
+    ];
+    check(&turns, &all, &all, 99, "wwwwwww");
+    check(&turns, &narrow, &narrow, 99, "wwhwhhw");
+    check(&turns[..4], &narrow, &wide, 99, "wwww");
+    check(&turns, &narrow, &wide, 99, "wwwwhhw");
+    let other = TurnRecord { calls: turn(8, &[], &["w/b"]).calls, ..by(8, &narrow, &["w/a"]) };
+    check(&[turns[0].clone(), other, turns[1].clone()], &narrow, &narrow, 99, "whw");
+}
+
+#[test]
 fn a_turn_that_could_not_know_what_was_taken_back_is_shown() {
     let all = Authority::unlimited();
     let after = |number| TurnRecord { authority: all.clone().without("w/secret"), ..turn(number, &[], &["w/log"]) };
