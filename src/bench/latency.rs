@@ -18,8 +18,8 @@ pub struct LatencyReport {
 
 /// Measures it. A worker must be running in this process.
 pub async fn latency(venue: &Arc<Venue>, owner: &Owner, plan: &BenchPlan) -> Result<LatencyReport, BenchError> {
-    load::agents(venue, owner, plan.agents).await?;
+    load::agents(venue, owner, plan).await?;
     let run = crate::ingress::fresh_id();
-    let times = load::run(venue, owner, run.as_str(), plan.tasks, plan.agents, true).await?;
+    let times = load::run(venue, owner, run.as_str(), plan, true).await?;
     Ok(LatencyReport { tasks: plan.tasks, times: Percentiles::of(times) })
 }

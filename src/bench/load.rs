@@ -1,16 +1,15 @@
 //! Agents that answer at once, tasks for them, and the times of their completions.
 
-use super::BenchError;
+use super::{BenchError, BenchPlan};
 use crate::bus::LiveSubject;
-use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
+use crate::domain::job::JobStatus;
 use crate::domain::message::{Address, InKind, Message};
 use crate::venue::Venue;
 use crate::venue::agents;
 use futures::{StreamExt, stream};
-use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,37 +26,31 @@ pub(super) fn agent(n: usize) -> AgentId {
 }
 
 /// Creates the agents.
-pub(super) async fn agents(venue: &Venue, owner: &Owner, count: usize) -> Result<(), BenchError> {
-    let config = json!({
-        "systemPrompt": "You answer with what you are asked.",
-        "model": {"provider": "scripted", "name": "echo"},
-        // The raw rate is measured in sessions of one agent.
-        "concurrency": 1024,
-    });
-    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
-    for n in 0..count {
+pub(super) async fn agents(venue: &Venue, owner: &Owner, plan: &BenchPlan) -> Result<(), BenchError> {
+    let config = plan.shape.agent(plan.tasks)?;
+    for n in 0..plan.agents {
         agents::apply(venue, owner, &agent(n), &config, false, &Authority::unlimited()).await?;
     }
     Ok(())
 }
 
 /// Publishes tasks through the queue and waits for all completions; one after the other when
-/// `window` is 1. Returns the time of each from publish to completion.
+/// `one_by_one`. Returns the time of each from publish to completion.
 pub(super) async fn run(
     venue: &Arc<Venue>,
     owner: &Owner,
     run: &str,
-    tasks: usize,
-    agents: usize,
+    plan: &BenchPlan,
     one_by_one: bool,
 ) -> Result<Vec<Duration>, BenchError> {
+    let &BenchPlan { tasks, agents, shape, .. } = plan;
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
     let mut started: HashMap<String, Instant> = HashMap::with_capacity(tasks);
     let message = |n: usize| Message {
         to: Address::In { owner: owner.clone(), agent: agent(n % agents), kind: InKind::Task },
         id: Some(format!("{run}-{n}")),
-        body: json!({"input": {"message": format!("task {n}")}, "replyTo": inbox}),
+        body: shape.submission(n, &format!("{run}-{n}"), &inbox),
     };
     let mut times = Vec::with_capacity(tasks);
     if one_by_one {
@@ -97,7 +90,8 @@ pub(super) async fn run(
                 )));
             };
             if let Ok(completion) = serde_json::from_slice::<Completion>(&body) {
-                arrived.push((completion.id.to_string(), Instant::now()));
+                let at = Instant::now();
+                arrived.push((complete(completion)?, at));
             }
         }
         Ok(())
@@ -124,7 +118,17 @@ async fn receive(
             && let Some(at) = started.remove(completion.id.as_str())
         {
             times.push(at.elapsed());
+            complete(completion)?;
         }
     }
     Ok(())
+}
+
+/// The event of a task that came to what it was for: others say nothing of how fast tasks are.
+fn complete(Completion { id, result, .. }: Completion) -> Result<String, BenchError> {
+    if result.status == JobStatus::Complete {
+        return Ok(id.to_string());
+    }
+    let error = result.error.unwrap_or_default();
+    Err(BenchError::Stuck(format!("task `{id}` is {}: {error}", result.status.as_str())))
 }

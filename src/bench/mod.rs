@@ -7,6 +7,7 @@ mod ledger;
 mod load;
 mod raw;
 mod sessions;
+mod shape;
 mod turns;
 mod usage;
 
@@ -14,6 +15,7 @@ pub use context::{ContextReport, context};
 pub use latency::latency;
 pub use ledger::{Growth, growth};
 pub use sessions::{Fleet, RULES as SESSION_RULES, SessionsReport, sessions};
+pub use shape::{TaskSession, TaskShape};
 pub use turns::turns;
 
 use crate::bus::BusError;
@@ -25,8 +27,10 @@ use std::time::Duration;
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchPlan {
-    /// Tasks, each of one turn and one commit.
+    /// Tasks.
     pub tasks: usize,
+    /// What each is.
+    pub shape: TaskShape,
     /// Agents that share them.
     pub agents: usize,
     /// Sessions that a worker runs at once; the raw rate is measured with as many.
@@ -62,14 +66,16 @@ pub struct Percentiles {
     pub p50_ms: f64,
     /// One in a hundred is slower, in ms.
     pub p99_ms: f64,
+    /// One in a thousand is slower, in ms.
+    pub p999_ms: f64,
 }
 
 impl Percentiles {
     fn of(mut all: Vec<Duration>) -> Self {
         all.sort_unstable();
-        let at = |share: usize| all.get((all.len() * share / 100).min(all.len().saturating_sub(1)));
+        let at = |share: usize| all.get((all.len() * share / 1000).min(all.len().saturating_sub(1)));
         let ms = |time: Option<&Duration>| time.map_or(0.0, |t| t.as_secs_f64() * 1000.0);
-        Self { p50_ms: ms(at(50)), p99_ms: ms(at(99)) }
+        Self { p50_ms: ms(at(500)), p99_ms: ms(at(990)), p999_ms: ms(at(999)) }
     }
 }
 
@@ -80,6 +86,6 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_sorted_times() {
         let times = Percentiles::of((1..=100).rev().map(Duration::from_millis).collect());
-        assert_eq!(times, Percentiles { p50_ms: 51.0, p99_ms: 100.0 });
+        assert_eq!(times, Percentiles { p50_ms: 51.0, p99_ms: 100.0, p999_ms: 100.0 });
     }
 }

@@ -1,4 +1,4 @@
-//! CPU time and memory of this process, from `/proc`.
+//! CPU time, memory and written bytes of this process, from `/proc`.
 
 use std::time::Duration;
 
@@ -13,6 +13,13 @@ pub(super) fn cpu() -> Duration {
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<u64> = rest.split_whitespace().skip(11).take(2).filter_map(|f| f.parse().ok()).collect();
     Duration::from_millis(fields.iter().sum::<u64>() * 1000 / TICKS)
+}
+
+/// Bytes that this process has had written to a disk; 0 where `/proc` isn't.
+pub(super) fn written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    line.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Most memory that this process ever had resident, in MiB; 0 where `/proc` isn't.

@@ -4,13 +4,14 @@ use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{Context, worker};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, BenchPlan, Fleet};
+use crate::bench::{self, BenchError, BenchPlan, Fleet, TaskSession, TaskShape};
 use crate::config::{Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::{self, Metrics};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,9 @@ use std::time::Duration;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Tasks per second, against the raw commit rate of the same store in the same run
-    #[command(after_help = "Example:\n  trellis bench turns --tasks 5000 --output json")]
+    #[command(
+        after_help = "Examples:\n  trellis bench turns --tasks 5000 --output json\n  trellis bench turns --session same --turns 3 --tools 2 --shared"
+    )]
     Turns(Load),
     /// Time from publish to completion, one task at a time
     #[command(after_help = "Example:\n  trellis bench latency --tasks 500")]
@@ -46,12 +49,36 @@ pub(crate) struct Sessions {
 /// How much is measured.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Load {
-    /// Tasks, each of one turn and one commit
+    /// Tasks
     #[arg(long, default_value_t = 5000, value_name = "N")]
     tasks: usize,
     /// Agents that share them
     #[arg(long, default_value_t = 50, value_name = "N")]
     agents: usize,
+    /// A session for each task, or one for each agent, whose conversation grows
+    #[arg(long, value_enum, default_value = "fresh")]
+    session: TaskSession,
+    /// Turns of a task; each but the last makes calls
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    turns: usize,
+    /// Calls of such a turn, each a write to the lattice
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    tools: usize,
+    /// All calls write into one map, two levels down, instead of each to a path of its own
+    #[arg(long)]
+    shared: bool,
+}
+
+impl Load {
+    /// Of measurements without a load of tasks.
+    const fn of(tasks: usize, agents: usize) -> Self {
+        Self { tasks, agents, session: TaskSession::Fresh, turns: 1, tools: 0, shared: false }
+    }
+
+    const fn shape(&self) -> TaskShape {
+        let Self { session, turns, tools, shared, .. } = *self;
+        TaskShape { session, turns, tools, shared }
+    }
 }
 
 impl Bench {
@@ -60,26 +87,38 @@ impl Bench {
         let (name, load) = match &self {
             Self::Turns(load) => ("turns", *load),
             Self::Latency(load) => ("latency", *load),
-            Self::Context => ("context", Load { tasks: 1, agents: 1 }),
-            Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load { tasks: *sleeping, agents: *running }),
+            Self::Context => ("context", Load::of(1, 1)),
+            Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load::of(*sleeping, *running)),
         };
         if load.tasks == 0 || load.agents == 0 {
             return Err(Failure::usage("expected at least one task and one agent, or one session of each"));
+        }
+        if let Some(problem) = load.shape().problem() {
+            return Err(Failure::usage(problem));
         }
         let scratch = Scratch::new().map_err(|e| Failure::internal(format!("no folder for the store: {e}")))?;
         let mut config = context.load(vec![("log.level", "warn".to_owned())])?.config;
         if let StoreUrl::Embedded(dir) = &mut config.store.url {
             dir.clone_from(&scratch.0);
         }
-        if let Self::Sessions(sessions) = &self {
-            config.worker.slots = sessions.running;
-            let written = std::fs::write(scratch.rules(), bench::SESSION_RULES);
+        let rules = match &self {
+            Self::Turns(_) | Self::Latency(_) => Some(load.shape().rules()),
+            Self::Sessions(sessions) => {
+                config.worker.slots = sessions.running;
+                config.models.calls_log = Some(scratch.calls_log());
+                Some(bench::SESSION_RULES.to_owned())
+            }
+            Self::Context => None,
+        };
+        if let Some(rules) = rules {
+            let written = std::fs::write(scratch.rules(), rules);
             written.map_err(|e| Failure::internal(format!("no rules for the model: {e}")))?;
-            (config.models.scripted, config.models.calls_log) = (Some(scratch.rules()), Some(scratch.calls_log()));
+            config.models.scripted = Some(scratch.rules());
         }
         telemetry::init(&config.log).map_err(Failure::internal)?;
         let plan = BenchPlan {
             tasks: load.tasks,
+            shape: load.shape(),
             agents: load.agents,
             slots: config.worker.slots,
             raw: Duration::from_secs(3),
@@ -152,7 +191,7 @@ struct Scratch(std::path::PathBuf);
 impl Scratch {
     fn new() -> std::io::Result<Self> {
         let dir = std::env::temp_dir().join(format!("trellis-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         Ok(Self(dir))
     }
 

@@ -1,5 +1,6 @@
 //! Canonical JSON after RFC 8785: the same value has the same bytes, whoever writes it.
 
+use crate::decode;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
@@ -66,6 +67,7 @@ impl Canonical<'_> {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "every number of the form is a double, the nearest one")]
 impl Formatter for Canonical<'_> {
     fn write_i64<W: Write + ?Sized>(&mut self, writer: &mut W, value: i64) -> io::Result<()> {
         Self::number(writer, value as f64)
@@ -92,7 +94,7 @@ impl Formatter for Canonical<'_> {
     }
 
     fn write_raw_fragment<W: Write + ?Sized>(&mut self, _writer: &mut W, fragment: &str) -> io::Result<()> {
-        Ok(write(self.out, &serde_json::from_str::<Value>(fragment)?)?)
+        Ok(write(self.out, &decode::stored::<Value>(fragment.as_bytes())?)?)
     }
 
     fn begin_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
@@ -157,7 +159,7 @@ fn by_utf16(a: &[u8], b: &[u8]) -> Ordering {
     if is_plain(a) && is_plain(b) {
         return a[1..inner(a)].cmp(&b[1..inner(b)]);
     }
-    let units = |key| serde_json::from_slice::<String>(key).unwrap_or_default().encode_utf16().collect::<Vec<_>>();
+    let units = |key| decode::stored::<String>(key).unwrap_or_default().encode_utf16().collect::<Vec<_>>();
     units(a).cmp(&units(b))
 }
 

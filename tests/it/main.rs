@@ -11,6 +11,7 @@ mod approvals;
 mod auth;
 mod authority;
 mod bench_sessions;
+mod bench_turns;
 mod budgets;
 mod bulk;
 mod bus_conformance;

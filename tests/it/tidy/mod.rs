@@ -36,6 +36,10 @@ const NOT_IN_DOMAIN: [&str; 19] = [
     "println",
 ];
 
+/// Where one of them means something else.
+const IN_MEMORY: [(&str, &str, &str); 1] =
+    [("src/domain/canonical.rs", "std::io", "the words of a formatter of serde_json, which writes to memory")];
+
 /// Concrete backends, and where they may be named besides `src/app.rs`.
 const BACKENDS: [(&str, &[&str]); 4] = [
     ("RedisStore", &["src/store/redis"]),
@@ -178,7 +182,8 @@ fn domain_decides_and_never_sees_a_clock_a_socket_or_a_backend() {
     let mut violations = Vec::new();
     for source in sources().iter().filter(|source| source.path.starts_with("src/domain/")) {
         for (number, line) in source.code() {
-            let words = NOT_IN_DOMAIN.iter().filter(|word| has_word(line, word));
+            let means = |word: &str| IN_MEMORY.iter().any(|(home, w, _why)| source.path == *home && *w == word);
+            let words = NOT_IN_DOMAIN.iter().filter(|word| has_word(line, word) && !means(word));
             violations.extend(words.map(|word| source.at(number, format!("`{word}` in the core"))));
         }
     }

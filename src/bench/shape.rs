@@ -1,0 +1,113 @@
+//! What one task of `bench turns` and `bench latency` is: how many turns, what its calls write, which session.
+
+use super::BenchError;
+use crate::domain::agent::AgentConfig;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Bytes that a call writes.
+const WRITTEN: usize = 180;
+
+/// In which sessions tasks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskSession {
+    /// Each in one of its own.
+    Fresh,
+    /// Those of an agent one after the other in one, whose conversation grows.
+    Same,
+}
+
+/// One task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TaskShape {
+    /// Where it runs.
+    pub session: TaskSession,
+    /// Its turns; each but the last makes calls.
+    pub turns: usize,
+    /// Calls of such a turn, each writes to the lattice.
+    pub tools: usize,
+    /// All of them into one map, two levels down; else each to a path of its own.
+    pub shared: bool,
+}
+
+impl TaskShape {
+    /// Why there is no such task.
+    pub fn problem(&self) -> Option<&'static str> {
+        match self {
+            Self { turns: 0, .. } => Some("`--turns`: expected at least 1"),
+            Self { turns: 2.., tools: 0, .. } => {
+                Some("`--tools`: expected at least 1, for a turn without calls is a task's last")
+            }
+            Self { turns: 1, shared: true, .. } => {
+                Some("`--shared` is where calls write: it needs `--turns` of at least 2")
+            }
+            Self { .. } => None,
+        }
+    }
+
+    /// What the scripted model says, for `models.scripted`.
+    pub fn rules(&self) -> String {
+        let mut rules = String::new();
+        for turn in 1..self.turns {
+            let between = if self.shared { ["w/bench/", "/{{input.id}}"] } else { ["w/bench-{{input.id}}-", ""] };
+            let path = |call: usize| format!("{}{turn}-{call}{}", between[0], between[1]);
+            let call = |call: usize| {
+                let (path, value) = (path(call), "x".repeat(WRITTEN));
+                format!(r#"{{ tool = "lattice_write", arguments = {{ path = "{path}", value = "{value}" }} }}"#)
+            };
+            let calls = (0..self.tools).map(call).collect::<Vec<_>>().join(", ");
+            let _ = write!(rules, "[[rule]]\nwhen = {{ turn = {turn} }}\nthen = {{ calls = [{calls}] }}\n\n");
+        }
+        rules + "[[rule]]\nthen = { text = \"done\" }\n"
+    }
+
+    /// Who runs them: as many at once as there are, and as many that wait.
+    pub(super) fn agent(&self, tasks: usize) -> Result<AgentConfig, BenchError> {
+        let mut config = json!({
+            "systemPrompt": "You answer with what you are asked.",
+            "model": {"provider": "scripted", "name": "bench"},
+            // The raw rate is measured in sessions of one agent.
+            "concurrency": 1024,
+            "mailbox": tasks.max(1),
+            "defaultTools": false,
+        });
+        if self.turns > 1 {
+            config["tools"] = json!(["v/ops/lattice/write"]);
+            config["limits"] = json!({"turns": self.turns});
+        }
+        AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))
+    }
+
+    /// Body of the `n`th submission.
+    pub(super) fn submission(&self, n: usize, id: &str, reply_to: &str) -> Value {
+        let mut body = json!({"input": {"message": format!("task {n}"), "id": id}, "replyTo": reply_to});
+        if self.session == TaskSession::Same {
+            body["sessionId"] = json!("main");
+        }
+        body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_cannot_be_is_refused_with_what_is_wrong() {
+        let shape = |turns, tools, shared| TaskShape { session: TaskSession::Same, turns, tools, shared };
+        for (shape, expected) in [
+            (shape(1, 0, false), None),
+            (shape(1, 2, false), None),
+            (shape(3, 2, true), None),
+            (shape(0, 2, false), Some("--turns")),
+            (shape(2, 0, false), Some("--tools")),
+            (shape(1, 2, true), Some("--shared")),
+        ] {
+            let problem = shape.problem();
+            assert_eq!(problem.is_some(), expected.is_some(), "{shape:?}");
+            assert!(problem.is_none_or(|problem| problem.contains(expected.unwrap())), "{problem:?}");
+        }
+    }
+}
