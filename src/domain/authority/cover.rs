@@ -1,7 +1,7 @@
 //! Comparing authorities by what they cover: what ran under one may be seen under another that covers it.
 
 use super::capability::{Capability, covers, is_of_resources, overlaps};
-use super::{Authority, ResourcePath};
+use super::{Authority, Holder};
 
 /// What reading a resource namespace needs.
 const READ: &str = "read";
@@ -29,7 +29,7 @@ impl Authority {
     /// Whether what was learned by this use of a capability may still be known: by the same use, or by
     /// reading what it was of.
     pub fn may_know(&self, used: &Capability) -> bool {
-        [used.can.as_str(), reading(&used.with)].iter().any(|can| self.permits(can, ResourcePath::of(used)).is_ok())
+        Holder::of(self).may_know(used)
     }
 
     fn grants(&self, other: &Self, enough: impl Fn(&Capability, &Capability) -> bool) -> bool {
@@ -54,6 +54,6 @@ impl Authority {
 }
 
 /// The ability to read what a capability names.
-fn reading(with: &str) -> &'static str {
+pub(super) fn reading(with: &str) -> &'static str {
     if is_of_resources(with) { READ } else { "crud/read" }
 }

@@ -2,6 +2,7 @@
 //! every read, call, delegation and again at commit. It only ever narrows.
 
 pub mod ability;
+mod holder;
 pub mod capability;
 mod cover;
 pub mod envelope;
@@ -15,7 +16,9 @@ pub mod trail;
 use crate::ids::{AgentId, SessionId, SessionKey};
 use crate::lattice::layout::Scope;
 pub use capability::Capability;
-use capability::{covers, is_of_resources, overlaps};
+use capability::{covers, overlaps};
+use holder::Held;
+pub use holder::Holder;
 pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -224,37 +227,16 @@ impl Authority {
     pub fn permits(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), Denied> {
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
-        if self.always(ability, &name) {
-            return Ok(());
-        }
-        let revoked = self.is_gone(&name);
-        let list = if is_of_resources(&name) { self.resources.as_ref() } else { self.paths.as_ref() };
-        // What a turn asks is for a person to decide, and for no turn.
-        let by_person = self.home.session.is_some() && covers("job/approve", ability);
-        let permitted = !by_person
-            && match list {
-                None => !is_of_resources(&name),
-                Some(caps) => caps.iter().any(|cap| cap.permits(ability, &name)),
-            };
-        if permitted && !revoked {
+        let held = Holder::of(self).held(ability, &name);
+        if held == Held::Yes {
             return Ok(());
         }
         Err(Denied {
             ability: ability.to_owned(),
             resource,
             held: self.listed().unwrap_or_default(),
-            revoked: permitted && revoked,
+            revoked: held == Held::Revoked,
         })
-    }
-
-    fn always(&self, ability: &str, name: &str) -> bool {
-        let own = self.home.session.as_ref().is_some_and(|session| covers(&scratch(session), name));
-        let job = self.home.job.as_ref().map(|job| format!("j/{job}"));
-        let job =
-            job.is_some_and(|job| covers(&format!("{job}/t"), name) || (ability == "crud/read" && covers(&job, name)));
-        // Without a session or a job there is nothing that these could mean.
-        let nobody = ["c", "t"].iter().any(|alias| covers(alias, name));
-        own || job || nobody || (ability == "crud/read" && covers("v", name))
     }
 
     /// Whether anything at all under a resource may be reached.
@@ -279,7 +261,7 @@ impl Authority {
     /// held without any capability, or not at all.
     pub fn used(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<Capability> {
         let resource = settled(&resource.into(), &self.home);
-        (!self.always(ability, resource.as_str()) && self.permits(ability, &resource).is_ok())
+        (!Holder::of(self).always(ability, resource.as_str()) && self.permits(ability, &resource).is_ok())
             .then(|| Capability { with: resource.as_str().to_owned(), can: ability.to_owned() })
     }
 

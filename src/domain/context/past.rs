@@ -1,6 +1,7 @@
 //! A turn as later prompts of its session show it.
 
 use super::text;
+use super::transcript::notes;
 use crate::chat::{Arguments, ChatMessage};
 use crate::foreign::Foreign;
 use crate::session::TurnRecord;
@@ -20,7 +21,7 @@ pub struct TranscriptTurn {
 /// What showing the whole of a turn takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
-    /// In the prompt, the venue's own lines apart.
+    /// In the prompt, with the venue's own lines above what calls returned.
     pub(super) bytes: usize,
     /// No line of it is quoted.
     pub(super) as_it_is: bool,
@@ -34,8 +35,9 @@ impl TranscriptTurn {
                 (message_bytes(message, |text| Foreign::text(text).len()), message_bytes(message, str::len))
             });
             let (bytes, stored) = heard.chain(said).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            let noted: usize = notes(self).map(|(_, line)| line.len() + 1).sum();
             // A quote only adds to a text.
-            Shown { bytes, as_it_is: bytes == stored }
+            Shown { bytes: bytes + noted, as_it_is: bytes == stored }
         })
     }
 

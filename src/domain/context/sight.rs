@@ -10,7 +10,7 @@
 use super::item::{Content, Item};
 use super::past::TranscriptTurn;
 use super::text;
-use crate::authority::{Authority, Capability, ResourcePath};
+use crate::authority::{Authority, Capability, Holder, ResourcePath};
 use crate::chat::ChatMessage;
 use crate::session::{CallRecord, TurnRecord};
 use std::sync::Arc;
@@ -72,7 +72,8 @@ pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
 /// How much of each of a session's turns is shown, oldest first. `open`: it belongs to the exchange
 /// that is not answered yet.
 pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
-    let may_know = |cap: &Capability| viewer.authority.may_know(cap);
+    let holder = Holder::of(viewer.authority);
+    let may_know = |cap: &Capability| holder.may_know(cap);
     // What turns up to here have learned that the viewer may not know.
     let mut lost: Vec<&Capability> = Vec::new();
     let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());

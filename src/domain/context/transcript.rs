@@ -259,7 +259,7 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&JobId>) 
 }
 
 /// Lines of the venue above what calls returned, by the place of the message.
-fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
+pub(super) fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
     let results = (0..).zip(&turn.said).filter(|(_, message)| matches!(message, ChatMessage::Tool { .. }));
     let noted = results.zip(&turn.calls).filter_map(|((at, _), call)| Some((at, call.note.as_deref()?)));
     noted.map(|(at, note)| (at, text::note(note)))
@@ -288,6 +288,5 @@ fn bytes(turn: &TranscriptTurn, open: Option<&JobId>) -> usize {
         Some((marked(job).len(), text::heard(&heard.text).len()))
     };
     let (with, without) = turn.heard.iter().filter_map(marked).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    let noted: usize = notes(turn).map(|(_, line)| line.len() + 1).sum();
-    turn.shown().bytes - without + with + noted
+    turn.shown().bytes - without + with
 }
