@@ -2,11 +2,11 @@
 //! every read, call, delegation and again at commit. It only ever narrows.
 
 pub mod ability;
-mod holder;
 pub mod capability;
 mod cover;
 pub mod envelope;
 pub mod grant;
+mod holder;
 #[cfg(test)]
 mod oracle_tests;
 pub mod policy;
@@ -166,6 +166,12 @@ impl Authority {
     #[must_use]
     pub fn nowhere(self) -> Self {
         Self { home: Scope::default(), ..self }
+    }
+
+    /// The same for any job of its session: it permits no more than with one, whose own documents come to it.
+    #[must_use]
+    pub fn of_any_job(self) -> Self {
+        Self { home: Scope { job: None, ..self.home }, ..self }
     }
 
     /// The same without what lies at or under a resource.

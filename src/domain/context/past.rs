@@ -1,13 +1,13 @@
 //! A turn as later prompts of its session show it.
 
+use super::sight::ViewerKey;
 use super::text;
 use super::transcript::notes;
 use crate::chat::{Arguments, ChatMessage};
 use crate::foreign::Foreign;
 use crate::session::TurnRecord;
-use sha2::{Digest, Sha256};
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// A turn of a transcript: its record, which doesn't change any more, and what showing it takes, found out once: every
 /// prompt of a long session asks for it.
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 pub struct TranscriptTurn {
     record: TurnRecord,
     shown: OnceLock<Shown>,
-    terms: OnceLock<[u8; 32]>,
+    whole_for: Mutex<Option<ViewerKey>>,
 }
 
 /// What showing the whole of a turn takes.
@@ -41,22 +41,24 @@ impl TranscriptTurn {
         })
     }
 
-    /// Hash of what it could do, for whom, and what it used: who may see one turn may see another of the same terms,
-    /// as long as nothing was learned that it may not know.
-    pub(super) fn terms(&self) -> &[u8; 32] {
-        self.terms.get_or_init(|| {
-            let TurnRecord { authority, bound, used, calls, .. } = &self.record;
-            let needs = || calls.iter().flat_map(|call| &call.needs).collect::<Vec<_>>();
-            // Its own scratch space is no term of it.
-            let terms = (authority.clone().nowhere(), bound.clone().nowhere(), used, needs());
-            Sha256::digest(serde_json::to_vec(&terms).expect("authority serialises")).into()
-        })
+    /// Whether it was found to be shown whole to this viewer, where nothing was learned that the viewer may not know.
+    pub(super) fn is_whole_for(&self, viewer: &ViewerKey) -> bool {
+        self.whole_for.lock().is_ok_and(|known| known.as_ref() == Some(viewer))
+    }
+
+    /// It is: the last viewer for whom it is so is remembered.
+    pub(super) fn keep_whole_for(&self, viewer: &ViewerKey) {
+        if let Ok(mut known) = self.whole_for.lock()
+            && known.as_ref() != Some(viewer)
+        {
+            *known = Some(viewer.clone());
+        }
     }
 }
 
 impl From<TurnRecord> for TranscriptTurn {
     fn from(record: TurnRecord) -> Self {
-        Self { record, shown: OnceLock::new(), terms: OnceLock::new() }
+        Self { record, shown: OnceLock::new(), whole_for: Mutex::new(None) }
     }
 }
 

@@ -13,6 +13,7 @@ use super::text;
 use crate::authority::{Authority, Capability, Holder, ResourcePath};
 use crate::chat::ChatMessage;
 use crate::session::{CallRecord, TurnRecord};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The tool whose result is what the turns of another goal came to.
@@ -53,7 +54,17 @@ impl Viewer<'_> {
     pub fn stands_for(&self, turn: &TurnRecord) -> bool {
         self.authority.covers(&turn.authority) || (turn.used.is_some() && self.bound.covers(&turn.bound))
     }
+
+    /// Hash of it, with `any_job` in the place of its authority.
+    fn key(&self, any_job: &Authority) -> ViewerKey {
+        let same = (any_job, self.bound.clone().nowhere());
+        ViewerKey(Sha256::digest(serde_json::to_vec(&same).expect("authority serialises")).into())
+    }
 }
+
+/// Hash of a [`Viewer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ViewerKey([u8; 32]);
 
 /// The capabilities that a prompt's pieces were read by.
 pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
@@ -78,12 +89,18 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
     let mut lost: Vec<&Capability> = Vec::new();
     let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());
     let mut stands: Vec<bool> = Vec::with_capacity(turns.len());
-    // Terms of a turn that learned nothing of that kind: most turns of a session are like the one before.
-    let mut like: Option<(&[u8; 32], bool)> = None;
+    // Most turns were looked at before, by a turn like this one, perhaps of another job.
+    let any_job = viewer.authority.clone().of_any_job();
+    let (key, anywhere) = (viewer.key(&any_job), Holder::of(&any_job));
+    let is_clean = |turn: &TurnRecord| {
+        let learned = || turn.used.iter().flatten().chain(turn.calls.iter().flat_map(|call| &call.needs));
+        viewer.stands_for(turn) && learned().all(|cap| anywhere.may_know(cap))
+    };
     for turn in turns {
-        if let Some((_, known)) = like.filter(|(terms, _)| lost.is_empty() && *terms == turn.terms()) {
+        if lost.is_empty() && (turn.is_whole_for(&key) || is_clean(turn)) {
+            turn.keep_whole_for(&key);
             marked.push(Marks::default());
-            stands.push(known);
+            stands.push(true);
             continue;
         }
         let read = turn.used.iter().flatten().find(|cap| !may_know(cap));
@@ -99,7 +116,6 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
         let results = results.into_iter().map(|(at, cap)| (at, cap.clone())).collect();
         marked.push(Marks { said: said.cloned(), results });
         stands.push(viewer.stands_for(turn));
-        like = stands.last().filter(|_| lost.is_empty()).map(|known| (turn.terms(), *known));
     }
     if !lost.is_empty() {
         handed_up(turns, &mut marked);

@@ -3,6 +3,8 @@
 use super::*;
 use crate::chat::{Arguments, ToolCall};
 use crate::context::item::{Absence, Section, Tags};
+use crate::ids::{JobId, SessionKey};
+use crate::lattice::layout::Scope;
 use crate::session::CallRecord;
 use serde_json::json;
 
@@ -38,7 +40,18 @@ fn turn(number: u64, used: &[&str], calls: &[&str]) -> TurnRecord {
 /// One letter per turn: `w`hole, `h`idden, `s` what it said is marked, `r` results are, `b`oth.
 fn check(turns: &[TurnRecord], now: &Authority, bound: &Authority, open_from: u64, expected: &str) {
     let turns: Vec<_> = turns.iter().cloned().map(TranscriptTurn::from).map(Arc::new).collect();
-    let seen = sights(&turns, Viewer { authority: now, bound }, |turn| turn.turn >= open_from);
+    check_shown(&turns, now, bound, open_from, expected);
+    // Again by the same, and by others in between: what was found out before changes nothing.
+    check_shown(&turns, now, bound, open_from, expected);
+    let (all, none) = (Authority::unlimited(), Authority::new(Some(Vec::new())));
+    for other in [&all, &none] {
+        sights(&turns, Viewer { authority: other, bound: other }, |_| false);
+        check_shown(&turns, now, bound, open_from, expected);
+    }
+}
+
+fn check_shown(turns: &[Arc<TranscriptTurn>], now: &Authority, bound: &Authority, open_from: u64, expected: &str) {
+    let seen = sights(turns, Viewer { authority: now, bound }, |turn| turn.turn >= open_from);
     let letters = seen.iter().map(|sight| match sight {
         Sight::Whole => 'w',
         Sight::Hidden => 'h',
@@ -96,6 +109,40 @@ fn a_turn_is_seen_by_its_own_terms_whatever_stood_before_it() {
     check(&turns, &narrow, &wide, 99, "wwwwhhw");
     let other = TurnRecord { calls: turn(8, &[], &["w/b"]).calls, ..by(8, &narrow, &["w/a"]) };
     check(&[turns[0].clone(), other, turns[1].clone()], &narrow, &narrow, 99, "whw");
+}
+
+#[test]
+fn a_viewer_of_another_place_is_another_and_one_of_another_job_is_the_same() {
+    let (all, session) = (Authority::unlimited(), SessionKey::from_token("a/s").unwrap());
+    let at = |session: Option<&SessionKey>, job: Option<&str>| {
+        let job = job.map(|job| JobId::new(job).unwrap());
+        all.clone().at(&Scope { session: session.cloned(), job })
+    };
+    let key =
+        |authority: &Authority, bound: &Authority| Viewer { authority, bound }.key(&authority.clone().of_any_job());
+    let (one, two) = ("1".repeat(32), "2".repeat(32));
+    let here = key(&at(Some(&session), Some(&one)), &all);
+    assert_eq!(here, key(&at(Some(&session), Some(&two)), &all));
+    assert_eq!(here, key(&at(Some(&session), None), &all));
+    assert_ne!(here, key(&at(None, None), &all));
+    assert_ne!(here, key(&at(Some(&session), None).without("w/secret"), &all));
+    assert_ne!(here, key(&at(Some(&session), None), &all.clone().without("w/secret")));
+    // What a job wrote for itself, another of the same session may not know: whoever looks first.
+    let narrow = |job: &str| {
+        let job = Some(JobId::new(job).unwrap());
+        holding(&[("w", "crud")]).at(&Scope { session: Some(session.clone()), job })
+    };
+    let wrote = TurnRecord { authority: holding(&[("w", "crud")]), ..turn(1, &[], &[&format!("j/{one}/t/x")]) };
+    let turns = [Arc::new(TranscriptTurn::from(wrote))];
+    for (job, expected) in [(&one, "w"), (&two, "h"), (&one, "w"), (&two, "h")] {
+        check_shown(&turns, &narrow(job), &all, 99, expected);
+    }
+    let used = |with: &str| turn(1, &[with], &[]);
+    for with in ["t/x", "c/x", "w/x", "v/ops"] {
+        for viewer in [at(Some(&session), None), at(Some(&session), Some(&one))] {
+            check(&[used(with)], &viewer, &all, 99, "w");
+        }
+    }
 }
 
 #[test]
