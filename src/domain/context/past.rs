@@ -41,7 +41,8 @@ impl TranscriptTurn {
         })
     }
 
-    /// Whether it was found to be shown whole to this viewer, where nothing was learned that the viewer may not know.
+    /// Whether it was found that this viewer stands for it and may know all that it learned by itself: as long as no
+    /// turn before it learned anything else, it is shown whole.
     pub(super) fn is_whole_for(&self, viewer: &ViewerKey) -> bool {
         self.whole_for.lock().is_ok_and(|known| known.as_ref() == Some(viewer))
     }
