@@ -27,7 +27,7 @@ use crate::venue::auth::jwks::JwksError;
 use crate::venue::context::PromptCache;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
-use crate::venue::rates::Rates;
+use crate::venue::rates::{Meters, Rates};
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Providers, ResourceProvider};
 use crate::venue::secrets::{self, KeyFileError, Vault};
@@ -166,8 +166,21 @@ impl App {
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
         let prompts = PromptCache::default();
-        let venue =
-            Venue { store, bus, clock, name, key, catalog, secrets, boundaries, spend, quota, prompts, metrics };
+        let venue = Venue {
+            store,
+            bus,
+            clock,
+            name,
+            key,
+            catalog,
+            secrets,
+            boundaries,
+            spend,
+            quota,
+            prompts,
+            meters: Meters::default(),
+            metrics,
+        };
         Ok(Self { venue: Arc::new(venue), model, auth, nats })
     }
 

@@ -156,6 +156,12 @@ impl Limit {
         self.of == model.provider || self.of == model.id()
     }
 
+    /// Whether a call that runs takes anything of it, which is free when it ends. Calls per minute are gone when they are
+    /// booked.
+    pub const fn holds(&self) -> bool {
+        self.concurrency.is_some() || self.tokens.is_some()
+    }
+
     /// Whether one more call fits; else why not, and until when.
     fn check(&self, meter: &Meter, call: &RatedCall, now: Millis) -> Result<(), Wait> {
         let busy = meter.running.iter().filter(|(id, running)| **id != call.id && counts(running.until, now)).count();
@@ -211,7 +217,9 @@ impl Limit {
         if let Some(limit) = self.tokens {
             meter.tokens = micros(now) + ahead(meter.tokens, now) + share(call.tokens, limit);
         }
-        meter.running.insert(call.id.clone(), Running { until: call.until, tokens: meter.tokens });
+        if self.holds() {
+            meter.running.insert(call.id.clone(), Running { until: call.until, tokens: meter.tokens });
+        }
     }
 
     /// Gives back what is left, and who is to be told that a place is free.
@@ -283,7 +291,7 @@ pub fn reserve(
 }
 
 /// Books a call under all of its limits, or under none: then it may have become the first in line.
-pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
+pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
     let pairs = || limits.iter().zip(0..);
     let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
@@ -314,7 +322,7 @@ pub fn renew(meters: &mut [Meter], id: &str, until: Millis) {
 }
 
 /// A call has ended, with so many tokens used. Returns the ids of calls that may be made now.
-pub fn settle(limits: &[&Limit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
+pub fn settle(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
     limits.iter().zip(meters).filter_map(|(limit, meter)| limit.settle(meter, call, used, now)).collect()
 }
 

@@ -13,7 +13,8 @@ fn call(id: &str, tokens: u64) -> RatedCall {
 }
 
 fn booked(limit: &Limit, meter: &mut Meter, call: &RatedCall, now: Millis) -> Result<(), (u64, String)> {
-    book(&[limit], std::slice::from_mut(meter), call, now).map_err(|wait| (wait.until.0 - now.0, wait.reason))
+    book(std::slice::from_ref(limit), std::slice::from_mut(meter), call, now)
+        .map_err(|wait| (wait.until.0 - now.0, wait.reason))
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
     let wait = booked(&limit, &mut meter, &call("c", 1), NOW).unwrap_err();
     assert_eq!(wait, (1_000, "rate limit of `openai`: 2 calls at once".to_owned()));
     assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()), "the same call again");
-    let told = settle(&[&limit], std::slice::from_mut(&mut meter), &call("b", 1), 1, NOW);
+    let told = settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &call("b", 1), 1, NOW);
     assert_eq!(told, ["c"]);
     assert_eq!(booked(&limit, &mut meter, &call("c", 1), NOW), Ok(()));
     let later = NOW.plus(Duration::from_mins(3));
@@ -53,7 +54,7 @@ fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
 #[test]
 fn whoever_waits_for_a_call_to_end_is_told_in_order() {
     let (limit, mut meter) = (limit("openai:concurrency=1"), Meter::default());
-    let limits = [&limit];
+    let limits = [limit.clone()];
     let settle = |meter: &mut Meter, id: &str| settle(&limits, std::slice::from_mut(meter), &call(id, 1), 1, NOW);
     assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()));
     for id in ["b", "c", "b"] {
@@ -100,7 +101,7 @@ fn tokens_are_reserved_and_settled_with_what_was_used() {
     assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
     let (pause, reason) = booked(&limit, &mut meter, &call("b", 600), NOW).unwrap_err();
     assert_eq!((pause, reason.as_str()), (30_000, "rate limit of `openai`: 1000 tokens per minute"));
-    settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 400, NOW);
+    settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &call("a", 900), 400, NOW);
     assert_eq!(booked(&limit, &mut meter, &call("b", 600), NOW), Ok(()));
     // One that is larger than the limit waits until nothing else runs, and then passes.
     let (pause, _) = booked(&limit, &mut meter, &call("c", 5_000), NOW).unwrap_err();
@@ -165,9 +166,8 @@ fn what_is_larger_than_a_minutes_worth_passes_although_others_come_all_the_time(
 #[test]
 fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
-    let both: Vec<_> = limits.iter().collect();
     let mut meters = vec![Meter::default(); 2];
-    let mut book = |call: &RatedCall, now| book(&both, &mut meters, call, now);
+    let mut book = |call: &RatedCall, now| book(&limits, &mut meters, call, now);
     assert_eq!(book(&call("now", 50), NOW), Ok(()));
     let (one, two) = (call("one", 900), call("two", 1_100));
     let (mut waits, mut now) = (vec![one, two], NOW);
@@ -184,7 +184,7 @@ fn what_has_passed_while_a_call_ran_is_not_given_back() {
     assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
     let (late, end) = (NOW.plus(Duration::from_secs(55)), NOW.plus(Duration::from_mins(1)));
     assert_eq!(booked(&limit, &mut meter, &call("b", 900), late), Ok(()));
-    settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 10, end);
+    settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &call("a", 900), 10, end);
     assert!(booked(&limit, &mut meter, &call("c", 900), end).is_err(), "b has just had its 900");
 }
 
@@ -201,9 +201,9 @@ fn a_wrong_clock_does_not_block_the_fleet() {
 fn a_call_is_booked_under_all_of_its_limits_or_none() {
     let (all, one) = (limit("openai:requests=100"), limit("openai/gpt-4o:requests=1"));
     let mut meters = [Meter::default(), Meter::default()];
-    assert_eq!(book(&[&all, &one], &mut meters, &call("a", 1), NOW), Ok(()));
+    assert_eq!(book(&[all.clone(), one.clone()], &mut meters, &call("a", 1), NOW), Ok(()));
     let before = meters.clone();
-    let wait = book(&[&all, &one], &mut meters, &call("b", 1), NOW).unwrap_err();
+    let wait = book(&[all.clone(), one.clone()], &mut meters, &call("b", 1), NOW).unwrap_err();
     assert!(wait.reason.contains("`openai/gpt-4o`"), "{}", wait.reason);
     assert_eq!(meters, before);
 }

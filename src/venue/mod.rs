@@ -81,6 +81,8 @@ pub struct Venue {
     pub quota: QuotaSettings,
     /// What prompts have in common.
     pub prompts: PromptCache,
+    /// Where calls of models are counted for their rate limits.
+    pub meters: rates::Meters,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

@@ -3,7 +3,8 @@
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::rate::{self, Limit, Meter, RatedCall, Wait};
-use crate::store::{DocWrite, Edit, StoreError, keys};
+use crate::domain::time::Millis;
+use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,8 +27,8 @@ pub struct Rates {
 
 /// A call that may be made.
 #[derive(Debug)]
-pub struct Booked<'r> {
-    limits: Vec<&'r Limit>,
+pub struct Booked {
+    limits: Vec<Limit>,
     call: RatedCall,
 }
 
@@ -35,49 +36,43 @@ pub struct Booked<'r> {
 ///
 /// After it: the call counts until it is settled, or lost with its worker. A crash before it: nothing
 /// counts.
-pub async fn book<'r>(
+pub async fn book(
     venue: &Venue,
-    rates: &'r Rates,
+    rates: &Rates,
     model: &ModelSettings,
     id: String,
     tokens: u64,
-) -> Result<Result<Booked<'r>, Wait>, StoreError> {
-    let limits: Vec<_> = rates.limits.iter().filter(|limit| limit.covers(model)).collect();
+) -> Result<Result<Booked, Wait>, StoreError> {
+    let limits: Vec<_> = rates.limits.iter().filter(|limit| limit.covers(model)).cloned().collect();
     let now = venue.now();
     let call = RatedCall { id, tokens, until: now.plus(rates.hold) };
-    let booked = change(venue, &limits, |meters| rate::book(&limits, meters, &call, now)).await?;
-    Ok(booked.map(|()| Booked { limits, call }))
+    let booked = change(venue, &limits, Step::Book(call.clone())).await?;
+    Ok(booked.map(|_nobody| Booked { limits, call }))
 }
 
 /// Renews the place of a call that runs, three times per hold, until it is dropped.
-pub async fn keep(venue: &Venue, booked: &Booked<'_>, hold: Duration) -> Infallible {
-    let Booked { limits, call } = booked;
-    if limits.iter().all(|limit| limit.concurrency.is_none() && limit.tokens.is_none()) {
+pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible {
+    let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.holds()).cloned().collect();
+    if limits.is_empty() {
         return std::future::pending().await;
     }
+    let id = &booked.call.id;
     loop {
         tokio::time::sleep((hold / 3).max(SHORTEST)).await;
         let until = venue.now().plus(hold);
-        let renewed = change(venue, limits, |meters| {
-            rate::renew(meters, &call.id, until);
-            Ok(())
-        });
-        if let Err(error) = renewed.await {
-            tracing::debug!(id = call.id, %error, "the place of a model call is not renewed; others may take it");
+        if let Err(error) = change(venue, &limits, Step::Renew { id: id.clone(), until }).await {
+            tracing::debug!(id, %error, "the place of a model call is not renewed; others may take it");
         }
     }
 }
 
 /// The call has ended, with so many tokens used.
-pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), StoreError> {
+pub async fn settle(venue: &Venue, booked: Booked, used: u64) -> Result<(), StoreError> {
     let Booked { limits, call } = booked;
-    let now = venue.now();
-    let settled = change(venue, &limits, |meters| Ok(rate::settle(&limits, meters, &call, used, now)));
-    let Ok(told) = settled.await? else {
-        tracing::debug!(
-            id = call.id,
-            "a model call is not settled: others were always faster; it counts as it was booked"
-        );
+    let limits: Vec<_> = limits.into_iter().filter(Limit::holds).collect();
+    let id = call.id.clone();
+    let Ok(told) = change(venue, &limits, Step::Settle { call, used }).await? else {
+        tracing::debug!(id, "a model call is not settled: others were always faster; it counts as it was booked");
         return Ok(());
     };
     for id in told {
@@ -100,32 +95,64 @@ fn of(id: &str) -> Option<(Owner, SessionKey)> {
     Some((Owner::from_token(&place[..at]).ok()?, SessionKey::from_token(&place[at + 1..]).ok()?))
 }
 
-/// Changes all meters, or none; a call that waits changes them when it is the first in line. Where others were
-/// always faster, it is to wait.
-async fn change<T: Default>(
-    venue: &Venue,
-    limits: &[&Limit],
-    change: impl Fn(&mut [Meter]) -> Result<T, Wait>,
-) -> Result<Result<T, Wait>, StoreError> {
-    if limits.is_empty() {
-        return Ok(Ok(T::default()));
+/// What a call does to the meters of its limits.
+#[derive(Debug)]
+pub struct Metering {
+    limits: Vec<Limit>,
+    meters: Vec<DocKey>,
+    now: Millis,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Book(RatedCall),
+    Renew { id: String, until: Millis },
+    Settle { call: RatedCall, used: u64 },
+}
+
+/// Where what the calls of one process do to meters meets.
+pub type Meters = Grouped<Metering>;
+
+impl GroupEdit for Metering {
+    type Sheet = Meter;
+    /// Whom to tell that a place is free; a call that waits changes the meters when it is the first in line.
+    type Answer = Result<Vec<String>, Wait>;
+
+    fn keys(&self) -> &[DocKey] {
+        &self.meters
     }
-    let (store, owner, now) = (&*venue.store, venue_owner(), venue.now());
-    let names: Vec<_> = limits.iter().map(|limit| keys::rate(&limit.of)).collect();
-    let attempt = || async {
-        let docs = store.read(&owner, &names).await?;
-        let meters = names.iter().zip(&docs).map(|(key, doc)| Ok(doc.decode(key)?.unwrap_or_default()));
-        let mut meters: Vec<Meter> = meters.collect::<Result<_, StoreError>>()?;
-        let before = meters.clone();
-        let changed = change(&mut meters);
-        if meters == before {
-            return Ok(Edit::nothing(changed));
+
+    fn decode(&self, at: usize, doc: &Doc) -> Result<Option<Meter>, StoreError> {
+        doc.decode(&self.meters[at])
+    }
+
+    fn make(&self, sheets: &mut [Option<Meter>]) -> Self::Answer {
+        let were_there: Vec<_> = sheets.iter().map(Option::is_some).collect();
+        let mut meters: Vec<Meter> = sheets.iter_mut().map(|sheet| sheet.take().unwrap_or_default()).collect();
+        let answer = match &self.step {
+            Step::Book(call) => rate::book(&self.limits, &mut meters, call, self.now).map(|()| Vec::new()),
+            Step::Renew { id, until } => {
+                rate::renew(&mut meters, id, *until);
+                Ok(Vec::new())
+            }
+            Step::Settle { call, used } => Ok(rate::settle(&self.limits, &mut meters, call, *used, self.now)),
+        };
+        for ((sheet, meter), was_there) in sheets.iter_mut().zip(meters).zip(were_there) {
+            *sheet = Some(meter).filter(|meter| was_there || *meter != Meter::default());
         }
-        let writes = names.iter().zip(docs).zip(&meters);
-        let writes = writes.map(|((key, doc), meter)| DocWrite::json(key.as_str(), meter).at(doc.version));
-        Ok(Edit::write(writes.collect::<Vec<_>>(), changed))
-    };
-    match store.edit(now, &owner, ("the meters of", &limits[0].of), attempt).await {
+        answer
+    }
+}
+
+/// Changes all meters, or none, together with what other calls of the same provider do. Where other processes were
+/// always faster, the call is to wait.
+async fn change(venue: &Venue, limits: &[Limit], step: Step) -> Result<Result<Vec<String>, Wait>, StoreError> {
+    let Some(first) = limits.first() else { return Ok(Ok(Vec::new())) };
+    let provider = first.of.split('/').next().unwrap_or_default();
+    let (now, meters) = (venue.now(), limits.iter().map(|limit| keys::rate(&limit.of)).collect());
+    let metering = Metering { limits: limits.to_vec(), meters, now, step };
+    match venue.meters.make(&venue.store, now, &venue_owner(), provider, metering).await {
         Err(StoreError::Contended { .. }) => {
             Ok(Err(Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into(), told: false }))
         }

@@ -90,6 +90,10 @@ pub(crate) struct Worker {
     memory: lease::memory::Memory,
     /// What is remembered of the records of prompts.
     books: context::books::Books,
+    /// Where calls are paid from accounts and books that others are paid from.
+    payments: model::Payments,
+    /// Where turns that one request causes are counted.
+    counts: model::Counts,
     /// Where commits leave what is to be published.
     relay: outbox::Relay,
     /// Whose sessions run here.
@@ -131,6 +135,8 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         known: lease::known::Known::default(),
         memory: lease::memory::Memory::default(),
         books: context::books::Books::default(),
+        payments: model::Payments::default(),
+        counts: model::Counts::default(),
         relay,
         seats,
         places,

@@ -4,11 +4,14 @@
 //! get · versioned · get_many      what a key holds
 //! DocWrite::{json, put, mark, delete, check}, `.at(version)`
 //! edit                            read, decide, write; again while others are faster, and not for ever
+//! Grouped                         the same of what all turns change: those of one process go together
 //! docs · entries · all_sessions · all_owners   page after page, a page in memory
 //! ```
 
+mod grouped;
 mod pages;
 
+pub use grouped::{GroupEdit, Grouped};
 pub use pages::{Documents, Listing, Owners, Pages, Sessions};
 
 use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, Store, StoreError, decode, keys};
@@ -114,6 +117,13 @@ impl<T> Edit<T> {
     }
 }
 
+/// The pause before so many-eth attempt of an edit, counted from 0.
+async fn pause_before(tried: u32) {
+    if tried > 1 {
+        tokio::time::sleep(Duration::from_millis(u64::from(tried % PAUSES))).await;
+    }
+}
+
 impl dyn Store + '_ {
     /// One document.
     pub async fn doc(&self, owner: &Owner, key: &str) -> Result<Doc, StoreError> {
@@ -159,9 +169,7 @@ impl dyn Store + '_ {
         attempt: impl Fn() -> F,
     ) -> Result<T, E> {
         for tried in 0..EDIT_ATTEMPTS {
-            if tried > 1 {
-                tokio::time::sleep(Duration::from_millis(u64::from(tried % PAUSES))).await;
-            }
+            pause_before(tried).await;
             let Edit { writes, within, answer } = attempt().await?;
             if writes.is_empty() {
                 return Ok(answer);

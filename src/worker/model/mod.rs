@@ -7,3 +7,6 @@ pub(super) mod spend;
 mod call;
 mod origin;
 mod wallet;
+
+pub(super) use origin::Counts;
+pub(super) use wallet::Payments;

@@ -6,7 +6,7 @@
 use crate::domain::job::ErrorCode;
 use crate::domain::lineage::hour;
 use crate::domain::turn::{Last, Setting};
-use crate::store::{Doc, DocWrite, Edit, StoreError, keys};
+use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
 use crate::worker::Worker;
 
 /// A turn that counts: where.
@@ -29,14 +29,36 @@ pub(crate) async fn check(worker: &Worker, setting: &Setting) -> Result<Result<O
 /// The model was asked. A reply that is paid is not given up for the sake of a count: one that others were always
 /// faster than is missing from the sum.
 pub(crate) async fn count(worker: &Worker, setting: &Setting, Counted(key): Counted) {
-    let (store, owner) = (&*worker.venue.store, &setting.owner);
-    let attempt = || async {
-        let doc = store.doc(owner, &key).await?;
-        let write = DocWrite::put(key.as_str(), (number(&doc) + 1).to_string());
-        Ok::<_, StoreError>(Edit::write([write.at(doc.version)], ()))
-    };
-    if let Err(error) = store.edit(worker.venue.now(), owner, ("the count", &key), attempt).await {
+    let venue = &worker.venue;
+    let once = Once([key.clone()]);
+    if let Err(error) = worker.counts.make(&venue.store, venue.now(), &setting.owner, &key, once).await {
         tracing::warn!(key, %error, "a turn is not counted");
+    }
+}
+
+/// One more in this count.
+#[derive(Debug)]
+pub(crate) struct Once([DocKey; 1]);
+
+/// Where what one process counts meets.
+pub(crate) type Counts = Grouped<Once>;
+
+impl GroupEdit for Once {
+    type Sheet = u32;
+    type Answer = ();
+
+    fn keys(&self) -> &[DocKey] {
+        &self.0
+    }
+
+    fn decode(&self, _at: usize, doc: &Doc) -> Result<Option<u32>, StoreError> {
+        Ok(Some(number(doc)))
+    }
+
+    fn make(&self, sheets: &mut [Option<u32>]) {
+        for number in sheets.iter_mut() {
+            *number = Some(number.unwrap_or_default().saturating_add(1));
+        }
     }
 }
 

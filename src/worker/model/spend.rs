@@ -74,12 +74,19 @@ pub(crate) async fn ask(
     }
     let used = used(worker, &request, &observed, prompt);
     let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
-    wallet.settle(used.map(|usage| (usage, price))).await;
-    if let (Some(counted), Some(_)) = (counted, used) {
-        origin::count(worker, setting, counted).await;
-    }
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
-    if let Err(error) = rates::settle(&worker.venue, booked, tokens).await {
+    let counting = async {
+        if let (Some(counted), Some(_)) = (counted, used) {
+            origin::count(worker, setting, counted).await;
+        }
+    };
+    // In three places of the store: none waits for another.
+    let ((), (), settled) = tokio::join!(
+        wallet.settle(used.map(|usage| (usage, price))),
+        counting,
+        rates::settle(&worker.venue, booked, tokens),
+    );
+    if let Err(error) = settled {
         // A reply that is paid is not given up for the books of a limit.
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
@@ -95,12 +102,12 @@ pub(crate) async fn ask(
 }
 
 /// A place under the rate limits of the model's provider, or what becomes of the call instead.
-async fn book<'w>(
-    worker: &'w Worker,
+async fn book(
+    worker: &Worker,
     request: &ModelRequest,
     id: String,
     prompt: u64,
-) -> Result<Result<Booked<'w>, Asked>, StoreError> {
+) -> Result<Result<Booked, Asked>, StoreError> {
     let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
     let tokens = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
         Ok(tokens) => tokens,

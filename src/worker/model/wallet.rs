@@ -13,60 +13,91 @@ use crate::domain::cap::{self, Book, Cap, Capped, Of};
 use crate::domain::chat::Price;
 use crate::domain::chat::{ModelSettings, Usage};
 use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
 use crate::domain::turn::Setting;
-use crate::store::{DocKey, DocWrite, Edit, StoreError, keys};
-use crate::venue::{Venue, venue_owner};
+use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
+use crate::venue::venue_owner;
 use crate::worker::Worker;
+use serde::Serialize;
+use std::sync::Arc;
 
 /// What one call is paid from.
 pub(crate) struct Wallet<'w> {
-    venue: &'w Venue,
+    worker: &'w Worker,
     purse: &'w Purse,
-    /// Its session, as the accounts and the caps of its owner know it.
-    session: String,
-    own: Shelf,
-    shared: Shelf,
+    own: Arc<Shelf>,
+    shared: Arc<Shelf>,
 }
 
 /// Accounts and books that lie in one place.
+#[derive(Debug)]
 struct Shelf {
     owner: Owner,
     /// Who holds, as it is called there.
     holder: String,
-    /// With what those of its own task begin.
-    accounts: Vec<(DocKey, Option<Account>)>,
-    caps: Vec<(DocKey, Cap)>,
+    /// Under which name those meet who may change the same.
+    lane: String,
+    /// Of the accounts, and then of the books.
+    keys: Vec<DocKey>,
+    /// The accounts of its task as they begin; `None`: of the requests above, which are there or are gone.
+    accounts: Vec<Option<Account>>,
+    /// Of the books.
+    caps: Vec<Cap>,
     /// Turns of the session before it began anew.
     since: u64,
 }
 
-/// What is on a shelf.
-#[derive(Clone, PartialEq)]
-struct Tray {
-    accounts: Vec<Account>,
-    capped: Vec<Capped>,
+/// What a call does to all that lies on a shelf.
+#[derive(Debug)]
+pub(crate) struct Payment {
+    shelf: Arc<Shelf>,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Hold { prompt: u64, reply: Option<u32>, price: Option<Price>, now: Millis, last: bool },
+    Settle(Option<(Usage, Option<Price>)>),
+}
+
+/// Where the payments of one process meet.
+pub(crate) type Payments = Grouped<Payment>;
+
+/// One document of a shelf.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Sheet {
+    Account(Account),
+    Book(Book),
 }
 
 impl<'w> Wallet<'w> {
     /// Of a turn that asks this model.
     pub(crate) fn of(worker: &'w Worker, setting: &'w Setting, model: &ModelSettings) -> Self {
-        let (venue, purse, owner) = (&*worker.venue, &setting.purse, &setting.owner);
+        let (spend, purse, owner) = (&worker.venue.spend, &setting.purse, &setting.owner);
         let session = setting.session.token();
         let inherited = purse.inherited.iter().map(|name| (keys::account(name), None));
         let of_task = purse.own.iter().map(|(name, account)| (keys::account(name), Some(account.clone())));
-        let caps = venue.spend.caps(owner, model, setting.config.limits.session, venue.now());
-        let (shared, own): (Vec<_>, Vec<_>) = caps.into_iter().partition(|cap| matches!(cap.of, Of::Model(_)));
-        let keyed = |caps: Vec<Cap>| caps.into_iter().map(|cap| (book_of(&cap, setting), cap)).collect();
-        let own = Shelf {
-            owner: owner.clone(),
-            holder: session.clone(),
-            accounts: inherited.chain(of_task).collect(),
-            caps: keyed(own),
-            since: setting.state.since,
-        };
+        let caps = spend.caps(owner, model, setting.config.limits.session, worker.venue.now());
+        let (shared, caps): (Vec<_>, Vec<_>) = caps.into_iter().partition(|cap| matches!(cap.of, Of::Model(_)));
+        let (mut keys, accounts): (Vec<_>, Vec<_>) = inherited.chain(of_task).unzip();
+        let of_owner = caps.iter().any(|cap| cap.of == Of::Owner);
+        // All tasks of an owner meet at the book of its day; else all that one request causes, at its account.
+        let lane = if of_owner { String::new() } else { keys.first().unwrap_or(&session).clone() };
+        keys.extend(caps.iter().map(|cap| book_of(cap, setting)));
         let holder = format!("{}/{session}", owner.token());
-        let shared = Shelf { owner: venue_owner(), holder, accounts: Vec::new(), caps: keyed(shared), since: 0 };
-        Self { venue, purse, session, own, shared }
+        let own =
+            Shelf { owner: owner.clone(), holder: session, lane, keys, accounts, caps, since: setting.state.since };
+        let shared = Shelf {
+            owner: venue_owner(),
+            holder,
+            lane: model.provider.clone(),
+            keys: shared.iter().map(|cap| book_of(cap, setting)).collect(),
+            accounts: Vec::new(),
+            caps: shared,
+            since: 0,
+        };
+        Self { worker, purse, own: Arc::new(own), shared: Arc::new(shared) }
     }
 
     /// Holds what a call needs, everywhere or nowhere; `None` where nothing limits it. Before the `last`
@@ -76,77 +107,50 @@ impl<'w> Wallet<'w> {
         call: BudgetedCall<'_>,
         last: bool,
     ) -> Result<Result<Option<Allotment>, Short>, StoreError> {
-        let own = match self.hold_own(call, last).await? {
+        let BudgetedCall { prompt, reply, price, now, .. } = call;
+        let own = match self.make(&self.own, Step::Hold { prompt, reply, price, now, last }).await? {
             Ok(own) => own,
             Err(short) => return Ok(Err(short)),
         };
-        if self.shared.is_empty() {
-            return Ok(Ok(own));
-        }
-        let reply = own.map_or(call.reply, |own| Some(tokens(own.reply)));
-        let held = self.shared.change(self.venue, |tray| self.shared.hold(tray, BudgetedCall { reply, ..call })).await;
-        match held {
-            Ok(Ok(granted)) => {
-                let cut_by = granted.cut_by.or(own.and_then(|own| own.cut_by));
-                Ok(Ok(Some(Allotment { cut_by, ..granted })))
-            }
+        let reply = own.map_or(reply, |own| Some(tokens(own.reply)));
+        match self.make(&self.shared, Step::Hold { prompt, reply, price, now, last }).await {
+            Ok(Ok(shared)) => Ok(Ok(shared
+                .map(|granted| Allotment { cut_by: granted.cut_by.or(own.and_then(|own| own.cut_by)), ..granted })
+                .or(own))),
             refused => {
                 self.settle_on(&self.own, None).await;
-                Ok(refused?.map(Some))
+                refused
             }
         }
-    }
-
-    async fn hold_own(
-        &self,
-        call: BudgetedCall<'_>,
-        last: bool,
-    ) -> Result<Result<Option<Allotment>, Short>, StoreError> {
-        if self.own.is_empty() {
-            return Ok(Ok(None));
-        }
-        let held = self.own.change(self.venue, |tray| {
-            if !last && tray.accounts.len() < self.own.accounts.len() {
-                let reason = "the budget of the request above is gone, its job was deleted or forgotten".into();
-                return Err(Short::Spent { origin: LimitOrigin::Request, reason });
-            }
-            if tray.accounts.is_empty() {
-                return self.own.hold(tray, call);
-            }
-            let of_task = BudgetedCall { session: &self.session, ..call };
-            let granted = if last {
-                budget::hold_last(&mut tray.accounts, of_task)
-            } else {
-                budget::hold(&mut tray.accounts, of_task)?
-            };
-            let capped = self.own.hold(tray, BudgetedCall { reply: Some(tokens(granted.reply)), ..call })?;
-            Ok(Allotment { reply: capped.reply, cut_by: capped.cut_by.or(granted.cut_by) })
-        });
-        Ok(held.await?.map(Some))
     }
 
     /// The call has used so much; `None`: it was not made.
     pub(crate) async fn settle(&self, used: Option<(Usage, Option<Price>)>) {
-        self.settle_on(&self.own, used).await;
-        self.settle_on(&self.shared, used).await;
+        tokio::join!(self.settle_on(&self.own, used), self.settle_on(&self.shared, used));
     }
 
-    async fn settle_on(&self, place: &Shelf, used: Option<(Usage, Option<Price>)>) {
-        if place.is_empty() {
-            return;
-        }
-        let spent = used.map(|(usage, price)| BudgetUse::call(usage, price));
-        let settled = place.change(self.venue, |tray| {
-            budget::settle(&mut tray.accounts, &self.session, used);
-            cap::settle(&mut tray.capped, &place.holder, spent);
-            Ok(())
-        });
-        let why = match settled.await {
-            Ok(Ok(())) => return,
+    async fn settle_on(&self, place: &Arc<Shelf>, used: Option<(Usage, Option<Price>)>) {
+        let why = match self.make(place, Step::Settle(used)).await {
+            Ok(Ok(_)) => return,
             Ok(Err(_)) => "others were always faster".to_owned(),
             Err(error) => error.to_string(),
         };
-        tracing::warn!(owner = %place.owner, session = self.session, why, "a model call is not settled; it counts as it was held");
+        let (owner, session) = (&place.owner, &self.own.holder);
+        tracing::warn!(%owner, session, why, "a model call is not settled; it counts as it was held");
+    }
+
+    /// Changes everything on a shelf, or nothing, together with what other calls do to the same. Where other processes
+    /// were always faster, what there is counts as held by them.
+    async fn make(&self, place: &Arc<Shelf>, step: Step) -> Result<Result<Option<Allotment>, Short>, StoreError> {
+        if place.keys.is_empty() {
+            return Ok(Ok(None));
+        }
+        let venue = &self.worker.venue;
+        let payment = Payment { shelf: Arc::clone(place), step };
+        match self.worker.payments.make(&venue.store, venue.now(), &place.owner, &place.lane, payment).await {
+            Err(StoreError::Contended { .. }) => Ok(Err(Short::Held)),
+            made => made,
+        }
     }
 
     /// Whether its task has a budget.
@@ -169,62 +173,92 @@ fn book_of(cap: &Cap, setting: &Setting) -> DocKey {
     }
 }
 
-impl Shelf {
-    fn is_empty(&self) -> bool {
-        self.accounts.is_empty() && self.caps.is_empty()
+impl GroupEdit for Payment {
+    type Sheet = Sheet;
+    type Answer = Result<Option<Allotment>, Short>;
+
+    fn keys(&self) -> &[DocKey] {
+        &self.shelf.keys
     }
 
-    fn hold(&self, tray: &mut Tray, call: BudgetedCall<'_>) -> Result<Allotment, Short> {
-        cap::hold(&mut tray.capped, BudgetedCall { session: &self.holder, ..call })
+    fn decode(&self, at: usize, doc: &Doc) -> Result<Option<Sheet>, StoreError> {
+        let key = &self.shelf.keys[at];
+        Ok(if at < self.shelf.accounts.len() {
+            doc.decode(key)?.map(Sheet::Account)
+        } else {
+            doc.decode(key)?.map(Sheet::Book)
+        })
     }
 
-    /// Changes everything on it, or nothing. Where others are always faster, what there is counts as held by them.
-    async fn change<T>(
-        &self,
-        venue: &Venue,
-        change: impl Fn(&mut Tray) -> Result<T, Short>,
-    ) -> Result<Result<T, Short>, StoreError> {
-        let (accounts, caps) = (self.accounts.iter().map(|(key, _)| key), self.caps.iter().map(|(key, _)| key));
-        let names: Vec<DocKey> = accounts.chain(caps).cloned().collect();
-        let attempt = || async {
-            let docs = venue.store.read(&self.owner, &names).await?;
-            let (accounts, books) = docs.split_at(self.accounts.len());
-            let (mut places, mut tray) = (Vec::new(), Tray { accounts: Vec::new(), capped: Vec::new() });
-            for ((key, fresh), doc) in self.accounts.iter().zip(accounts) {
-                // One that is gone belonged to a job that was forgotten: there is nothing to settle.
-                if let Some(account) = doc.decode(key)?.or_else(|| fresh.clone()) {
-                    places.push((key, doc.version));
-                    tray.accounts.push(account);
-                }
+    fn make(&self, sheets: &mut [Option<Sheet>]) -> Self::Answer {
+        let Shelf { accounts: fresh, caps, holder, since, .. } = &*self.shelf;
+        let (of_accounts, of_books) = sheets.split_at_mut(fresh.len());
+        let (mut places, mut accounts) = (Vec::new(), Vec::new());
+        for (sheet, fresh) in of_accounts.iter_mut().zip(fresh) {
+            // One that is gone belonged to a job that was forgotten: there is nothing to settle.
+            let (account, absent) = match sheet.take() {
+                Some(Sheet::Account(account)) => (Some(account), None),
+                Some(Sheet::Book(_)) | None => (fresh.clone(), fresh.as_ref()),
+            };
+            if let Some(account) = account {
+                places.push((sheet, absent));
+                accounts.push(account);
             }
-            for ((key, cap), doc) in self.caps.iter().zip(books) {
-                let book: Book = doc.decode(key)?.unwrap_or_default();
-                let book = if cap.of == Of::Session { book.begun(self.since) } else { book };
-                places.push((key, doc.version));
-                tray.capped.push(Capped { cap: cap.clone(), book });
-            }
-            let before = tray.clone();
-            let changed = change(&mut tray);
-            let as_before = changed.is_err() || tray == before;
-            Ok(if as_before { Edit::nothing(changed) } else { Edit::write(writes(&places, &tray), changed) })
-        };
-        match venue.store.edit(venue.now(), &self.owner, ("the accounts of", &self.holder), attempt).await {
-            Err(StoreError::Contended { .. }) => Ok(Err(Short::Held)),
-            changed => changed,
         }
+        let (there, mut capped): (Vec<_>, Vec<_>) = of_books
+            .iter_mut()
+            .zip(caps)
+            .map(|(sheet, cap)| {
+                let (there, book) = match sheet.take() {
+                    Some(Sheet::Book(book)) => (true, book),
+                    Some(Sheet::Account(_)) | None => (false, Book::default()),
+                };
+                let book = if cap.of == Of::Session { book.begun(*since) } else { book };
+                (there, Capped { cap: cap.clone(), book })
+            })
+            .unzip();
+        let answer = match self.step {
+            Step::Hold { prompt, reply, price, now, last } => {
+                let call = BudgetedCall { session: holder, prompt, reply, price, now };
+                hold(&mut accounts, fresh.len(), &mut capped, call, last).map(Some)
+            }
+            Step::Settle(used) => {
+                budget::settle(&mut accounts, holder, used);
+                cap::settle(&mut capped, holder, used.map(|(usage, price)| BudgetUse::call(usage, price)));
+                Ok(None)
+            }
+        };
+        for ((sheet, absent), account) in places.into_iter().zip(accounts) {
+            *sheet = (absent != Some(&account)).then_some(Sheet::Account(account));
+        }
+        for ((sheet, there), Capped { book, .. }) in of_books.iter_mut().zip(there).zip(capped) {
+            *sheet = (there || book != Book::default()).then_some(Sheet::Book(book));
+        }
+        answer
     }
 }
 
-/// The whole tray, as long as it is as it was read.
-fn writes(places: &[(&DocKey, u64)], tray: &Tray) -> Vec<DocWrite> {
-    let (accounts, books) = places.split_at(tray.accounts.len());
-    let accounts = accounts
-        .iter()
-        .zip(&tray.accounts)
-        .map(|((key, version), account)| DocWrite::json(key.as_str(), account).at(*version));
-    let books = books
-        .iter()
-        .zip(&tray.capped)
-        .map(|((key, version), capped)| DocWrite::json(key.as_str(), &capped.book).at(*version));
-    accounts.chain(books).collect()
+/// Holds what a call needs of all accounts, of which there should be so many, and under all caps; or nothing.
+fn hold(
+    accounts: &mut [Account],
+    all: usize,
+    capped: &mut [Capped],
+    call: BudgetedCall<'_>,
+    last: bool,
+) -> Result<Allotment, Short> {
+    if !last && accounts.len() < all {
+        let reason = "the budget of the request above is gone, its job was deleted or forgotten".into();
+        return Err(Short::Spent { origin: LimitOrigin::Request, reason });
+    }
+    if accounts.is_empty() {
+        return cap::hold(capped, call);
+    }
+    let granted = if last { budget::hold_last(accounts, call) } else { budget::hold(accounts, call)? };
+    match cap::hold(capped, BudgetedCall { reply: Some(tokens(granted.reply)), ..call }) {
+        Ok(under) => Ok(Allotment { reply: under.reply, cut_by: under.cut_by.or(granted.cut_by) }),
+        Err(short) => {
+            budget::settle(accounts, call.session, None);
+            Err(short)
+        }
+    }
 }

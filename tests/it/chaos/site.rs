@@ -96,6 +96,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         spend: SpendSettings::default(),
         quota: QuotaSettings::default(),
         prompts: PromptCache::default(),
+        meters: trellis::venue::rates::Meters::default(),
         metrics,
     }
 }

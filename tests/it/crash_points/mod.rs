@@ -133,6 +133,7 @@ impl Run {
             spend: SpendSettings::default(),
             quota: QuotaSettings::default(),
             prompts: PromptCache::default(),
+            meters: trellis::venue::rates::Meters::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

@@ -137,6 +137,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         spend: SpendSettings::default(),
         quota: trellis::domain::quota::QuotaSettings::default(),
         prompts: trellis::venue::context::PromptCache::default(),
+        meters: trellis::venue::rates::Meters::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

@@ -32,6 +32,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         spend: SpendSettings::default(),
         quota: QuotaSettings::default(),
         prompts: PromptCache::default(),
+        meters: trellis::venue::rates::Meters::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
     }

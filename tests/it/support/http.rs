@@ -105,6 +105,7 @@ impl Server {
             spend: SpendSettings::default(),
             quota: trellis::domain::quota::QuotaSettings::default(),
             prompts: trellis::venue::context::PromptCache::default(),
+            meters: trellis::venue::rates::Meters::default(),
             metrics: Arc::new(Metrics::new()),
         })
     }

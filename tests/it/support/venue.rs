@@ -95,6 +95,7 @@ impl TestVenue {
             spend: SpendSettings::default(),
             quota: QuotaSettings::default(),
             prompts: PromptCache::default(),
+            meters: trellis::venue::rates::Meters::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

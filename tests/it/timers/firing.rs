@@ -98,6 +98,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         spend: spend.clone(),
         quota: *quota,
         prompts: trellis::venue::context::PromptCache::default(),
+        meters: trellis::venue::rates::Meters::default(),
         metrics: Arc::clone(metrics),
     }
 }

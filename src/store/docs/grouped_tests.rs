@@ -1,0 +1,136 @@
+use super::*;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::faulty::{FaultPlan, FaultyStore};
+use futures::future::join_all;
+
+const NOW: Millis = Millis(1_700_000_000_000);
+
+/// Adds to numbers, up to a limit of the first.
+struct Add {
+    keys: Vec<DocKey>,
+    most: u64,
+}
+
+impl GroupEdit for Add {
+    type Sheet = u64;
+    type Answer = Result<u64, u64>;
+
+    fn keys(&self) -> &[DocKey] {
+        &self.keys
+    }
+
+    fn decode(&self, at: usize, doc: &Doc) -> Result<Option<u64>, StoreError> {
+        doc.decode(&self.keys[at])
+    }
+
+    fn make(&self, sheets: &mut [Option<u64>]) -> Self::Answer {
+        assert!(self.most > 0, "nothing is ever allowed");
+        let first = sheets[0].unwrap_or_default();
+        if first >= self.most {
+            return Err(first);
+        }
+        for sheet in sheets {
+            *sheet = Some(sheet.unwrap_or_default() + 1);
+        }
+        Ok(first + 1)
+    }
+}
+
+struct Site {
+    _dir: tempfile::TempDir,
+    owner: Owner,
+    faulty: Arc<FaultyStore>,
+    store: Arc<dyn Store>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let faulty = FaultyStore::new(EmbeddedStore::open(dir.path()).unwrap(), FaultPlan::Never);
+        let store = Arc::clone(&faulty) as Arc<dyn Store>;
+        Self { _dir: dir, owner: "acme/ann".parse().unwrap(), faulty, store }
+    }
+
+    async fn add(&self, grouped: &Grouped<Add>, keys: &[&str], most: u64) -> Result<Result<u64, u64>, StoreError> {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        grouped.make(&self.store, NOW, &self.owner, "lane", Add { keys, most }).await
+    }
+
+    async fn number(&self, key: &str) -> Option<u64> {
+        self.store.get(&self.owner, key).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn those_that_come_at_once_go_together_in_their_order() {
+    let (site, grouped) = (Site::new(), Grouped::default());
+    let own: Vec<_> = (0..300).map(|n| format!("own/{n}")).collect();
+    let added = join_all(own.iter().map(async |own| site.add(&grouped, &["all", own], 250).await)).await;
+    let answers: Vec<_> = added.into_iter().map(Result::unwrap).collect();
+    let wanted: Vec<_> = (1..=250).map(Ok).chain(std::iter::repeat_n(Err(250), 50)).collect();
+    assert_eq!(answers, wanted, "each decides by what those before it have left");
+    assert_eq!(
+        (site.number("all").await, site.number("own/7").await, site.number("own/299").await),
+        (Some(250), Some(1), None)
+    );
+    assert!(site.faulty.count() <= 6, "{:?}", site.faulty.calls());
+    assert!(grouped.lanes.locked().is_empty(), "a lane where nobody waits is gone");
+}
+
+#[tokio::test]
+async fn what_changes_nothing_writes_nothing() {
+    let (site, grouped) = (Site::new(), Grouped::default());
+    assert_eq!(site.add(&grouped, &["n"], 1).await.unwrap(), Ok(1));
+    let before = site.faulty.count();
+    assert_eq!(site.add(&grouped, &["n", "other"], 1).await.unwrap(), Err(1));
+    assert_eq!((site.faulty.count(), site.number("other").await), (before, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_change_the_same_lose_nothing_of_each_other() {
+    let (site, processes) = (Site::new(), [(); 4].map(|()| Grouped::default()));
+    let adding = processes.iter().flat_map(|grouped| (0..50).map(|_| site.add(grouped, &["n"], 1_000)));
+    let mut answers: Vec<_> = join_all(adding).await.into_iter().map(|added| added.unwrap().unwrap()).collect();
+    answers.sort_unstable();
+    assert_eq!(answers, (1..=200).collect::<Vec<u64>>());
+    assert_eq!(site.number("n").await, Some(200));
+}
+
+#[tokio::test]
+async fn a_damaged_document_is_in_nobodys_way_but_of_those_who_name_it() {
+    let (site, grouped) = (Site::new(), Grouped::default());
+    site.store.write(NOW, &site.owner, &[DocWrite::put("bad", "no number")]).await.unwrap();
+    let keys: [&[&str]; 3] = [&["n"], &["n", "bad"], &["n"]];
+    let added = join_all(keys.map(|keys| site.add(&grouped, keys, 10))).await;
+    assert!(matches!(&added[..], [Ok(Ok(1)), Err(StoreError::Corrupt { .. }), Ok(Ok(2))]), "{added:?}");
+}
+
+#[tokio::test]
+async fn who_leaves_before_its_turn_changes_nothing_and_holds_up_nobody() {
+    let (site, grouped) = (Site::new(), Grouped::default());
+    let mut leaves = Box::pin(site.add(&grouped, &["n"], 10));
+    assert!(futures::poll!(&mut leaves).is_pending());
+    let stays = async {
+        drop(leaves);
+        site.add(&grouped, &["n"], 10).await
+    };
+    assert_eq!(stays.await.unwrap(), Ok(1));
+}
+
+#[tokio::test]
+async fn after_a_panic_those_who_wait_are_told_and_others_come() {
+    let (site, grouped) = (Site::new(), Grouped::default());
+    let both = join_all([0, 10].map(|most| site.add(&grouped, &["n"], most))).await;
+    assert!(both.iter().all(|told| matches!(told, Err(StoreError::Unavailable { .. }))), "{both:?}");
+    assert_eq!(site.add(&grouped, &["n"], 10).await.unwrap(), Ok(1));
+}
+
+#[tokio::test]
+async fn an_outage_is_told_to_all_of_a_group() {
+    let (site, grouped) = (Site::new(), Grouped::default());
+    site.faulty.plan(FaultPlan::EachOf("write"));
+    let added = join_all((0..3).map(|_| site.add(&grouped, &["n"], 10))).await;
+    assert!(added.iter().all(|told| matches!(told, Err(StoreError::Unavailable { .. }))), "{added:?}");
+    site.faulty.plan(FaultPlan::Never);
+    assert_eq!(site.add(&grouped, &["n"], 10).await.unwrap(), Ok(1));
+}
