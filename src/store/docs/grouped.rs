@@ -10,10 +10,11 @@ use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{Change, Doc, DocKey, DocWrite, OutsideWrite, Store, StoreError};
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Most changes that go together, and most documents that those after the first of them name.
@@ -128,8 +129,8 @@ impl<A: GroupEdit> Lanes<A> {
         }
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<LaneKey, Vec<Member<A>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, HashMap<LaneKey, Vec<Member<A>>>> {
+        self.0.lock()
     }
 }
 

@@ -1,3 +1,5 @@
+//! Changes that come at once, over a store that fails on purpose.
+
 use super::*;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::faulty::{FaultPlan, FaultyStore};

@@ -18,7 +18,7 @@ use crate::domain::turn::Setting;
 use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
 use crate::venue::venue_owner;
 use crate::worker::Worker;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
 /// What one call is paid from.
@@ -64,11 +64,19 @@ enum Step {
 pub(crate) type Payments = Grouped<Payment>;
 
 /// One document of a shelf.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 pub(crate) enum Sheet {
     Account(Account),
     Book(Book),
+}
+
+impl Serialize for Sheet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Account(account) => account.serialize(serializer),
+            Self::Book(book) => book.serialize(serializer),
+        }
+    }
 }
 
 impl<'w> Wallet<'w> {
