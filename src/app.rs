@@ -25,6 +25,7 @@ use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::context::PromptCache;
+use crate::venue::local::LocalWorker;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
 use crate::venue::rates::{Meters, Rates};
@@ -179,6 +180,7 @@ impl App {
             quota,
             prompts,
             meters: Meters::default(),
+            local: LocalWorker::default(),
             metrics,
         };
         Ok(Self { venue: Arc::new(venue), model, auth, nats })

@@ -3,11 +3,10 @@
 //! Messages to workers lie in the store's keyspace `queue` until they are acknowledged, written
 //! by the store's writer with the same fsync as everything else; wakes are in memory only, since
 //! the store knows what is due. Which messages are ready and which are out is in memory: after a
-//! restart all that are there are ready again, in order. Completions are kept (the newest
-//! [`OUT_KEPT`]) and told to listeners of this process; replies only to the latter.
+//! restart all that are there are ready again, in order. Completions and replies are told to listeners of this process:
+//! there are no others, and who asks later asks for the job.
 
 mod ends;
-mod kept;
 mod pieces;
 mod queue;
 mod queued;
@@ -19,7 +18,7 @@ use self::queue::Queue;
 use self::queued::{Head, Queued};
 use self::topics::Topics;
 use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal};
-use crate::domain::ids::{JobId, Owner};
+use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::layout::{Space, end_of, number};
@@ -36,17 +35,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Completions that can be read back.
-pub const OUT_KEPT: u64 = 10_000;
-
 /// How long [`Bus::receive`] waits for a first message.
 const POLL: Duration = Duration::from_secs(2);
 
 /// A listener that is so far behind loses the oldest.
 const LISTENER_BEHIND: usize = 1024;
 
-fn key(letter: u8, sequence: u64) -> Vec<u8> {
-    let mut key = vec![letter];
+fn key(sequence: u64) -> Vec<u8> {
+    let mut key = vec![b'q'];
     key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
@@ -101,12 +97,6 @@ impl EmbeddedBus {
         })))
     }
 
-    /// Kept completions after place `after` (0 = from the oldest kept), oldest first, with their
-    /// places.
-    pub async fn outbound(&self, after: u64, limit: usize) -> Result<Vec<(u64, Message)>, BusError> {
-        self.0.store.query(move |state| kept::read(state, after, limit)).await.map_err(unavailable)
-    }
-
     /// Completions from now on, each as the JSON of a [`Message`].
     pub fn listen_outbound(&self) -> BoxStream<'static, Bytes> {
         self.0.out.listen(&())
@@ -115,17 +105,11 @@ impl EmbeddedBus {
 
 fn load(state: &Durable, max_bytes: u64) -> Result<Queue, Fault> {
     let mut queue = Queue::within(max_bytes);
-    let last = |letter: u8, each: &mut dyn FnMut(u64, usize)| {
-        state.walk(Space::Queue, &[letter], &end_of(&[letter]), &mut |key, value| {
-            let (sequence, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a queued message".into()))?;
-            each(sequence, value.len());
-            Ok(ControlFlow::Continue(()))
-        })
-    };
-    last(b'q', &mut |sequence, bytes| queue.load(sequence, bytes as u64))?;
-    let mut last_out = 0;
-    last(b'o', &mut |sequence, _| last_out = sequence)?;
-    queue.last_out = last_out;
+    state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |key, value| {
+        let (sequence, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a queued message".into()))?;
+        queue.load(sequence, value.len() as u64);
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(queue)
 }
 
@@ -147,56 +131,48 @@ fn json(value: &impl Serialize) -> Result<Bytes, Fault> {
 }
 
 impl Inner {
-    async fn publish(self: Arc<Self>, message: Message) -> Result<(), PublishError> {
-        let body = json(&message.body)?;
-        match message.to {
-            Address::In { owner, agent, kind } => {
-                let head = Head { owner, agent, kind, id: message.id, published: self.clock.now() };
-                self.enqueue(Queued { head, body }).await
-            }
-            Address::Out { ref owner, ref job, .. } => {
-                // The store has it: whoever waits for it need not wait until it is kept here, too.
+    /// Tells those of this process who listen. What is for a worker: whose, and what.
+    fn tell(&self, message: &Message) -> Result<Option<(Owner, AgentId, InKind)>, PublishError> {
+        match &message.to {
+            Address::In { owner, agent, kind } => return Ok(Some((owner.clone(), agent.clone(), *kind))),
+            Address::Out { owner, job, .. } => {
                 if let Ok(job) = JobId::new(job) {
                     self.ends.tell(owner, &job);
                 }
-                self.keep(message).await
+                self.out.send(&(), || json(message))?;
             }
-            Address::Job { .. } => Err(PublishError::NoWorkers),
             Address::Reply(subject) => {
-                self.live.send(&LiveSubject::Reply(subject), &body);
-                Ok(())
+                self.live.send(&LiveSubject::Reply(subject.clone()), || json(&message.body))?;
             }
+            Address::Job { .. } => return Err(PublishError::NoWorkers),
         }
+        Ok(None)
+    }
+
+    async fn publish(self: Arc<Self>, message: &Message) -> Result<(), PublishError> {
+        let Some((owner, agent, kind)) = self.tell(message)? else { return Ok(()) };
+        let head = Head { owner, agent, kind, id: message.id.clone(), published: self.clock.now() };
+        let queued = Queued { head, body: json(&message.body)? };
+        if kind == InKind::Wake {
+            self.queue.lock().add_wake(queued);
+            self.changed.notify_one();
+            return Ok(());
+        }
+        // In a task of its own: a caller that gives up must not leave a stored message unseen.
+        let enqueued = tokio::spawn(async move { self.enqueue(queued).await }).await;
+        enqueued.unwrap_or_else(|gone| Err(PublishError::Gone(gone)))
     }
 
     async fn enqueue(&self, queued: Queued) -> Result<(), PublishError> {
-        if queued.head.kind == InKind::Wake {
-            self.queue.lock().add_wake(queued);
-        } else {
-            let value = queued.encode()?;
-            let bytes = value.len() as u64;
-            let sequence = self.queue.lock().reserve(bytes)?;
-            if let Err(error) = self.write(move |tx| tx.put(Space::Queue, key(b'q', sequence), value)).await {
-                self.queue.lock().give_back(bytes);
-                return Err(error.into());
-            }
-            self.queue.lock().add(sequence, bytes);
+        let value = queued.encode()?;
+        let bytes = value.len() as u64;
+        let sequence = self.queue.lock().reserve(bytes)?;
+        if let Err(error) = self.write(move |tx| tx.put(Space::Queue, key(sequence), value)).await {
+            self.queue.lock().give_back(bytes);
+            return Err(error.into());
         }
+        self.queue.lock().add(sequence, bytes);
         self.changed.notify_one();
-        Ok(())
-    }
-
-    async fn keep(&self, message: Message) -> Result<(), PublishError> {
-        let body = json(&message)?;
-        let place = {
-            let mut queue = self.queue.lock();
-            queue.last_out += 1;
-            queue.last_out
-        };
-        let value = body.to_vec();
-        if self.store.call_patiently(move |tx| kept::keep(tx, place, message.id.as_deref(), value)).await? {
-            self.out.send(&(), &body);
-        }
         Ok(())
     }
 
@@ -216,7 +192,7 @@ impl Inner {
             for (sequence, delivered, wake) in taken {
                 let queued = match wake {
                     Some(wake) => Some(Ok(wake)),
-                    None => state.get(Space::Queue, &key(b'q', sequence))?.map(|stored| Queued::decode(&stored)),
+                    None => state.get(Space::Queue, &key(sequence))?.map(|stored| Queued::decode(&stored)),
                 };
                 match queued {
                     Some(Ok(queued)) => found.push((sequence, delivered, queued)),
@@ -254,6 +230,8 @@ enum PublishError {
     Record(#[from] Fault),
     #[error(transparent)]
     Full(#[from] queue::Full),
+    #[error(transparent)]
+    Gone(tokio::task::JoinError),
     #[error(
         "the embedded queue is for this process alone; run on NATS for external workers: `bus.url = \"nats://…\"`, `store.url = \"redis://…\"`"
     )]
@@ -280,7 +258,7 @@ impl Settle for Settlement {
         if self.durable {
             let sequence = self.sequence;
             let forget = move |tx: &mut Tx<'_>| {
-                tx.remove(Space::Queue, key(b'q', sequence));
+                tx.remove(Space::Queue, key(sequence));
                 Ok(())
             };
             // Until it is durable a kill brings the message back, and the store knows it.
@@ -324,17 +302,23 @@ impl Bus for EmbeddedBus {
     }
 
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
-        // In a task of its own: a caller that gives up must not leave a stored message unseen.
-        let publishing = tokio::spawn(self.0.clone().publish(message.clone()));
         let name = || self.0.store.name().to_owned();
-        match publishing.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(PublishError::Store(e))) => Err(unavailable(e)),
-            Ok(Err(e @ PublishError::NoWorkers)) => Err(BusError::NoStream { bus: name(), reason: e.to_string() }),
-            Ok(Err(e @ (PublishError::Record(_) | PublishError::Full(_)))) => {
+        match Arc::clone(&self.0).publish(message).await {
+            Ok(()) => Ok(()),
+            Err(PublishError::Store(e)) => Err(unavailable(e)),
+            Err(e @ PublishError::NoWorkers) => Err(BusError::NoStream { bus: name(), reason: e.to_string() }),
+            Err(e @ (PublishError::Record(_) | PublishError::Full(_))) => {
                 Err(BusError::Refused { bus: name(), reason: e.to_string() })
             }
-            Err(e) => Err(BusError::Unavailable { bus: name(), reason: e.to_string() }),
+            Err(e @ PublishError::Gone(_)) => Err(BusError::Unavailable { bus: name(), reason: e.to_string() }),
+        }
+    }
+
+    /// Completions and replies are for listeners of this process.
+    fn outlives(&self, to: &Address) -> bool {
+        match to {
+            Address::In { .. } | Address::Job { .. } => true,
+            Address::Out { .. } | Address::Reply(_) => false,
         }
     }
 
@@ -342,10 +326,10 @@ impl Bus for EmbeddedBus {
         if let LiveSubject::Job(job) = to {
             self.0.pieces.send(job, &body);
         }
-        self.0.live.send(to, &body);
         if let LiveSubject::Control(owner) = to {
-            self.0.control.send(&(), &Signal { owner: owner.clone(), body });
+            self.0.control.tell(&(), Signal { owner: owner.clone(), body: body.clone() });
         }
+        self.0.live.tell(to, body);
         Ok(())
     }
 

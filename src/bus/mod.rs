@@ -164,6 +164,12 @@ pub trait Bus: Send + Sync + 'static {
     /// listens now.
     async fn publish(&self, message: &Message) -> Result<(), BusError>;
 
+    /// Whether what goes there may be heard by somebody when this process has ended. What may not is lost with it and
+    /// needs no place in an outbox.
+    fn outlives(&self, _to: &Address) -> bool {
+        true
+    }
+
     /// Publishes to whoever listens now.
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError>;
 

@@ -29,6 +29,7 @@ use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use crate::venue::agents;
+use crate::venue::local::Brought;
 pub use addressed::hears;
 use bytes::Bytes;
 pub use error::SubmissionError;
@@ -395,18 +396,22 @@ fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
 }
 
-/// Accepts a submission into the store at once, and wakes a worker. What was answered can be read
+/// Accepts a submission into the store at once, and has it run here where a slot is free, else wakes a worker. What was answered can be read
 /// at once; should the wake be lost, the session is due within 5 s anyway.
 pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, SubmitError> {
     let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
-    let mut admit = let_in(venue, arrival).await??;
+    let admit = let_in(venue, arrival).await??;
+    let session = admit.session.clone();
     let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
-    let admitted = take(venue, &mut admit).await?;
+    let (intake, is_asked) = match venue.local.admit(admit).await {
+        Brought::Asked(intake) => (intake?, true),
+        Brought::Back(mut admit) => (take(venue, &mut admit).await?.intake, false),
+    };
     let kind = if arrival.task { "task" } else { "message" };
-    let duplicate = match admitted.intake {
+    let duplicate = match intake {
         Intake::New | Intake::Nothing | Intake::Replaces => false,
         Intake::Duplicate => true,
         Intake::Conflict => {
@@ -419,10 +424,10 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
         }
     };
     venue.metrics.admitted(kind, if duplicate { "duplicate" } else { "new" });
-    if !duplicate {
-        venue.wake(&arrival.owner, &admit.session).await;
+    if !duplicate && !is_asked {
+        venue.wake(&arrival.owner, &session).await;
     }
-    Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate, ignored: ignored(arrival) })
+    Ok(Submitted { job, session, id: arrival.id.clone(), duplicate, ignored: ignored(arrival) })
 }
 
 /// Takes what somebody has published for what it is: what only the venue says, ids of its own included,

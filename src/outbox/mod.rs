@@ -16,10 +16,32 @@ use serde_json::{Value, json};
 /// Publishes that wait for their acknowledgement at the same time.
 const WINDOW: usize = 64;
 
+/// A message that was decided, with the id of its entry in an outbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outgoing {
+    /// As of [`OutboxEntry`].
+    pub id: String,
+    /// What it says, and to whom.
+    pub message: Message,
+}
+
+impl Outgoing {
+    /// As it lies in an outbox.
+    pub fn entry(&self) -> OutboxEntry {
+        entry(self.id.clone(), &self.message)
+    }
+}
+
 /// A message as it lies in an outbox.
 pub fn entry(id: String, message: &Message) -> OutboxEntry {
     let message = serde_json::to_vec(message).expect("messages serialise");
     OutboxEntry { id, message: Bytes::from(message) }
+}
+
+/// Those of `messages` that lie in an outbox until they are published: of the others nobody could hear who isn't in this
+/// very process.
+pub fn lasting(bus: &dyn Bus, messages: &[Outgoing]) -> Vec<OutboxEntry> {
+    messages.iter().filter(|out| bus.outlives(&out.message.to)).map(Outgoing::entry).collect()
 }
 
 /// The cancellation of a job.
@@ -32,25 +54,25 @@ pub fn cancel(venue_key: &[u8], owner: &Owner, head: &JobHead, reason: &str) -> 
 /// Everything that the end of a job sends: the completion on `out` and on `replyTo`, and the
 /// result to the session that waits for it. The ids depend on the job alone: a job ends once. A stream
 /// drops a second message with an id that it knows, so that nobody else may know these before.
-pub fn completions(venue_key: &[u8], owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<OutboxEntry> {
-    let made = |of: IdOf<'_>| EventId::of_venue(venue_key, of).to_string();
+pub fn completions(venue_key: &[u8], owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<Outgoing> {
+    let made = |of: IdOf<'_>, to: Address, body: Value| {
+        let id = EventId::of_venue(venue_key, of).to_string();
+        Outgoing { id: id.clone(), message: Message { to, id: Some(id), body } }
+    };
     let body = completion(head, result);
     let out = Address::Out { owner: owner.clone(), agent: head.agent.clone(), job: head.id.to_string() };
-    let id = made(IdOf::Done(&head.id));
-    let mut entries = vec![entry(id.clone(), &Message { to: out, id: Some(id), body: body.clone() })];
+    let mut messages = Vec::with_capacity(2);
     if let Some(subject) = &head.reply_to {
-        let id = made(IdOf::Reply(&head.id));
-        entries.push(entry(id.clone(), &Message { to: Address::Reply(subject.clone()), id: Some(id), body }));
+        messages.push(made(IdOf::Reply(&head.id), Address::Reply(subject.clone()), body.clone()));
     }
+    messages.push(made(IdOf::Done(&head.id), out, body));
     if let Some(parent) = &head.parent {
-        let id = made(IdOf::Result(&head.id));
         let body =
             ResultBody { session_id: parent.session.session.clone(), job: head.id.clone(), result: result.clone() };
         let to = Address::In { owner: owner.clone(), agent: parent.session.agent.clone(), kind: InKind::Result };
-        let body = serde_json::to_value(body).expect("results serialise");
-        entries.push(entry(id.clone(), &Message { to, id: Some(id), body }));
+        messages.push(made(IdOf::Result(&head.id), to, serde_json::to_value(body).expect("results serialise")));
     }
-    entries
+    messages
 }
 
 fn completion(head: &JobHead, result: &JobResult) -> Value {
@@ -99,7 +121,9 @@ pub struct Relayed {
     pub outcome: Result<(), BusError>,
     /// The jobs of external workers among them.
     pub jobs: Vec<RelayedJob>,
-    /// Ids of those that were published: to be [crossed off](cross_off).
+    /// How many were published.
+    pub sent: u64,
+    /// Ids of those among them that lie in an outbox: to be [crossed off](cross_off).
     pub done: Vec<String>,
 }
 
@@ -114,32 +138,78 @@ pub struct RelayedJob {
     pub published: Result<(), BusError>,
 }
 
-/// Publishes entries, several at a time and under the venue's seal (of `key`). What fails stays for the sweep and
-/// holds up nothing behind it. The message of a job of an external worker that has ended
-/// isn't published any more.
-pub async fn relay(
-    store: &dyn Store,
-    bus: &dyn Bus,
-    metrics: &Metrics,
-    key: &[u8],
+/// Where messages are published, and under whose seal.
+#[derive(Clone, Copy)]
+pub struct Way<'v> {
+    /// The outboxes.
+    pub store: &'v dyn Store,
+    /// The queue.
+    pub bus: &'v dyn Bus,
+    /// What is published is counted here.
+    pub metrics: &'v Metrics,
+    /// The venue's.
+    pub key: &'v [u8],
+}
+
+/// Publishes what lies in an outbox, as [`send`] does. What isn't a message stays there.
+pub async fn relay(way: Way<'_>, owner: &Owner, entries: &[OutboxEntry]) -> Relayed {
+    publish_all(way, owner, read(way.key, owner, entries), |_| true).await
+}
+
+/// Publishes messages, several at a time and under the venue's seal; those that [last](lasting) lie in the outbox. What
+/// fails stays there for the sweep and holds up nothing behind it. The message of a job of an external worker that has
+/// ended isn't published any more.
+pub async fn send(way: Way<'_>, owner: &Owner, messages: Vec<Outgoing>) -> Relayed {
+    publish_all(way, owner, messages, |to| way.bus.outlives(to)).await
+}
+
+/// Entries of an outbox as what they are.
+fn read(key: &[u8], owner: &Owner, entries: &[OutboxEntry]) -> Vec<Outgoing> {
+    let messages = entries.iter().filter_map(|entry| {
+        let message = match decode::stored::<Message>(&entry.message) {
+            Ok(message) if decode::is_deeper(&entry.message) => resealed(key, message),
+            Ok(message) => message,
+            Err(error) => {
+                tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
+                return None;
+            }
+        };
+        Some(Outgoing { id: entry.id.clone(), message })
+    });
+    messages.collect()
+}
+
+async fn publish_all(
+    way: Way<'_>,
     owner: &Owner,
-    entries: &[OutboxEntry],
+    messages: Vec<Outgoing>,
+    lies_there: impl Fn(&Address) -> bool,
 ) -> Relayed {
-    let publishing: Vec<_> = entries.iter().map(|entry| publish(store, bus, key, owner, entry)).collect();
+    let publishing: Vec<_> = messages
+        .into_iter()
+        .map(|message| {
+            let lies_there = lies_there(&message.message.to);
+            publish(way, owner, message, lies_there)
+        })
+        .collect();
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
-    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new(), done: Vec::with_capacity(results.len()) };
+    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new(), done: Vec::new(), sent: 0 };
     for sent in results {
         if let Some(job) = sent.job {
-            relayed.jobs.push(RelayedJob { job, entry: sent.entry.id.clone(), published: sent.result.clone() });
+            relayed.jobs.push(RelayedJob { job, entry: sent.id.clone(), published: sent.result.clone() });
         }
         match sent.result {
-            Ok(()) => relayed.done.extend((!sent.is_kept).then(|| sent.entry.id.clone())),
+            Ok(()) if sent.is_kept => {}
+            Ok(()) => {
+                relayed.sent += 1;
+                relayed.done.extend(sent.lies_there.then_some(sent.id));
+            }
             // The job ends with it; nothing is left for the sweep.
             Err(BusError::NoStream { .. }) => {}
             Err(error) => relayed.outcome = Err(error),
         }
     }
-    metrics.outbox_published.inc_by(relayed.done.len() as u64);
+    way.metrics.outbox_published.inc_by(relayed.sent);
     relayed
 }
 
@@ -158,13 +228,15 @@ async fn is_open(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<bool, 
     Ok(status.is_some_and(|(status, _)| !status.is_terminal()))
 }
 
-/// What became of one entry.
-struct Sent<'e> {
-    entry: &'e OutboxEntry,
+/// What became of one message.
+struct Sent {
+    id: String,
     /// The job of an external worker that was to be published.
     job: Option<JobId>,
     /// It stays in the outbox all the same.
     is_kept: bool,
+    /// It lies in an outbox.
+    lies_there: bool,
     result: Result<(), BusError>,
 }
 
@@ -181,16 +253,10 @@ fn resealed(key: &[u8], mut message: Message) -> Message {
     message
 }
 
-async fn publish<'e>(store: &dyn Store, bus: &dyn Bus, key: &[u8], owner: &Owner, entry: &'e OutboxEntry) -> Sent<'e> {
-    let mut sent = Sent { entry, job: None, is_kept: false, result: Ok(()) };
-    let message = match decode::stored::<Message>(&entry.message) {
-        Ok(message) if decode::is_deeper(&entry.message) => resealed(key, message),
-        Ok(message) => message,
-        Err(error) => {
-            tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
-            return Sent { is_kept: true, ..sent };
-        }
-    };
+async fn publish(way: Way<'_>, owner: &Owner, outgoing: Outgoing, lies_there: bool) -> Sent {
+    let Way { store, bus, key, .. } = way;
+    let Outgoing { id, message } = outgoing;
+    let mut sent = Sent { id, job: None, is_kept: false, lies_there, result: Ok(()) };
     if let Address::Job { .. } = message.to
         && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
     {

@@ -126,16 +126,16 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
 
 /// Ends a job, and tells the session that waits for it. The first end counts.
 async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -> Result<Finished, StoreError> {
-    let entries = outbox::completions(&venue.key, owner, head, result);
+    let told = outbox::completions(&venue.key, owner, head, result);
     let finish = JobFinish {
         job: head.id.clone(),
         status: result.status,
         result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
     };
     let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
-    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
+    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &venue.lasting(&told)).await?;
     if finished == Finished::Done {
-        venue.relay(owner, &entries).await;
+        venue.send(owner, told).await;
         leave(venue, owner, &head.id).await?;
     }
     Ok(finished)

@@ -4,6 +4,7 @@
 //! [`Venue`] is what every role holds: the seams, the clock and the key, wired once by `app`.
 
 pub mod failure;
+pub mod local;
 pub mod operation;
 pub mod outbound;
 
@@ -42,7 +43,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::outbox;
+use crate::outbox::{self, Outgoing, Relayed, Way};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError};
@@ -83,6 +84,8 @@ pub struct Venue {
     pub prompts: PromptCache,
     /// Where calls of models are counted for their rate limits.
     pub meters: rates::Meters,
+    /// The worker of this process.
+    pub local: local::LocalWorker,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -128,24 +131,45 @@ impl Venue {
         self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
     }
 
+    /// Those of `messages` that lie in an outbox until they are published.
+    pub fn lasting(&self, messages: &[Outgoing]) -> Vec<OutboxEntry> {
+        outbox::lasting(&*self.bus, messages)
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
+    }
+
     /// Publishes outbox entries and crosses them off; what fails is left to the sweep, with a log line.
     pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
-        let done = self.publish(owner, entries).await;
+        if !entries.is_empty() {
+            let relayed = outbox::relay(self.way(), owner, entries).await;
+            self.relayed(owner, relayed).await;
+        }
+    }
+
+    /// The same for messages of which the [lasting](Self::lasting) ones lie in the outbox.
+    pub async fn send(&self, owner: &Owner, messages: Vec<Outgoing>) {
+        if !messages.is_empty() {
+            let relayed = outbox::send(self.way(), owner, messages).await;
+            self.relayed(owner, relayed).await;
+        }
+    }
+
+    async fn relayed(&self, owner: &Owner, relayed: Relayed) {
+        let done = self.noted(owner, relayed).await;
         outbox::cross_off(&*self.store, owner, &done).await;
     }
 
-    /// The same for who has something better to do than to wait until they are crossed off.
+    /// As [`Venue::relay`], for who has something better to do than to wait until they are crossed off.
     pub async fn relay_at_once(&self, owner: &Owner, entries: &[OutboxEntry]) {
-        let (done, store, owner) = (self.publish(owner, entries).await, Arc::clone(&self.store), owner.clone());
+        let relayed = outbox::relay(self.way(), owner, entries).await;
+        let (done, store, owner) = (self.noted(owner, relayed).await, Arc::clone(&self.store), owner.clone());
         tokio::spawn(async move { outbox::cross_off(&*store, &owner, &done).await });
     }
 
-    /// Ids of those that were published.
-    async fn publish(&self, owner: &Owner, entries: &[OutboxEntry]) -> Vec<String> {
-        if entries.is_empty() {
-            return Vec::new();
-        }
-        let relayed = outbox::relay(&*self.store, &*self.bus, &self.metrics, &self.key, owner, entries).await;
+    /// Ids of those that are to be crossed off.
+    async fn noted(&self, owner: &Owner, relayed: Relayed) -> Vec<String> {
         if let Err(error) = relayed.outcome {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
         }

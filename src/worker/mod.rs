@@ -33,6 +33,7 @@ use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
+use crate::venue::local::DirectWorker;
 use crate::venue::rates::Rates;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub(crate) struct Worker {
     /// Where commits leave what is to be published.
     relay: outbox::Relay,
     /// Whose sessions run here.
-    seats: arrive::seats::Seats,
+    seats: Arc<arrive::seats::Seats>,
     /// Whose operations run here.
     places: invoked::Places,
     /// Sessions that the store fails again and again.
@@ -143,6 +144,9 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         failing: lease::outage::Failing::default(),
         quarantine: lease::quarantine::Quarantine::default(),
     });
+    let direct: Arc<dyn DirectWorker> =
+        Arc::new(arrive::direct::Direct { worker: Arc::clone(&worker), slots: Arc::clone(&slots) });
+    worker.venue.local.is(&direct);
     shutdown.spawn_service("relay", outbox::run(Arc::clone(&worker), pending));
     shutdown.spawn_service("sweep", rounds::sweep::run(Arc::clone(&worker)));
     shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(&worker)));
@@ -172,9 +176,13 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                 for delivery in deliveries {
                     let permit = match first.take() {
                         Some(permit) => permit,
-                        None => match Arc::clone(&slots).acquire_owned().await {
+                        None => match Arc::clone(&slots).try_acquire_owned() {
                             Ok(permit) => permit,
-                            Err(_) => return,
+                            // Others came straight to it meanwhile.
+                            Err(_) => {
+                                delivery.settle.nak(Duration::ZERO).await;
+                                continue;
+                            }
                         },
                     };
                     let worker = Arc::clone(&worker);

@@ -4,6 +4,7 @@
 use super::Worker;
 use super::stage::{self, Stage};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::outbox::Outgoing;
 use crate::store::OutboxEntry;
 use crate::venue::Venue;
 use futures::StreamExt;
@@ -25,12 +26,28 @@ const LANES: usize = 16;
 struct Outbound {
     owner: Owner,
     session: SessionKey,
-    entries: Vec<OutboxEntry>,
+    told: Told,
+}
+
+/// What a commit leaves.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What it decided itself.
+    pub(super) messages: Vec<Outgoing>,
+    /// What else lies in the outbox by it.
+    pub(super) entries: Vec<OutboxEntry>,
 }
 
 /// Where turns leave their messages.
 #[derive(Debug)]
 pub(super) struct Relay(Sender<Outbound>);
+
+impl Told {
+    /// What of it lies in the outbox.
+    pub(super) fn stored(&self, venue: &Venue) -> Vec<OutboxEntry> {
+        [venue.lasting(&self.messages), self.entries.clone()].concat()
+    }
+}
 
 /// What [`Relay`] hands over, until [`run`] takes it.
 pub(super) struct Pending(Receiver<Outbound>);
@@ -42,11 +59,11 @@ impl Relay {
     }
 
     /// Leaves the messages of a commit.
-    pub(super) async fn leave(&self, owner: &Owner, session: &SessionKey, entries: Vec<OutboxEntry>) {
-        if entries.is_empty() {
+    pub(super) async fn leave(&self, owner: &Owner, session: &SessionKey, told: Told) {
+        if told.messages.is_empty() && told.entries.is_empty() {
             return;
         }
-        let outbound = Outbound { owner: owner.clone(), session: session.clone(), entries };
+        let outbound = Outbound { owner: owner.clone(), session: session.clone(), told };
         if self.0.send(outbound).await.is_err() {
             tracing::debug!("the relay has ended; the sweep publishes what is left");
         }
@@ -78,13 +95,19 @@ async fn publish(venue: &Venue, batch: Vec<Outbound>) {
         tracing::debug!(target: stage::TARGET, session = %format_args!("{session}#outbox"), stage = stage.as_str());
     };
     let mut sessions = Vec::with_capacity(batch.len());
-    let mut by_owner: BTreeMap<Owner, Vec<OutboxEntry>> = BTreeMap::new();
-    for Outbound { owner, session, entries } in batch {
+    let mut by_owner: BTreeMap<Owner, Told> = BTreeMap::new();
+    for Outbound { owner, session, told } in batch {
         enter(Stage::Outbox, &session);
         sessions.push(session);
-        by_owner.entry(owner).or_default().extend(entries);
+        let all = by_owner.entry(owner).or_default();
+        all.messages.extend(told.messages);
+        all.entries.extend(told.entries);
     }
-    join_all(by_owner.iter().map(|(owner, entries)| venue.relay(owner, entries))).await;
+    let publishing = by_owner.into_iter().map(async |(owner, told)| {
+        venue.send(&owner, told.messages).await;
+        venue.relay(&owner, &told.entries).await;
+    });
+    join_all(publishing).await;
     for session in &sessions {
         enter(Stage::Idle, session);
     }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::Bus;
-use trellis::bus::embedded::{EmbeddedBus, OUT_KEPT};
+use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
@@ -154,62 +154,24 @@ async fn a_faulty_store_fails_before_or_after_applying() {
 }
 
 #[tokio::test]
-async fn completions_are_kept_and_told_and_replies_only_told() {
+async fn completions_and_replies_are_told_to_who_listens_and_need_no_outbox() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
+    let to = |to: Address| Message { to, id: Some("o".into()), body: json!({"n": 1}) };
+    let out = to(Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: "7".into() });
+    let reply = to(Address::Reply("_INBOX.a".into()));
+    let task = to(Address::In { owner: owner(), agent: "clerk".parse().unwrap(), kind: InKind::Task });
+    bus.publish(&out).await.unwrap();
     let mut outbound = bus.listen_outbound();
     let mut replies = bus.listen(&trellis::bus::LiveSubject::Reply("_INBOX.a".into())).await.unwrap();
-    let out = |n: u64| Message {
-        to: Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: n.to_string() },
-        id: Some(format!("o{n}")),
-        body: json!({"n": n}),
-    };
-    let publish = |from: u64, to: u64| {
-        let messages: Vec<_> = (from..=to).map(out).collect();
-        let bus = bus.clone();
-        async move {
-            for chunk in messages.chunks(500) {
-                futures::future::try_join_all(chunk.iter().map(|m| bus.publish(m))).await.unwrap();
-            }
-        }
-    };
-    bus.publish(&out(1)).await.unwrap();
-    bus.publish(&Message { to: Address::Reply("_INBOX.a".into()), ..out(7) }).await.unwrap();
+    for message in [&out, &reply, &task] {
+        bus.publish(message).await.unwrap();
+    }
     let told: Message = serde_json::from_slice(&outbound.next().await.unwrap()).unwrap();
-    assert_eq!(told, out(1));
-    assert_eq!(replies.next().await.as_deref(), Some(&br#"{"n":7}"#[..]));
-    publish(2, OUT_KEPT + 3).await;
-    let first = bus.outbound(0, 2).await.unwrap();
-    assert_eq!(first.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [4, 5], "the newest are kept");
-    let all = bus.outbound(OUT_KEPT, 100).await.unwrap();
-    assert_eq!(all.len(), 3);
-}
-
-#[tokio::test]
-async fn a_completion_published_again_is_kept_and_told_once_also_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = |n: u64| Message {
-        to: Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: n.to_string() },
-        id: Some(format!("o{n}")),
-        body: json!({"n": n}),
-    };
-    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30), Clock::system()).unwrap();
-    let mut told = bus.listen_outbound();
-    for n in [1, 1, 2] {
-        bus.publish(&out(n)).await.unwrap();
-    }
-    for n in [1, 2] {
-        let told: Message = serde_json::from_slice(&told.next().await.unwrap()).unwrap();
-        assert_eq!(told, out(n));
-    }
-    drop((told, bus));
-    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30), Clock::system()).unwrap();
-    for n in [2, 1, 3] {
-        bus.publish(&out(n)).await.unwrap();
-    }
-    let kept: Vec<_> = bus.outbound(0, 10).await.unwrap().into_iter().map(|(_, message)| message).collect();
-    assert_eq!(kept, [out(1), out(2), out(3)]);
+    assert_eq!(told, out);
+    assert_eq!(replies.next().await.as_deref(), Some(&br#"{"n":1}"#[..]));
+    assert_eq!([&out, &reply, &task].map(|message| bus.outlives(&message.to)), [false, false, true]);
 }
 
 /// Text that does not compress.

@@ -43,7 +43,7 @@ impl Pieces {
         kept.last += 1;
         let piece = Piece { sequence: kept.last, body: body.clone() };
         // Under the lock: who begins to follow now has it from one of the two, and only once.
-        self.watched.send(job, &piece);
+        self.watched.tell(job, piece.clone());
         kept.bytes += body.len();
         kept.pieces.push_back((job.clone(), piece));
         while kept.pieces.len() > PIECES || kept.bytes > BYTES {

@@ -15,7 +15,6 @@ pub(super) struct Queue {
     /// Owner, agent and body of ready wakes: one of each is enough.
     wakes: HashSet<(Owner, AgentId, Bytes)>,
     last: u64,
-    pub(super) last_out: u64,
     /// Stored messages, those that are on their way to the disk among them.
     bytes: u64,
     max_bytes: u64,
@@ -51,7 +50,6 @@ impl Queue {
             later: BTreeSet::new(),
             wakes: HashSet::new(),
             last: 0,
-            last_out: 0,
             bytes: 0,
             max_bytes,
         }

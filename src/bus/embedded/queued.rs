@@ -70,7 +70,7 @@ mod tests {
         }
         for (sequence, damaged) in [(1, &b"no head"[..]), (3, b"{\"owner\":7}\n{}")] {
             let change = move |tx: &mut crate::store::embedded::tx::Tx<'_>| {
-                tx.put(Space::Queue, key(b'q', sequence), damaged.to_vec());
+                tx.put(Space::Queue, key(sequence), damaged.to_vec());
                 Ok(())
             };
             store.call(change).await.unwrap();

@@ -3,6 +3,7 @@
 use futures::stream::{BoxStream, StreamExt, unfold};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::hash::Hash;
 use tokio::sync::broadcast;
 
@@ -17,13 +18,19 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
         Self { behind, senders: Mutex::new(HashMap::new()) }
     }
 
-    pub(super) fn send(&self, topic: &K, said: &V) {
+    pub(super) fn tell(&self, topic: &K, said: V) {
+        let _ = self.send(topic, || Ok::<_, Infallible>(said));
+    }
+
+    /// The same of what is made for listeners only.
+    pub(super) fn send<E>(&self, topic: &K, make: impl FnOnce() -> Result<V, E>) -> Result<(), E> {
         let mut senders = self.senders.lock();
         if let Some(sender) = senders.get(topic)
-            && sender.send(said.clone()).is_err()
+            && (sender.receiver_count() == 0 || sender.send(make()?).is_err())
         {
             senders.remove(topic);
         }
+        Ok(())
     }
 
     pub(super) fn listen(&self, topic: &K) -> BoxStream<'static, V> {

@@ -2,12 +2,13 @@
 
 use super::counts;
 use super::index::Index;
-use super::layout::Space;
-use super::tx::{Db, Durable, Fault};
+use super::layout::{Space, end_of};
+use super::tx::{Db, Durable, Fault, View};
 use crate::store::StoreError;
 use fjall::PersistMode;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -93,7 +94,20 @@ pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
     })?;
     batch.commit()?;
     counts::count_old(&db)?;
+    forget_completions(&db, &state)?;
     // Also what the process before wrote and was killed over: from here on it can be read.
     db.database.persist(PersistMode::SyncAll)?;
     Ok((db, index))
+}
+
+/// Builds before this one kept completions beside the queue, for nobody: the jobs have them.
+fn forget_completions(db: &Db, state: &Durable) -> Result<(), Fault> {
+    let mut batch = db.database.batch();
+    for prefix in [b"i", b"o"] {
+        state.walk(Space::Queue, prefix, &end_of(prefix), &mut |key, _| {
+            batch.remove(db.keyspace(Space::Queue), key);
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(batch.commit()?)
 }

@@ -146,13 +146,15 @@ async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) 
     let result = JobResult::failed(ErrorCode::Lost, "its task was lost by the venue; submit it again under a new id");
     let bytes = Bytes::from(serde_json::to_vec(&result).expect("results serialise"));
     let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
-    let mut entries = outbox::completions(&venue.key, owner, &job.head, &result);
-    entries.extend(jobs::cancel_children(venue, owner, id, JobStatus::Failed).await?);
+    let told = outbox::completions(&venue.key, owner, &job.head, &result);
+    let cancels = jobs::cancel_children(venue, owner, id, JobStatus::Failed).await?;
+    let entries = [venue.lasting(&told), cancels.clone()].concat();
     let finished = venue.store.finish(venue.now(), owner, session, &finish, None, &entries).await?;
     if finished != Finished::Done {
         return Ok(None);
     }
-    venue.relay(owner, &entries).await;
+    venue.send(owner, told).await;
+    venue.relay(owner, &cancels).await;
     Ok(Some("it is FAILED with LOST, and its caller is told".to_owned()))
 }
 

@@ -330,11 +330,12 @@ pub async fn end(
         result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
     };
     let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-    let mut entries = outbox::completions(&venue.key, owner, &job.head, result);
-    entries.extend(more);
+    let told = outbox::completions(&venue.key, owner, &job.head, result);
+    let entries = [venue.lasting(&told), more.clone()].concat();
     let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
     if finished == Finished::Done {
-        venue.relay(owner, &entries).await;
+        venue.send(owner, told).await;
+        venue.relay(owner, &more).await;
         venue.wake(owner, &session).await;
     }
     Ok(finished)

@@ -2,8 +2,10 @@
 
 use super::RETRY;
 use super::refuse::{refusal, refuse, reply_to};
+use super::seats::Seat;
 use crate::bus::{Delivery, Settle};
 use crate::domain::decode;
+use crate::domain::ids::Owner;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress;
 use crate::outbox;
@@ -28,9 +30,14 @@ pub(super) async fn admit_and_run(worker: &Worker, delivery: &Delivery, mut admi
     } else {
         admit_event(worker, delivery, admit, kind).await;
     }
+    leave(worker, seat, &owner).await;
+}
+
+/// A session leaves its seat: another of its owner that came in vain is called.
+pub(super) async fn leave(worker: &Worker, seat: Option<Seat>, owner: &Owner) {
     drop(seat);
-    if let Some(next) = worker.seats.next(&owner) {
-        worker.venue.wake(&owner, &next).await;
+    if let Some(next) = worker.seats.next(owner) {
+        worker.venue.wake(owner, &next).await;
     }
 }
 
@@ -111,7 +118,8 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     }
 }
 
-async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
+/// What becomes of the message, or of what stands for it, when its session's run is over.
+pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
     match end {
         // Beside the next session: a slot need not wait until the queue has forgotten this one.
         session::End::Idle => {
@@ -167,11 +175,11 @@ async fn reject(
     let key = &worker.venue.key;
     let told =
         head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(key, &admit.owner, &head, result));
-    let entries = told.unwrap_or_default();
-    let open = make.then_some(open);
+    let told = told.unwrap_or_default();
+    let (open, entries) = (make.then_some(open), venue.lasting(&told));
     let finished = venue.store.finish(venue.now(), &admit.owner, &admit.session, &finish, open, &entries).await?;
     if finished == Finished::Done {
-        venue.relay(&admit.owner, &entries).await;
+        venue.send(&admit.owner, told).await;
     }
     Ok(())
 }

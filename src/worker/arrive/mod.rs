@@ -3,6 +3,7 @@
 
 mod admit;
 mod callers;
+pub(super) mod direct;
 mod orders;
 mod refuse;
 mod result;

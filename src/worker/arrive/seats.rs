@@ -6,6 +6,7 @@
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Sessions of one owner that are remembered; the sweep calls those beyond.
@@ -28,8 +29,8 @@ struct Sitting {
 
 /// A slot of an owner, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat<'s> {
-    seats: &'s Seats,
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
     owner: Owner,
 }
 
@@ -41,8 +42,8 @@ pub(crate) fn share(slots: usize, percent: u32) -> usize {
 
 impl Seats {
     /// Of a worker with so many slots.
-    pub(crate) fn new(slots: usize, percent: u32) -> Self {
-        Self { share: share(slots, percent), shared: AtomicBool::new(false), owners: Mutex::default() }
+    pub(crate) fn new(slots: usize, percent: u32) -> Arc<Self> {
+        Arc::new(Self { share: share(slots, percent), shared: AtomicBool::new(false), owners: Mutex::default() })
     }
 
     /// Whether the venue has several owners: alone, one may hold all slots.
@@ -55,14 +56,14 @@ impl Seats {
     }
 
     /// A slot for a session of this owner; none when it has its share.
-    pub(crate) fn take(&self, owner: &Owner) -> Option<Seat<'_>> {
+    pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
         let mut owners = self.owners.lock();
         let sitting = owners.entry(owner.clone()).or_default();
         if !self.has_room(sitting.taken) {
             return None;
         }
         sitting.taken += 1;
-        Some(Seat { seats: self, owner: owner.clone() })
+        Some(Seat { seats: Arc::clone(self), owner: owner.clone() })
     }
 
     /// Remembers a session that came while its owner had its share.
@@ -86,7 +87,7 @@ impl Seats {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(sitting) = self.seats.owners.lock().get_mut(&self.owner) {
             sitting.taken = sitting.taken.saturating_sub(1);

@@ -19,8 +19,8 @@ use crate::domain::spend::Today;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::domain::turn::{Setting, Turn};
-use crate::outbox;
-use crate::store::{After, Commit, Committed, Continuation as Kept, DocWrite, JobFinish, OutboxEntry, keys};
+use crate::outbox::{self, Outgoing};
+use crate::store::{After, Commit, Committed, Continuation as Kept, DocWrite, JobFinish, keys};
 use crate::venue::agents;
 use crate::venue::context::clear;
 use crate::venue::dead;
@@ -32,6 +32,7 @@ use crate::worker::Worker;
 use crate::worker::context::books;
 use crate::worker::ground::Ground;
 use crate::worker::lease::{Leased, Stop};
+use crate::worker::outbox::Told;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -63,19 +64,19 @@ pub(crate) async fn commit(
     output::put(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        let (mut commit, mut outbox) = build(worker, leased, (ground, agent), &decision).await?;
+        let (mut commit, mut told) = build(worker, leased, (ground, agent), &decision).await?;
         commit.writes.push(policy::unchanged(policy));
         let _alone = leased.stops.alone().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
             Committed::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
-                outbox.extend_from_slice(next.wakes());
+                told.entries.extend_from_slice(next.wakes());
                 if let Some(ledger) = &decision.ledger {
                     worker.books.stored(ledger);
                 }
                 let held = take_over(leased, decision, &commit, next)?;
-                worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
+                worker.relay.leave(&leased.lease.owner, &leased.lease.session, told).await;
                 return Ok(held);
             }
             Committed::Fenced => {
@@ -174,7 +175,7 @@ async fn build(
     leased: &Leased,
     (ground, agent): (&Ground, &AgentRecord),
     decision: &Decision,
-) -> Result<(Commit, Vec<OutboxEntry>), Stop> {
+) -> Result<(Commit, Told), Stop> {
     let session = &leased.lease.session;
     let record = &decision.record;
     let mut writes = ground.workspace.writes().await;
@@ -191,18 +192,18 @@ async fn build(
     if let Some(ledger) = &decision.ledger {
         writes.extend(books::writes(session, record.turn, ledger));
     }
-    let mut outbox = Vec::new();
+    let mut told = Told::default();
     let mut finish = Vec::new();
     if let Some((job, result)) = &decision.ended {
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
-        outbox.extend(completion(&worker.venue.key, leased, job, result));
+        told.messages = completion(&worker.venue.key, leased, job, result);
     }
     if let (true, Some(job)) = (decision.cancelled, &record.job) {
         // Those that its turn started after it was cancelled, too.
         let owner = &leased.lease.owner;
         let ended = jobs::get(&worker.venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
         let ended = ended.unwrap_or(JobStatus::Cancelled);
-        outbox.extend(jobs::cancel_children(&worker.venue, owner, job, ended).await?);
+        told.entries = jobs::cancel_children(&worker.venue, owner, job, ended).await?;
     }
     let after = leased.run.after(&decision.state, &decision.consume);
     let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
@@ -220,16 +221,16 @@ async fn build(
         writes,
         status: decision.status.clone(),
         finish,
-        outbox: outbox.clone(),
+        outbox: told.stored(&worker.venue),
         state: bytes(&decision.state),
         unless_cancelled: serving,
         then,
     };
-    Ok((commit, outbox))
+    Ok((commit, told))
 }
 
 /// What the end of the served task sends; everything about it stands in its event.
-fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult) -> Vec<OutboxEntry> {
+fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult) -> Vec<Outgoing> {
     let served = leased.run.inbox.iter().find(|pending| pending.event.job() == Some(job));
     let head = served.and_then(|pending| pending.event.head(&leased.lease.session));
     head.map(|head| outbox::completions(venue_key, &leased.lease.owner, &head, result)).unwrap_or_default()
@@ -267,7 +268,7 @@ async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
 
 /// Consumes events that need no model: tasks that ended from outside, results nobody awaits.
 pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
-    let (mut outbox, mut writes) = (Vec::new(), Vec::new());
+    let (mut told, mut writes) = (Told::default(), Vec::new());
     for pending in settled {
         if let Payload::Task { job, .. } = &pending.event.payload {
             // Written again under the same ids by whoever ended it: harmless, and never missing.
@@ -285,10 +286,10 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                         redriven: None,
                     }));
                 }
-                outbox.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
+                told.messages.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
                 if result.status == JobStatus::Cancelled {
                     let owner = &leased.lease.owner;
-                    outbox.extend(jobs::cancel_children(&worker.venue, owner, job, result.status).await?);
+                    told.entries.extend(jobs::cancel_children(&worker.venue, owner, job, result.status).await?);
                 }
             }
         }
@@ -301,7 +302,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
         writes,
         status: None,
         finish: Vec::new(),
-        outbox: outbox.clone(),
+        outbox: told.stored(&worker.venue),
         state: bytes(&state),
         unless_cancelled: None,
         then: After::Keep,
@@ -311,7 +312,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
             leased.run = leased.run.after(&state, &consume);
             leased.state = Some(commit.state);
             let held = leased.take_over(next)?;
-            worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
+            worker.relay.leave(&leased.lease.owner, &leased.lease.session, told).await;
             Ok(held)
         }
         Committed::Fenced | Committed::Cancelled | Committed::Conflict(_) => Err(Stop::Lost),

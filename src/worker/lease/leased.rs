@@ -10,6 +10,7 @@ use crate::domain::turn::run::Run;
 use crate::store::{After, Continuation, Grant, Lease, MailboxEntry, Released, StoreError, Versions};
 use crate::venue::context::{inbox, state, stored};
 use crate::worker::Worker;
+use crate::worker::outbox::Told;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,7 +119,8 @@ impl Leased {
         match worker.venue.store.release(now, lease, then).await? {
             Released::Fenced => Err(Stop::Lost),
             Released::Done(next) => {
-                worker.relay.leave(&lease.owner, &lease.session, next.wakes().to_vec()).await;
+                let told = Told { entries: next.wakes().to_vec(), ..Told::default() };
+                worker.relay.leave(&lease.owner, &lease.session, told).await;
                 Ok(next)
             }
         }

@@ -48,7 +48,7 @@ async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
         venue: &venue,
         owner: &site.owner,
         tasks: &log.tasks,
-        outbound: &outbound,
+        outbound: outbound.as_deref(),
         calls_log: &calls_log,
         trail: &trail,
     };

@@ -97,6 +97,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         quota: QuotaSettings::default(),
         prompts: PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
+        local: trellis::venue::local::LocalWorker::default(),
         metrics,
     }
 }
@@ -222,7 +223,7 @@ impl Site {
 
     /// Kills all processes once nothing moves any more; everything as it lies there then, and what
     /// still moves.
-    pub async fn rest(&mut self) -> (Venue, Vec<Outbound>, Option<String>) {
+    pub async fn rest(&mut self) -> (Venue, Option<Vec<Outbound>>, Option<String>) {
         let end = Instant::now() + REST;
         while let Kind::Servers { venue, .. } = &self.kind
             && check::moving(venue, &self.owner).await.is_some()
@@ -246,26 +247,16 @@ impl Site {
     }
 
     /// Everything as it lies in the store and the queue. No process may be running when embedded.
-    async fn open(&self) -> (Venue, Vec<Outbound>) {
+    async fn open(&self) -> (Venue, Option<Vec<Outbound>>) {
         match &self.kind {
             Kind::Servers { venue: own, bus, .. } => {
                 let venue = venue(Arc::clone(&own.store), Arc::clone(bus) as Arc<dyn Bus>).await;
-                (venue, self.published().await)
+                (venue, Some(self.published().await))
             }
             Kind::Embedded => {
                 let store = EmbeddedStore::open(&self.fleet.dir.join("data")).unwrap();
                 let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-                let (mut out, mut after) = (Vec::new(), 0);
-                loop {
-                    let page = bus.outbound(after, 500).await.unwrap();
-                    let Some((last, _)) = page.last() else { break };
-                    after = *last;
-                    out.extend(
-                        page.into_iter()
-                            .map(|(_, message)| (message.id.unwrap(), serde_json::from_value(message.body).unwrap())),
-                    );
-                }
-                (venue(store, Arc::new(bus)).await, out)
+                (venue(store, Arc::new(bus)).await, None)
             }
         }
     }

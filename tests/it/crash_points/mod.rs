@@ -134,6 +134,7 @@ impl Run {
             quota: QuotaSettings::default(),
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
+            local: trellis::venue::local::LocalWorker::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

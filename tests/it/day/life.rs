@@ -2,11 +2,15 @@
 
 use crate::support::venue::TestVenue;
 use crate::support::venue::all_jobs;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trellis::bus::embedded::EmbeddedBus;
+use trellis::domain::message::Message;
 use trellis::domain::timer::Timer;
 use trellis::process::clock::Clock;
 use trellis::process::retry::RetryPolicy;
@@ -35,6 +39,7 @@ pub struct Life {
     /// What callers see: the same store, which never fails them.
     pub door: TestVenue,
     pub bus: EmbeddedBus,
+    outbound: Mutex<BoxStream<'static, Bytes>>,
 }
 
 impl Life {
@@ -42,13 +47,21 @@ impl Life {
     pub async fn open(dir: &Path, clock: &Clock) -> Self {
         let store = EmbeddedStore::open(dir).unwrap();
         let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), clock.clone()).unwrap();
+        let outbound = Mutex::new(bus.listen_outbound());
         let door = TestVenue::at(store.clone(), Arc::new(bus.clone()), dir, RULES, clock.clone()).await;
         let faulty = FaultyStore::new(store, FaultPlan::Never);
         let mut worker = TestVenue::at(faulty.clone(), Arc::new(bus.clone()), dir, RULES, clock.clone()).await;
         (worker.lease, worker.sweep) = (LEASE, SWEEP);
         let total = Some(Duration::from_mins(30));
         worker.retry = RetryPolicy { first: Duration::from_secs(2), max: Duration::from_mins(1), total };
-        Self { worker, faulty, door, bus }
+        Self { worker, faulty, door, bus, outbound }
+    }
+
+    /// Completions that were told and not heard yet; also of a process that is dead.
+    pub fn told(&self) -> Vec<Message> {
+        let mut outbound = self.outbound.lock().unwrap();
+        let next = || outbound.next().now_or_never().flatten();
+        std::iter::from_fn(next).map(|message| serde_json::from_slice(&message).unwrap()).collect()
     }
 
     /// The worker begins.

@@ -18,6 +18,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use traffic::Traffic;
+use trellis::domain::message::Message;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan};
@@ -43,6 +44,8 @@ struct Day {
     end: Millis,
     calendar: Calendar,
     traffic: Traffic,
+    /// Completions that were told.
+    told: Vec<Message>,
     /// When the last process died.
     died: Millis,
     restarts: u64,
@@ -69,6 +72,7 @@ impl Day {
             end: START.plus(Duration::from_hours(hours)),
             calendar: Calendar::default(),
             traffic: Traffic::default(),
+            told: Vec::new(),
             died: START,
             restarts: 0,
             deaths: 0,
@@ -123,6 +127,7 @@ impl Day {
             }
             let step = self.next_step();
             self.steps += 1;
+            self.told.extend(life.told());
             if !life.step(step, mortal).await {
                 break false;
             }
@@ -160,6 +165,7 @@ impl Day {
         while let Some(moving) = check::moving(&life).await {
             assert!(self.clock.now() < latest, "it never ends: {moving}");
             life.step(STEP, false).await;
+            self.told.extend(life.told());
             self.traffic.resume(&life, self.clock.now()).await;
         }
         self.calendar.settled(&life.timers().await, self.clock.now());
@@ -189,6 +195,7 @@ fn live_through(seed: u64, hours: u64) {
     while day.clock.now() < day.end {
         // Dropped after its runtime: nothing of it runs any more.
         let life = in_process(day.life(dir.path()));
+        day.told.extend(life.told());
         drop(life);
         day.restarts += 1;
         day.died = day.clock.now();
@@ -199,7 +206,8 @@ fn live_through(seed: u64, hours: u64) {
     }
     let report = in_process(async {
         let life = day.rest(dir.path()).await;
-        check::all(&life, &day.traffic, &day.calendar).await
+        day.told.extend(life.told());
+        check::all(&life, &day.traffic, &day.calendar, (&day.told, day.restarts)).await
     });
     eprintln!(
         "a day (seed {seed}): {report}; {} restarts ({} at a call of the store), {} calls of the store failed, \

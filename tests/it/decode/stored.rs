@@ -135,9 +135,7 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let to = Address::In { owner: owner.clone(), agent, kind: InKind::Task };
         let message = Message { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
         let entries: Vec<OutboxEntry> = vec![outbox::entry("child".into(), &message)];
-        let (store, bus) = (&*venue.venue.store, &*venue.venue.bus);
-        let relayed = outbox::relay(store, bus, &venue.venue.metrics, &venue.venue.key, owner, &entries).await;
-        relayed.outcome.unwrap();
+        venue.venue.relay(owner, &entries).await;
         venue.worker().await;
         let job = trellis::domain::ids::JobId::derive(&venue.venue.key, owner, &id);
         for _ in 0..600 {

@@ -138,6 +138,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         quota: trellis::domain::quota::QuotaSettings::default(),
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
+        local: trellis::venue::local::LocalWorker::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

@@ -33,6 +33,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         quota: QuotaSettings::default(),
         prompts: PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
+        local: trellis::venue::local::LocalWorker::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
     }

@@ -106,6 +106,7 @@ impl Server {
             quota: trellis::domain::quota::QuotaSettings::default(),
             prompts: trellis::venue::context::PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
+            local: trellis::venue::local::LocalWorker::default(),
             metrics: Arc::new(Metrics::new()),
         })
     }

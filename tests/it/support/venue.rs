@@ -96,6 +96,7 @@ impl TestVenue {
             quota: QuotaSettings::default(),
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
+            local: trellis::venue::local::LocalWorker::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

@@ -99,6 +99,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         quota: *quota,
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
+        local: trellis::venue::local::LocalWorker::default(),
         metrics: Arc::clone(metrics),
     }
 }
