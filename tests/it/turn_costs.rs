@@ -195,7 +195,7 @@ impl Counted {
     /// A timer, and what is done by the task that it gives.
     async fn fires(&self, on: On) {
         let (venue, owner) = (&self.venue.venue, &self.venue.owner);
-        let id = self.set("1s").await;
+        let id = self.set("2s").await;
         let timer = async || {
             let (timer, _): (Option<Timer>, _) = self.inner.versioned(owner, &keys::timer(&id)).await.unwrap();
             timer.unwrap()
