@@ -37,6 +37,7 @@ use crate::worker::{self, WorkerOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -149,6 +150,7 @@ pub struct App {
     pub model: Arc<dyn Model>,
     auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,
+    fsyncs: Option<Arc<AtomicU64>>,
 }
 
 impl App {
@@ -157,7 +159,7 @@ impl App {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
         let model = models(config).await?;
-        let Backends { store, bus, nats } = backends(config, role, &clock, &metrics).await?;
+        let Backends { store, bus, nats, fsyncs } = backends(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
@@ -183,7 +185,12 @@ impl App {
             local: LocalWorker::default(),
             metrics,
         };
-        Ok(Self { venue: Arc::new(venue), model, auth, nats })
+        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
+    }
+
+    /// Counts the fsyncs of a store in this process.
+    pub fn fsyncs(&self) -> Option<Arc<AtomicU64>> {
+        self.fsyncs.clone()
     }
 
     /// Sends what is queued and closes the connections.
@@ -440,6 +447,7 @@ struct Backends {
     store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     nats: Option<Arc<NatsBus>>,
+    fsyncs: Option<Arc<AtomicU64>>,
 }
 
 async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
@@ -451,14 +459,15 @@ async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
             let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
             let bus =
                 EmbeddedBus::within(Arc::clone(&store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
-            Ok(Backends { store, bus: Arc::new(bus), nats: None })
+            let fsyncs = Some(store.fsyncs());
+            Ok(Backends { store, bus: Arc::new(bus), nats: None, fsyncs })
         }
         // The configuration refuses an embedded queue beside Redis.
         (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
             let store = redis(config, url, role).await?;
             let bus =
                 Arc::new(NatsBus::open(&NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))).await?);
-            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus) })
+            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus), fsyncs: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
             Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })

@@ -1,6 +1,6 @@
 //! `bench latency`: one task at a time, from publish to completion.
 
-use super::{BenchError, BenchPlan, Percentiles, load};
+use super::{BenchError, BenchPlan, Percentiles, Probe, TaskCost, load};
 use crate::domain::ids::Owner;
 use crate::venue::Venue;
 use serde::Serialize;
@@ -14,12 +14,23 @@ pub struct LatencyReport {
     /// From publish to completion.
     #[serde(flatten)]
     pub times: Percentiles,
+    /// What each costs.
+    #[serde(flatten)]
+    pub cost: TaskCost,
 }
 
 /// Measures it. A worker must be running in this process.
-pub async fn latency(venue: &Arc<Venue>, owner: &Owner, plan: &BenchPlan) -> Result<LatencyReport, BenchError> {
+pub async fn latency(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    plan: &BenchPlan,
+    probe: &Probe,
+) -> Result<LatencyReport, BenchError> {
     load::agents(venue, owner, plan).await?;
     let run = crate::ingress::fresh_id();
+    let before = probe.look();
     let times = load::run(venue, owner, run.as_str(), plan, true).await?;
-    Ok(LatencyReport { tasks: plan.tasks, times: Percentiles::of(times) })
+    let after = probe.look();
+    let cost = TaskCost::of(&after.since(&before, plan.tasks));
+    Ok(LatencyReport { tasks: plan.tasks, times: Percentiles::of(times), cost })
 }

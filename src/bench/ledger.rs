@@ -24,7 +24,7 @@ use std::time::Duration;
 /// stored whole every 50 turns counts where it falls into them.
 const WINDOW: (u64, u64) = (4, 5);
 /// Bytes that the context grows by in a turn.
-const GROWTH: usize = 1_000;
+pub(super) const GROWN: usize = 1_000;
 /// Longest turn.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Durable bytes around one turn: keys and values of turn record, timeline, manifest and parts.
@@ -68,7 +68,7 @@ pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result
                 turn: *at,
                 bytes_per_turn: mean(now.0 + now.1, begun.0 + begun.1),
                 ledger_bytes_per_turn: mean(now.1, begun.1),
-                context_bytes: at * GROWTH as u64,
+                context_bytes: at * GROWN as u64,
             });
         }
     }
@@ -76,16 +76,16 @@ pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result
 }
 
 /// A line of text that no other turn has.
-fn line(turn: u64) -> String {
+pub(super) fn line(turn: u64) -> String {
     let mut seed = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut text = format!("note {turn}:");
-    while text.len() < GROWTH {
+    while text.len() < GROWN {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         let _ = write!(text, " {:x}", seed >> 40);
     }
-    text.truncate(GROWTH);
+    text.truncate(GROWN);
     text
 }
 
@@ -97,7 +97,12 @@ async fn grow(venue: &Venue, owner: &Owner, turn: u64) -> Result<(), BenchError>
     tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
 }
 
-async fn task(venue: &Arc<Venue>, owner: &Owner, session: &SessionKey, id: String) -> Result<(), BenchError> {
+pub(super) async fn task(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    session: &SessionKey,
+    id: String,
+) -> Result<(), BenchError> {
     let stuck = |what: &str| BenchError::Stuck(format!("task `{id}` {what}"));
     let arrival = Arrival {
         owner: owner.clone(),

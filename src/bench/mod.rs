@@ -1,19 +1,28 @@
 //! `trellis bench`: what this machine, these servers and this configuration give, measured against
 //! the raw commit rate of the same store in the same run.
 
+mod calls;
 mod context;
+mod cost;
+mod growth;
+mod idle;
 mod latency;
 mod ledger;
 mod load;
 mod raw;
+mod servers;
 mod sessions;
 mod shape;
 mod turns;
 mod usage;
 
 pub use context::{ContextReport, context};
+pub use cost::{Fsyncs, Probe, ProcessCost, TaskCost};
+pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, written};
+pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem};
 pub use latency::latency;
 pub use ledger::{Growth, growth};
+pub use servers::BenchServer;
 pub use sessions::{Fleet, RULES as SESSION_RULES, SessionsReport, sessions};
 pub use shape::{TaskSession, TaskShape};
 pub use turns::turns;

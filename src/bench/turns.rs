@@ -1,6 +1,6 @@
 //! `bench turns`: as many tasks as the queue gives, and the ratio to the raw commit rate.
 
-use super::{BenchError, BenchPlan, Percentiles, TaskShape, load, raw, usage};
+use super::{BenchError, BenchPlan, Percentiles, Probe, TaskCost, TaskShape, load, raw, usage};
 use crate::domain::ids::Owner;
 use crate::upkeep::audit;
 use crate::venue::Venue;
@@ -25,10 +25,9 @@ pub struct TurnsReport {
     /// From publish to completion; with all tasks queued at once this is mostly waiting.
     #[serde(flatten)]
     pub times: Percentiles,
-    /// CPU seconds of this process (worker, and store when embedded) per 1,000 tasks.
-    pub cpu_seconds_per_1000_tasks: f64,
-    /// Bytes that this process gave to files per task; servers write their own.
-    pub written_bytes_per_task: f64,
+    /// What each costs.
+    #[serde(flatten)]
+    pub cost: TaskCost,
     /// Most resident memory of this process.
     pub peak_memory_mib: u64,
     /// Jobs that the audit could not account for.
@@ -36,28 +35,29 @@ pub struct TurnsReport {
 }
 
 /// Measures it. A worker must be running in this process.
-pub async fn turns(venue: &Arc<Venue>, owner: &Owner, plan: &BenchPlan) -> Result<TurnsReport, BenchError> {
+pub async fn turns(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    plan: &BenchPlan,
+    probe: &Probe,
+) -> Result<TurnsReport, BenchError> {
     load::agents(venue, owner, plan).await?;
     let raw = raw::rate(venue, owner, plan.slots, plan.raw).await?;
     let run = crate::ingress::fresh_id();
-    let (cpu, written) = (usage::cpu(), usage::written());
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), probe.look());
     let times = load::run(venue, owner, run.as_str(), plan, false).await?;
-    let seconds = start.elapsed().as_secs_f64();
-    let cpu = usage::cpu().saturating_sub(cpu).as_secs_f64();
-    let written = usage::written().saturating_sub(written);
+    let (seconds, after) = (start.elapsed().as_secs_f64(), probe.look());
     let books = audit::owner_books(venue, owner).await?;
-    #[expect(clippy::cast_precision_loss, reason = "counts of tasks and of bytes")]
-    let (tasks, written) = (plan.tasks as f64, written as f64);
+    #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
+    let tasks_per_second = plan.tasks as f64 / seconds;
     Ok(TurnsReport {
         tasks: plan.tasks,
         shape: plan.shape,
-        tasks_per_second: tasks / seconds,
+        tasks_per_second,
         raw_commits_per_second: raw,
-        ratio: tasks / seconds / raw,
+        ratio: tasks_per_second / raw,
         times: Percentiles::of(times),
-        cpu_seconds_per_1000_tasks: cpu / tasks * 1000.0,
-        written_bytes_per_task: written / tasks,
+        cost: TaskCost::of(&after.since(&before, plan.tasks)),
         peak_memory_mib: usage::peak_mib(),
         unaccounted: books.unaccounted,
     })

@@ -1,25 +1,33 @@
-//! CPU time, memory and written bytes of this process, from `/proc`.
+//! CPU time, memory and written bytes of processes of this machine, from `/proc`.
 
 use std::time::Duration;
 
-/// Clock ticks per second in `/proc/self/stat`; 100 on every Linux that Rust runs on.
+/// Clock ticks per second in `/proc/PID/stat`; 100 on every Linux that Rust runs on.
 const TICKS: u64 = 100;
 
-/// CPU time that this process has used; zero where `/proc` isn't.
-pub(super) fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold spaces: count from behind it. User and system time are
-    // the 12th and 13th field from there.
-    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(2).filter_map(|f| f.parse().ok()).collect();
-    Duration::from_millis(fields.iter().sum::<u64>() * 1000 / TICKS)
+/// What a process has used until now, with the children that it has waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usage {
+    /// CPU time.
+    pub(super) cpu: Duration,
+    /// Bytes that it had written to a disk.
+    pub(super) written: u64,
 }
 
-/// Bytes that this process has had written to a disk; 0 where `/proc` isn't.
-pub(super) fn written() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
-    line.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
+/// What a process has used; `None` where `/proc` doesn't say so.
+pub(super) fn of(pid: u32) -> Option<Usage> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
+    Some(Usage { cpu: cpu(&stat)?, written: line.trim().parse().ok()? })
+}
+
+fn cpu(stat: &str) -> Option<Duration> {
+    // The name in parentheses may hold spaces: count from behind it. User and system time, and those of its
+    // children, are the 12th to 15th field from there.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).filter_map(|f| f.parse().ok()).collect();
+    (fields.len() == 4).then(|| Duration::from_millis(fields.iter().sum::<u64>() * 1000 / TICKS))
 }
 
 /// Most memory that this process ever had resident, in MiB; 0 where `/proc` isn't.
@@ -37,4 +45,16 @@ fn bytes(name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_read_behind_a_name_with_spaces() {
+        let stat = "7 (a name) 9) S 1 7 7 0 -1 4194560 500 0 0 0 150 50 20 5 20 0 9 0 100 1 1";
+        assert_eq!(cpu(stat), Some(Duration::from_millis(2_250)));
+        assert_eq!(cpu("7 (a) S 1"), None);
+    }
 }

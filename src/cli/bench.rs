@@ -1,11 +1,11 @@
-//! `trellis bench turns|latency|context|sessions`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context|sessions|idle|growth`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{Context, worker};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, BenchPlan, Fleet, TaskSession, TaskShape};
-use crate::config::{Config, StoreUrl};
+use crate::bench::{self, BenchError, BenchPlan, BenchServer, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
+use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::{self, Metrics};
@@ -33,6 +33,34 @@ pub(crate) enum Bench {
     /// Memory with many sessions that wait, and many that run at once
     #[command(after_help = "Example:\n  trellis bench sessions --sleeping 10000 --running 1000")]
     Sessions(Sessions),
+    /// CPU, store and bus calls of a fleet that has nothing to do
+    #[command(after_help = "Example:\n  trellis bench idle --owners 100 --agents 10 --seconds 30")]
+    Idle(Idle),
+    /// Bytes that reach disks per turn, while the context of one session grows by 1 KB with every turn
+    #[command(after_help = "Example:\n  trellis bench growth --turns 300")]
+    Growth(Growth),
+}
+
+/// Who has nothing to do.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Idle {
+    /// Owners
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    owners: usize,
+    /// Agents of each owner
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    agents: usize,
+    /// How long it is measured, in seconds
+    #[arg(long, default_value_t = 10, value_name = "S")]
+    seconds: u64,
+}
+
+/// How long one session goes on.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Growth {
+    /// Turns; written bytes are told around the 10th, the 100th and the last
+    #[arg(long, default_value_t = 300, value_name = "N")]
+    turns: usize,
 }
 
 /// How many sessions.
@@ -82,18 +110,45 @@ impl Load {
 }
 
 impl Bench {
-    /// Runs it.
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let (name, load) = match &self {
+    /// Its name, and tasks and agents as far as it has them.
+    const fn load(&self) -> (&'static str, Load) {
+        match self {
             Self::Turns(load) => ("turns", *load),
             Self::Latency(load) => ("latency", *load),
             Self::Context => ("context", Load::of(1, 1)),
             Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load::of(*sleeping, *running)),
-        };
-        if load.tasks == 0 || load.agents == 0 {
-            return Err(Failure::usage("expected at least one task and one agent, or one session of each"));
+            Self::Idle(Idle { owners, agents, .. }) => ("idle", Load::of(*owners, *agents)),
+            Self::Growth(Growth { turns }) => ("growth", Load::of(*turns, 1)),
         }
-        if let Some(problem) = load.shape().problem() {
+    }
+
+    /// Why it can't be measured.
+    fn problem(&self) -> Option<String> {
+        match self {
+            Self::Turns(load) | Self::Latency(load) if load.tasks == 0 || load.agents == 0 => {
+                Some("expected at least one task and one agent".to_owned())
+            }
+            Self::Turns(load) | Self::Latency(load) => load.shape().problem().map(str::to_owned),
+            Self::Context => None,
+            Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
+                .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
+            Self::Idle(Idle { owners, agents, seconds }) => bench::idle_problem(*owners, *agents, *seconds),
+            Self::Growth(Growth { turns }) => bench::growth_problem(*turns),
+        }
+    }
+
+    /// What the scripted model says.
+    fn rules(&self) -> Option<String> {
+        match self {
+            Self::Turns(load) | Self::Latency(load) => Some(load.shape().rules()),
+            Self::Sessions(_) => Some(bench::SESSION_RULES.to_owned()),
+            Self::Context | Self::Idle(_) | Self::Growth(_) => None,
+        }
+    }
+
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if let Some(problem) = self.problem() {
             return Err(Failure::usage(problem));
         }
         let scratch = Scratch::new().map_err(|e| Failure::internal(format!("no folder for the store: {e}")))?;
@@ -101,21 +156,17 @@ impl Bench {
         if let StoreUrl::Embedded(dir) = &mut config.store.url {
             dir.clone_from(&scratch.0);
         }
-        let rules = match &self {
-            Self::Turns(_) | Self::Latency(_) => Some(load.shape().rules()),
-            Self::Sessions(sessions) => {
-                config.worker.slots = sessions.running;
-                config.models.calls_log = Some(scratch.calls_log());
-                Some(bench::SESSION_RULES.to_owned())
-            }
-            Self::Context => None,
-        };
-        if let Some(rules) = rules {
+        if let Self::Sessions(sessions) = &self {
+            config.worker.slots = sessions.running;
+            config.models.calls_log = Some(scratch.calls_log());
+        }
+        if let Some(rules) = self.rules() {
             let written = std::fs::write(scratch.rules(), rules);
             written.map_err(|e| Failure::internal(format!("no rules for the model: {e}")))?;
             config.models.scripted = Some(scratch.rules());
         }
         telemetry::init(&config.log).map_err(Failure::internal)?;
+        let (name, load) = self.load();
         let plan = BenchPlan {
             tasks: load.tasks,
             shape: load.shape(),
@@ -137,20 +188,34 @@ impl Bench {
 
     async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<Value, Failure> {
         let metrics = Arc::new(Metrics::new());
-        let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
+        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
+        let fsyncs = app.fsyncs();
+        let venue = Arc::get_mut(&mut app.venue).ok_or_else(|| Failure::internal("the venue is in use already"))?;
+        let probe = Probe::on(venue, &servers(config), fsyncs);
         let shutdown = Shutdown::new(metrics);
         app::start_worker(config, &app, &shutdown);
         let owner = "bench/run".parse().map_err(|_| Failure::internal("an illegal owner"))?;
-        note("measuring; this takes about half a minute");
+        match self {
+            Self::Idle(Idle { seconds, .. }) => note(&format!("measuring for {seconds} s")),
+            _ => note("measuring; this takes about half a minute"),
+        }
+        let venue = &app.venue;
         let measured = match self {
-            Self::Latency(_) => bench::latency(&app.venue, &owner, plan).await.map(|report| json!(report)),
-            Self::Turns(_) => bench::turns(&app.venue, &owner, plan).await.map(|report| json!(report)),
+            Self::Latency(_) => bench::latency(venue, &owner, plan, &probe).await.map(|report| json!(report)),
+            Self::Turns(_) => bench::turns(venue, &owner, plan, &probe).await.map(|report| json!(report)),
             Self::Context => prompts(&app, &owner).await,
             Self::Sessions(Sessions { sleeping, running }) => {
                 let fleet = Fleet { sleeping: *sleeping, running: *running };
                 let calls_log = config.models.calls_log.clone().unwrap_or_default();
-                let report = bench::sessions(&app.venue, &owner, fleet, &calls_log, &shutdown).await;
+                let report = bench::sessions(venue, &owner, fleet, &calls_log, &shutdown).await;
                 report.map(|report| json!(report))
+            }
+            Self::Idle(Idle { owners, agents, seconds }) => {
+                let fleet = IdleFleet { owners: *owners, agents: *agents, time: Duration::from_secs(*seconds) };
+                bench::idle(venue, &owner, fleet, &probe).await.map(|report| json!(report))
+            }
+            Self::Growth(Growth { turns }) => {
+                bench::written(venue, &owner, *turns, &probe).await.map(|report| json!(report))
             }
         };
         shutdown.trigger();
@@ -158,6 +223,19 @@ impl Bench {
         app.close().await;
         measured.map_err(|error: BenchError| Failure::internal(error.to_string()))
     }
+}
+
+/// The servers that it runs on.
+fn servers(config: &Config) -> Vec<BenchServer> {
+    let redis = match &config.store.url {
+        StoreUrl::Embedded(_) => Vec::new(),
+        StoreUrl::Redis(url) => BenchServer::of_urls("redis", url, 6379),
+    };
+    let nats = match &config.bus.url {
+        BusUrl::Embedded => Vec::new(),
+        BusUrl::Nats(urls) => BenchServer::of_urls("nats", urls, 4222),
+    };
+    [redis, nats].concat()
 }
 
 /// Times of the pure part, and durable bytes of real turns.
@@ -178,11 +256,29 @@ fn kind(config: &Config) -> &'static str {
 fn text(report: &Value) -> String {
     let result = report["result"].as_object();
     let mut lines = vec![format!("store  {}", report["store"].as_str().unwrap_or_default())];
-    lines.extend(result.into_iter().flatten().map(|(key, value)| {
-        let value = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), |n| format!("{n:.2}"));
-        format!("{}  {value}", key.replace('_', " "))
-    }));
+    for (key, value) in result.into_iter().flatten() {
+        let key = key.replace('_', " ");
+        match value.as_array() {
+            Some(rows) => lines.extend(rows.iter().map(|row| format!("{key}  {}", cell(row)))),
+            None => lines.push(format!("{key}  {}", cell(value))),
+        }
+    }
     lines.join("\n")
+}
+
+/// A value in a line; what isn't known is a dash.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => format!("{:.2}", number.as_f64().unwrap_or_default()),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(items) => items.iter().map(|item| format!("({})", cell(item))).collect::<Vec<_>>().join(" "),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| format!("{} {}", key.replace('_', " "), cell(value));
+            fields.iter().map(field).collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 /// A folder that goes when the measurement ends.

@@ -10,6 +10,7 @@ mod agent_turns;
 mod approvals;
 mod auth;
 mod authority;
+mod bench_costs;
 mod bench_sessions;
 mod bench_turns;
 mod budgets;

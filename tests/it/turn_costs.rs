@@ -1,27 +1,78 @@
-//! What a turn asks of its store: the calls of the common turns, as a table that a change must argue with.
+//! What a turn asks of its store and of its bus: calls and bytes of the common turns, as tables that a change must
+//! argue with.
+
+mod counted;
 
 use crate::support::both::{On, on_both};
-use parking_lot::Mutex;
+use crate::support::nats;
+use crate::support::operate::{boss, operate};
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use counted::{CountedBus, CountedStore};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
+use trellis::bus::Bus;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::bus::nats::NatsBus;
 use trellis::domain::event::Submission;
-use trellis::domain::ids::{JobId, Owner};
+use trellis::domain::ids::JobId;
+use trellis::domain::timer::{Timer, TimerId};
+use trellis::ingress::timers::fire;
 use trellis::process::clock::Clock;
-use trellis::store::{Layer, Store, StoreError, StoreMethod, keys};
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::{Store, keys};
 
 on_both! { a_turn_costs_what_the_table_says }
 
-/// One line for each task: the calls of its submission over the API (one admission), of its turns and of its
+/// Three lines for each task: the calls of its submission over the API (one admission), of its turns and of its
 /// messages. Over a queue the submission is no call of its own.
-const TABLE: &str = "\
-the first of a session: admit 2, commit 1, published 1, read 1
-the second: admit 2, commit 1, published 1
-the third: admit 2, commit 1, published 1
-a turn with a read and one without: admit 2, checkpoint 1, commit 2, published 1, read 2
-a turn with two writes and one without: admit 2, checkpoint 1, commit 2, published 1, read 3, usage 1
+///
+/// The bytes of a store are those of the keys and values that it is given to keep: events, documents, replies, states,
+/// messages. Those of a bus are the bodies that are sent. What depends on time and not on what is done isn't counted:
+/// see [`CountedBus`]. The child is waited for between two turns; a turn that waits for one itself looks at its job
+/// again and again, how often depends on time.
+const TASKS: &str = "\
+the first of a session
+  store  admit 2, commit 1, published 1, read 1, 16384 bytes
+  bus    ack 1, publish 2, signal 1, 256 bytes
+the second
+  store  admit 2, commit 1, published 1, 2304 bytes
+  bus    ack 1, publish 2, signal 1, 256 bytes
+the third
+  store  admit 2, commit 1, published 1, 2304 bytes
+  bus    ack 1, publish 2, signal 1, 256 bytes
+a turn with a read and one without
+  store  admit 2, checkpoint 1, commit 2, published 1, read 2, 23040 bytes
+  bus    ack 1, publish 2, signal 2, 256 bytes
+a turn with two writes and one without
+  store  admit 2, checkpoint 1, commit 2, published 1, read 3, usage 1, 24064 bytes
+  bus    ack 1, publish 2, signal 2, 256 bytes
+a turn that asks a child, the child, and a turn with its result
+  store  admit 4, checkpoint 2, commit 3, published 3, read 8, usage 1, write 1, 22016 bytes
+  bus    ack 3, publish 5, signal 3, 1024 bytes
+";
+
+/// Where a worker of its own watches the time: the scans are of the sweep, here called by hand.
+const EMBEDDED_TIMERS: &str = "\
+a timer is set
+  store  page 1, read 2, usage 1, write 1, 768 bytes
+  bus    0 bytes
+a timer is set, and gives a session a task
+  store  admit 2, commit 1, page 1, published 1, read 5, scan 2, usage 1, write 2, 4352 bytes
+  bus    ack 1, publish 2, signal 1, 256 bytes
+";
+
+/// Where the queue rings.
+const FLEET_TIMERS: &str = "\
+a timer is set
+  store  page 1, read 2, usage 1, write 1, 768 bytes
+  bus    alarm set 1, 0 bytes
+a timer is set, and gives a session a task
+  store  admit 2, commit 1, page 1, published 1, read 5, usage 1, write 2, 4352 bytes
+  bus    ack 1, alarm ack 1, alarm set 1, publish 2, signal 1, 256 bytes
 ";
 
 const RULES: &str = r#"
@@ -37,66 +88,132 @@ then = { calls = [
 ] }
 
 [[rule]]
+when = { agent = "parent", turn = 1 }
+then = { calls = [{ tool = "ask", arguments = { agentId = "child", input = "go", wait = 0 } }] }
+
+[[rule]]
 then = { text = "done" }
 "#;
 
-/// Counts the calls.
-struct Counting {
+/// A venue whose store and bus are counted.
+struct Counted {
+    venue: TestVenue,
+    /// What is looked at here isn't counted.
     inner: Arc<dyn Store>,
-    calls: Mutex<BTreeMap<&'static str, u32>>,
+    store: Arc<CountedStore>,
+    bus: Arc<CountedBus>,
+    _dir: TempDir,
 }
 
-impl Layer for Counting {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
+impl Counted {
+    /// Over the embedded store and queue, or over Redis and NATS; `None` without a server.
+    async fn open(on: On) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let (inner, bus): (Arc<dyn Store>, Arc<dyn Bus>) = match on {
+            On::Embedded => {
+                let store = EmbeddedStore::open(dir.path()).unwrap();
+                let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(30), Clock::system()).unwrap();
+                (store, Arc::new(bus))
+            }
+            On::Redis => {
+                let (redis, url) = (RedisServer::shared()?, nats::shared()?);
+                let store = RedisStore::open(redis.options(ServerOrInjected::Server)).await.unwrap();
+                (store, Arc::new(NatsBus::open(&nats::options(&url)).await.unwrap()))
+            }
+        };
+        let (store, bus) = (CountedStore::new(Arc::clone(&inner)), CountedBus::new(bus));
+        let mut venue =
+            TestVenue::new(Arc::<CountedStore>::clone(&store), Arc::<CountedBus>::clone(&bus), dir.path(), RULES).await;
+        venue.sweep = Duration::from_hours(1);
+        Some(Self { venue, inner, store, bus, _dir: dir })
     }
 
-    async fn around<T: Send, F: Future<Output = Result<T, StoreError>> + Send>(
-        &self,
-        method: StoreMethod,
-        call: impl Fn() -> F + Send + Sync,
-    ) -> Result<T, StoreError> {
-        // How full the store is, is known without asking it.
-        if method.name != "fill" {
-            *self.calls.lock().entry(method.name).or_default() += 1;
+    /// Starts a worker; what it looks at when it starts is over then.
+    async fn start(&self) {
+        self.venue.worker().await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        while !self.store.take().is_empty() {
+            tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        call().await
+        let tool = |operation: &str, name: &str| json!({"tools": [{"operation": operation, "name": name}]});
+        for (agent, config) in [
+            ("echo", json!({})),
+            ("reader", tool("v/ops/lattice/read", "read")),
+            ("writer", tool("v/ops/lattice/write", "write")),
+            ("parent", tool("v/ops/agent/request", "ask")),
+            ("child", json!({})),
+        ] {
+            self.venue.agent(agent, config).await;
+        }
+        self.begin();
     }
-}
 
-/// Waits until everything is done that tasks have left; what it looks at isn't counted.
-async fn is_done(store: &dyn Store, owner: &Owner, job: &JobId) {
-    for _ in 0..6_000 {
-        let ended = store.doc(owner, &keys::job_status(job)).await.unwrap().status();
-        let ended = ended.is_some_and(|(status, _)| status.is_terminal());
-        let sessions = store.sessions(owner, None, None, 100).await.unwrap();
-        let at_rest = sessions.iter().all(|session| session.lease_until.is_none() && session.mailbox.is_empty());
-        if ended && at_rest && store.outbox(owner).await.unwrap().is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    fn begin(&self) {
+        drop((self.store.take(), self.bus.take()));
     }
-    panic!("job {job} isn't done within a minute");
+
+    /// What was asked for since the row began.
+    fn row(&self, what: &str) -> String {
+        let (store, bus) = (self.store.take(), self.bus.take());
+        eprintln!("{what}: {} and {} bytes", store.bytes, bus.bytes);
+        format!("{what}\n  store  {store}\n  bus    {bus}\n")
+    }
+
+    /// Waits until everything is done that a task has left.
+    async fn is_done(&self, job: &JobId) {
+        let owner = &self.venue.owner;
+        for _ in 0..6_000 {
+            let ended = self.inner.doc(owner, &keys::job_status(job)).await.unwrap().status();
+            let ended = ended.is_some_and(|(status, _)| status.is_terminal());
+            let sessions = self.inner.sessions(owner, None, None, 100).await.unwrap();
+            let at_rest = sessions.iter().all(|session| session.lease_until.is_none() && session.mailbox.is_empty());
+            let is_sent = self.inner.outbox(owner).await.unwrap().is_empty() && self.bus.is_settled();
+            if ended && at_rest && is_sent {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("job {job} isn't done within a minute");
+    }
+
+    /// A task in the session `main` of an agent.
+    async fn task(&self, id: &str, agent: &str) {
+        let said =
+            Submission { input: json!("hi"), session_id: Some("main".parse().unwrap()), ..Submission::default() };
+        let submitted = self.venue.arrive(agent, id, true, said).await;
+        self.is_done(&submitted.job.unwrap()).await;
+    }
+
+    /// Sets a timer that gives a task to the session `main` of `echo`.
+    async fn set(&self, after: &str) -> TimerId {
+        let input = json!({"agentId": "echo", "sessionId": "main", "input": "tick", "after": after});
+        let caller = boss(&self.venue.owner);
+        let set = operate(&self.venue.venue, &caller, "v/ops/agent/trigger", input).await.unwrap();
+        TimerId::new(set["timer"].as_str().unwrap()).unwrap()
+    }
+
+    /// A timer, and what is done by the task that it gives.
+    async fn fires(&self, on: On) {
+        let (venue, owner) = (&self.venue.venue, &self.venue.owner);
+        let id = self.set("2s").await;
+        let timer = async || {
+            let (timer, _): (Option<Timer>, _) = self.inner.versioned(owner, &keys::timer(&id)).await.unwrap();
+            timer.unwrap()
+        };
+        let due = timer().await.due;
+        while venue.now() < due {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if on == On::Embedded {
+            fire(venue, owner).await.unwrap();
+        }
+        self.is_done(&JobId::derive(&venue.key, owner, &timer().await.event(&venue.key, owner, due))).await;
+    }
 }
 
 async fn a_turn_costs_what_the_table_says(on: On) {
-    let Some((mut venue, _dir)) = on.venue(RULES, Clock::system()).await else { return };
-    let inner = Arc::clone(&venue.venue.store);
-    let counting = Arc::new(Counting { inner: Arc::clone(&inner), calls: Mutex::default() });
-    let counted: Arc<dyn Store> = Arc::<Counting>::clone(&counting);
-    let Some(own) = Arc::get_mut(&mut venue.venue) else { panic!("nobody has it yet") };
-    own.store = counted;
-    venue.sweep = Duration::from_hours(1);
-    venue.worker().await;
-    // What a worker looks at when it starts is over.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    while !std::mem::take(&mut *counting.calls.lock()).is_empty() {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
-    venue.agent("echo", json!({})).await;
-    let tool = |operation: &str, name: &str| json!({"tools": [{"operation": operation, "name": name}]});
-    venue.agent("reader", tool("v/ops/lattice/read", "read")).await;
-    venue.agent("writer", tool("v/ops/lattice/write", "write")).await;
+    let Some(counted) = Counted::open(on).await else { return };
+    counted.start().await;
     let mut table = String::new();
     for (at, (what, agent)) in [
         ("the first of a session", "echo"),
@@ -104,18 +221,18 @@ async fn a_turn_costs_what_the_table_says(on: On) {
         ("the third", "echo"),
         ("a turn with a read and one without", "reader"),
         ("a turn with two writes and one without", "writer"),
+        ("a turn that asks a child, the child, and a turn with its result", "parent"),
     ]
     .into_iter()
     .enumerate()
     {
-        let said =
-            Submission { input: json!("hi"), session_id: Some("main".parse().unwrap()), ..Submission::default() };
-        counting.calls.lock().clear();
-        let submitted = venue.arrive(agent, &format!("t{at}"), true, said).await;
-        is_done(&*inner, &venue.owner, &submitted.job.unwrap()).await;
-        let calls = std::mem::take(&mut *counting.calls.lock());
-        let calls: Vec<_> = calls.iter().map(|(name, times)| format!("{name} {times}")).collect();
-        writeln!(table, "{what}: {}", calls.join(", ")).unwrap();
+        counted.task(&format!("t{at}"), agent).await;
+        table += &counted.row(what);
     }
-    assert_eq!(table, TABLE);
+    counted.set("1h").await;
+    table += &counted.row("a timer is set");
+    counted.fires(on).await;
+    table += &counted.row("a timer is set, and gives a session a task");
+    let timers = if on == On::Embedded { EMBEDDED_TIMERS } else { FLEET_TIMERS };
+    assert_eq!(table, [TASKS, timers].concat(), "\n{table}");
 }

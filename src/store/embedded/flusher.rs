@@ -5,6 +5,7 @@ use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::PersistMode;
 use parking_lot::RwLock;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -131,6 +132,7 @@ fn flush(db: &Db, durable: &RwLock<Arc<Durable>>, writes: &Writes) -> Result<(),
     }
     writes.commit(db)?;
     db.database.persist(PersistMode::SyncAll)?;
+    db.fsyncs.fetch_add(1, Ordering::Relaxed);
     let now = Arc::new(Durable { db: db.clone(), snapshot: db.database.snapshot() });
     *durable.write() = now;
     Ok(())

@@ -47,6 +47,7 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tx::{Durable, Fault, Tx};
@@ -109,6 +110,11 @@ impl EmbeddedStore {
     /// `embedded:<folder>`, as in errors.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Counts the groups that were made durable, each by one fsync.
+    pub fn fsyncs(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.durable.read().db.fsyncs)
     }
 
     /// Has the writer apply `request`; answers when it is durable.

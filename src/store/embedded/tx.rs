@@ -6,6 +6,7 @@ use super::layout::{self, Space};
 use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Slice, Snapshot};
+use std::sync::{Arc, atomic::AtomicU64};
 use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
 
 /// Why a request failed.
@@ -44,6 +45,8 @@ pub(crate) struct Db {
     mail: Keyspace,
     core: Keyspace,
     queue: Keyspace,
+    /// Groups that were made durable, each by one fsync.
+    pub(super) fsyncs: Arc<AtomicU64>,
 }
 
 impl Db {
@@ -53,7 +56,7 @@ impl Db {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE);
         let open = |name: &str| database.keyspace(name, options);
         let (docs, mail, core, queue) = (open("docs")?, open("mail")?, open("core")?, open("queue")?);
-        Ok(Self { database, docs, mail, core, queue })
+        Ok(Self { database, docs, mail, core, queue, fsyncs: Arc::default() })
     }
 
     /// The keyspace itself.

@@ -1,0 +1,221 @@
+//! Calls of a store and of a bus, counted for a measurement: a layer around each that no other process has.
+
+use crate::bus::{
+    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, Witness,
+};
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::message::Message;
+use crate::domain::timer::TimerId;
+use crate::store::{BackendSetting, Layer, METHODS, Store, StoreError, StoreMethod};
+use crate::venue::Venue;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Methods of the bus that are counted, those of acknowledgements and alarms among them.
+const BUS_CALLS: [&str; 14] = [
+    "receive",
+    "publish",
+    "signal",
+    "listen",
+    "ended",
+    "control",
+    "follow",
+    "in_transit",
+    "settings",
+    "ack",
+    "nak",
+    "progress",
+    "alarm_set",
+    "alarm_cleared",
+];
+
+/// How often each call was made.
+pub(super) type Calls = BTreeMap<&'static str, u64>;
+
+/// What was counted since the layers are there.
+pub(super) struct CallCounts {
+    store: Vec<AtomicU64>,
+    bus: [AtomicU64; BUS_CALLS.len()],
+}
+
+impl CallCounts {
+    /// Puts a counting layer around the store and the bus of a venue that nobody else has as yet.
+    pub(super) fn around(venue: &mut Venue) -> Arc<Self> {
+        let counts = Arc::new(Self {
+            store: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
+            bus: std::array::from_fn(|_| AtomicU64::new(0)),
+        });
+        venue.store = Arc::new(CountedStore { inner: Arc::clone(&venue.store), counts: Arc::clone(&counts) });
+        venue.bus = Arc::new(CountedBus { inner: Arc::clone(&venue.bus), counts: Arc::clone(&counts) });
+        counts
+    }
+
+    /// Calls of the store until now.
+    pub(super) fn store(&self) -> Calls {
+        let counted = METHODS.iter().zip(&self.store);
+        // How full the store is, is mostly known without asking it.
+        let counted = counted.filter(|(method, _)| method.name != "fill");
+        counted.map(|(method, count)| (method.name, count.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Calls of the bus until now.
+    pub(super) fn bus(&self) -> Calls {
+        BUS_CALLS.iter().zip(&self.bus).map(|(name, count)| (*name, count.load(Ordering::Relaxed))).collect()
+    }
+
+    fn bus_call(&self, name: &str) {
+        if let Some(at) = BUS_CALLS.iter().position(|known| *known == name) {
+            self.bus[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+struct CountedStore {
+    inner: Arc<dyn Store>,
+    counts: Arc<CallCounts>,
+}
+
+impl Layer for CountedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn around<T: Send, F: Future<Output = Result<T, StoreError>> + Send>(
+        &self,
+        method: StoreMethod,
+        call: impl Fn() -> F + Send + Sync,
+    ) -> Result<T, StoreError> {
+        if let Some(at) = METHODS.iter().position(|known| *known == method) {
+            self.counts.store[at].fetch_add(1, Ordering::Relaxed);
+        }
+        call().await
+    }
+}
+
+struct CountedBus {
+    inner: Arc<dyn Bus>,
+    counts: Arc<CallCounts>,
+}
+
+struct CountedSettle {
+    inner: Arc<dyn Settle>,
+    counts: Arc<CallCounts>,
+}
+
+#[async_trait]
+impl Settle for CountedSettle {
+    async fn ack(&self) {
+        self.counts.bus_call("ack");
+        self.inner.ack().await;
+    }
+
+    async fn nak(&self, delay: Duration) {
+        self.counts.bus_call("nak");
+        self.inner.nak(delay).await;
+    }
+
+    async fn progress(&self) {
+        self.counts.bus_call("progress");
+        self.inner.progress().await;
+    }
+}
+
+#[async_trait]
+impl Bus for CountedBus {
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+        self.counts.bus_call("receive");
+        let mut taken = self.inner.receive(max).await?;
+        for delivery in &mut taken {
+            let (inner, counts) = (Arc::clone(&delivery.settle), Arc::clone(&self.counts));
+            delivery.settle = Arc::new(CountedSettle { inner, counts });
+        }
+        Ok(taken)
+    }
+
+    fn unreadable(&self) -> Vec<Unreadable> {
+        self.inner.unreadable()
+    }
+
+    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+        self.counts.bus_call("publish");
+        self.inner.publish(message).await
+    }
+
+    async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
+        self.counts.bus_call("signal");
+        self.inner.signal(to, body).await
+    }
+
+    async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
+        self.counts.bus_call("listen");
+        self.inner.listen(from).await
+    }
+
+    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        self.counts.bus_call("ended");
+        self.inner.ended(owner, job).await
+    }
+
+    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        self.counts.bus_call("control");
+        self.inner.control().await
+    }
+
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+        self.counts.bus_call("follow");
+        self.inner.follow(job, after).await
+    }
+
+    async fn in_transit(&self) -> Result<Vec<String>, BusError> {
+        self.counts.bus_call("in_transit");
+        self.inner.in_transit().await
+    }
+
+    async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {
+        self.counts.bus_call("settings");
+        self.inner.settings().await
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.inner.witness()
+    }
+
+    fn alarms(&self) -> Option<&dyn Alarms> {
+        self.inner.alarms().map(|_| self as &dyn Alarms)
+    }
+}
+
+impl CountedBus {
+    fn inner_alarms(&self) -> &dyn Alarms {
+        self.inner.alarms().expect("it is asked for its alarms only where it has some")
+    }
+}
+
+#[async_trait]
+impl Alarms for CountedBus {
+    async fn set(&self, alarm: &Alarm) -> Result<(), BusError> {
+        self.counts.bus_call("alarm_set");
+        self.inner_alarms().set(alarm).await
+    }
+
+    async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError> {
+        self.counts.bus_call("alarm_cleared");
+        self.inner_alarms().clear(owner, timer).await
+    }
+
+    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
+        let (stream, counts) = (self.inner_alarms().ringing().await?, Arc::clone(&self.counts));
+        let counted = stream.map(move |Ringing { alarm, settle }| {
+            let settle = Arc::new(CountedSettle { inner: settle, counts: Arc::clone(&counts) });
+            Ringing { alarm, settle }
+        });
+        Ok(counted.boxed())
+    }
+}

@@ -1,0 +1,144 @@
+//! `bench growth`: bytes that reach disks per turn of one session, while its context grows with every turn.
+
+use super::cost::Spent;
+use super::ledger::{GROWN, line, task};
+use super::{BenchError, Probe};
+use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::Scope;
+use crate::domain::limits::CONTEXT_BYTES_RANGE;
+use crate::domain::session::TurnRecord;
+use crate::ingress;
+use crate::store::keys;
+use crate::venue::Venue;
+use crate::venue::agents;
+use crate::venue::workspace::{Workspace, WriteOp};
+use serde::Serialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Turns over which the mean is taken: four before the turn to five after it.
+const WINDOW: (usize, usize) = (4, 5);
+/// Turns around which it is taken, besides the last one.
+const PLACES: [usize; 2] = [10, 100];
+
+/// What `bench growth` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct GrowthReport {
+    /// Bytes that the context grew by in a turn.
+    pub grown_bytes_per_turn: usize,
+    /// Around a few turns.
+    pub turns: Vec<TurnBytes>,
+    /// Of the bytes per turn of all processes; `None`: nobody here knows them, or there were none.
+    pub largest_to_smallest: Option<f64>,
+}
+
+/// Bytes around one turn.
+#[derive(Debug, Clone, Serialize)]
+pub struct TurnBytes {
+    /// The turn.
+    pub turn: usize,
+    /// Bytes of the context by then.
+    pub context_bytes: usize,
+    /// Tokens of its prompt, as the scripted model counts them: the context is in it.
+    pub prompt_tokens: u64,
+    /// Mean over the ten turns around it, of all processes that are known.
+    pub written_bytes_per_turn: f64,
+    /// The same by process, this one and the servers; `None`: it doesn't run on this machine, or can't be looked at.
+    pub processes: Vec<WrittenBytes>,
+}
+
+/// Of one process.
+#[derive(Debug, Clone, Serialize)]
+pub struct WrittenBytes {
+    /// Which.
+    pub process: String,
+    /// Bytes that it had written to a disk.
+    pub written_bytes_per_turn: Option<f64>,
+}
+
+/// Why so many turns can't be measured.
+pub fn growth_problem(turns: usize) -> Option<String> {
+    let least = PLACES[0] + WINDOW.0 + WINDOW.1 + 1;
+    let most = CONTEXT_BYTES_RANGE.end() / 2 / GROWN;
+    let legal = (least..=most).contains(&turns);
+    (!legal).then(|| format!("`--turns`: expected {least} to {most}, got {turns}: the last ten are held against the 10th, and a prompt has an end"))
+}
+
+/// Measures it. A worker must be running in this process; every turn is a task and a commit.
+pub async fn written(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    turns: usize,
+    probe: &Probe,
+) -> Result<GrowthReport, BenchError> {
+    // A store that is kept has the session and the context of runs before.
+    let run = ingress::fresh_id();
+    let context = format!("w/bench-{run}");
+    let agent: AgentId = "bench-written".parse().expect("a legal id");
+    let session = SessionKey { agent, session: run.as_str().parse().expect("a legal id") };
+    let config = json!({
+        "systemPrompt": "You answer with what you are asked.",
+        "model": {"provider": "scripted", "name": "echo"},
+        "context": [{"ref": context, "budget": CONTEXT_BYTES_RANGE.end()}],
+        "contextBudget": {"bytes": CONTEXT_BYTES_RANGE.end()},
+    });
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    agents::apply(venue, owner, &session.agent, &config, true, &Authority::unlimited()).await?;
+    let (before, after) = WINDOW;
+    let apart = before + after + 1;
+    let mut places: Vec<usize> = PLACES.into_iter().filter(|place| place + apart <= turns).collect();
+    places.push(turns);
+    let (mut found, mut begun) = (Vec::new(), probe.look());
+    for turn in 1..=turns + after {
+        if places.iter().any(|place| turn + before == *place) {
+            begun = probe.look();
+        }
+        grow(venue, owner, &context, turn).await?;
+        task(venue, owner, &session, format!("{run}-{turn}")).await?;
+        if let Some(place) = places.iter().find(|place| turn == **place + after) {
+            let now = probe.look();
+            let record = keys::turn(&session, *place as u64);
+            let record: Option<TurnRecord> = venue.store.get(owner, &record).await?;
+            let prompt = record.map_or(0, |record| record.usage.input);
+            found.push(at(*place, prompt, &now.since(&begun, apart)));
+        }
+    }
+    let all = || found.iter().map(|turn| turn.written_bytes_per_turn);
+    let (largest, smallest) = (all().fold(0.0, f64::max), all().fold(f64::INFINITY, f64::min));
+    let largest_to_smallest = (smallest > 0.0).then(|| largest / smallest);
+    Ok(GrowthReport { grown_bytes_per_turn: GROWN, turns: found, largest_to_smallest })
+}
+
+fn at(turn: usize, prompt_tokens: u64, spent: &Spent<'_>) -> TurnBytes {
+    let written = spent
+        .processes()
+        .map(|(process, used)| WrittenBytes { process, written_bytes_per_turn: used.map(|(_, written)| written) });
+    let processes: Vec<_> = written.collect();
+    let known = processes.iter().filter_map(|process| process.written_bytes_per_turn);
+    TurnBytes { turn, context_bytes: turn * GROWN, prompt_tokens, written_bytes_per_turn: known.sum(), processes }
+}
+
+/// A document more, and nothing written again of what is there.
+async fn grow(venue: &Venue, owner: &Owner, context: &str, turn: usize) -> Result<(), BenchError> {
+    let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
+    let stuck = |error: String| BenchError::Stuck(error);
+    let path = Path::parse(&format!("{context}/{turn:04}")).map_err(|e| stuck(e.to_string()))?;
+    let op = WriteOp::Write { path, value: line(turn as u64).into(), expect: None };
+    tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_that_cannot_be_measured_are_refused_with_what_can() {
+        for (turns, expected) in [(0, false), (19, false), (20, true), (300, true), (2_000, true), (2_001, false)] {
+            assert_eq!(growth_problem(turns).is_none(), expected, "{turns}");
+        }
+        assert!(growth_problem(5).is_some_and(|problem| problem.contains("expected 20 to 2000, got 5")));
+    }
+}
