@@ -4,7 +4,7 @@ use crate::bus::{
     Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, Witness,
 };
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::message::Message;
+use crate::domain::message::{Address, Message};
 use crate::domain::timer::TimerId;
 use crate::store::{BackendSetting, Layer, METHODS, Store, StoreError, StoreMethod};
 use crate::venue::Venue;
@@ -146,6 +146,10 @@ impl Bus for CountedBus {
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
         self.counts.bus_call("publish");
         self.inner.publish(message).await
+    }
+
+    fn outlives(&self, to: &Address) -> bool {
+        self.inner.outlives(to)
     }
 
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {

@@ -166,9 +166,7 @@ pub trait Bus: Send + Sync + 'static {
 
     /// Whether what goes there may be heard by somebody when this process has ended. What may not is lost with it and
     /// needs no place in an outbox.
-    fn outlives(&self, _to: &Address) -> bool {
-        true
-    }
+    fn outlives(&self, to: &Address) -> bool;
 
     /// Publishes to whoever listens now.
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError>;

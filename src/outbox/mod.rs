@@ -140,7 +140,7 @@ pub struct RelayedJob {
 
 /// Where messages are published, and under whose seal.
 #[derive(Clone, Copy)]
-pub struct Way<'v> {
+pub struct Outlet<'v> {
     /// The outboxes.
     pub store: &'v dyn Store,
     /// The queue.
@@ -152,15 +152,15 @@ pub struct Way<'v> {
 }
 
 /// Publishes what lies in an outbox, as [`send`] does. What isn't a message stays there.
-pub async fn relay(way: Way<'_>, owner: &Owner, entries: &[OutboxEntry]) -> Relayed {
-    publish_all(way, owner, read(way.key, owner, entries), |_| true).await
+pub async fn relay(outlet: Outlet<'_>, owner: &Owner, entries: &[OutboxEntry]) -> Relayed {
+    publish_all(outlet, owner, read(outlet.key, owner, entries), |_| true).await
 }
 
 /// Publishes messages, several at a time and under the venue's seal; those that [last](lasting) lie in the outbox. What
 /// fails stays there for the sweep and holds up nothing behind it. The message of a job of an external worker that has
 /// ended isn't published any more.
-pub async fn send(way: Way<'_>, owner: &Owner, messages: Vec<Outgoing>) -> Relayed {
-    publish_all(way, owner, messages, |to| way.bus.outlives(to)).await
+pub async fn send(outlet: Outlet<'_>, owner: &Owner, messages: Vec<Outgoing>) -> Relayed {
+    publish_all(outlet, owner, messages, |to| outlet.bus.outlives(to)).await
 }
 
 /// Entries of an outbox as what they are.
@@ -180,7 +180,7 @@ fn read(key: &[u8], owner: &Owner, entries: &[OutboxEntry]) -> Vec<Outgoing> {
 }
 
 async fn publish_all(
-    way: Way<'_>,
+    outlet: Outlet<'_>,
     owner: &Owner,
     messages: Vec<Outgoing>,
     lies_there: impl Fn(&Address) -> bool,
@@ -189,7 +189,7 @@ async fn publish_all(
         .into_iter()
         .map(|message| {
             let lies_there = lies_there(&message.message.to);
-            publish(way, owner, message, lies_there)
+            publish(outlet, owner, message, lies_there)
         })
         .collect();
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
@@ -209,7 +209,7 @@ async fn publish_all(
             Err(error) => relayed.outcome = Err(error),
         }
     }
-    way.metrics.outbox_published.inc_by(relayed.sent);
+    outlet.metrics.outbox_published.inc_by(relayed.sent);
     relayed
 }
 
@@ -253,8 +253,8 @@ fn resealed(key: &[u8], mut message: Message) -> Message {
     message
 }
 
-async fn publish(way: Way<'_>, owner: &Owner, outgoing: Outgoing, lies_there: bool) -> Sent {
-    let Way { store, bus, key, .. } = way;
+async fn publish(outlet: Outlet<'_>, owner: &Owner, outgoing: Outgoing, lies_there: bool) -> Sent {
+    let Outlet { store, bus, key, .. } = outlet;
     let Outgoing { id, message } = outgoing;
     let mut sent = Sent { id, job: None, is_kept: false, lies_there, result: Ok(()) };
     if let Address::Job { .. } = message.to

@@ -43,7 +43,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::outbox::{self, Outgoing, Relayed, Way};
+use crate::outbox::{self, Outgoing, Outlet, Relayed};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError};
@@ -136,14 +136,14 @@ impl Venue {
         outbox::lasting(&*self.bus, messages)
     }
 
-    fn way(&self) -> Way<'_> {
-        Way { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
+    fn outlet(&self) -> Outlet<'_> {
+        Outlet { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
     }
 
     /// Publishes outbox entries and crosses them off; what fails is left to the sweep, with a log line.
     pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
         if !entries.is_empty() {
-            let relayed = outbox::relay(self.way(), owner, entries).await;
+            let relayed = outbox::relay(self.outlet(), owner, entries).await;
             self.relayed(owner, relayed).await;
         }
     }
@@ -151,7 +151,7 @@ impl Venue {
     /// The same for messages of which the [lasting](Self::lasting) ones lie in the outbox.
     pub async fn send(&self, owner: &Owner, messages: Vec<Outgoing>) {
         if !messages.is_empty() {
-            let relayed = outbox::send(self.way(), owner, messages).await;
+            let relayed = outbox::send(self.outlet(), owner, messages).await;
             self.relayed(owner, relayed).await;
         }
     }
@@ -163,7 +163,7 @@ impl Venue {
 
     /// As [`Venue::relay`], for who has something better to do than to wait until they are crossed off.
     pub async fn relay_at_once(&self, owner: &Owner, entries: &[OutboxEntry]) {
-        let relayed = outbox::relay(self.way(), owner, entries).await;
+        let relayed = outbox::relay(self.outlet(), owner, entries).await;
         let (done, store, owner) = (self.noted(owner, relayed).await, Arc::clone(&self.store), owner.clone());
         tokio::spawn(async move { outbox::cross_off(&*store, &owner, &done).await });
     }

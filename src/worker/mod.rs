@@ -121,6 +121,17 @@ impl Worker {
     }
 }
 
+/// What goes on beside the sessions.
+fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
+    let shutdown = &worker.shutdown;
+    shutdown.spawn_service("relay", outbox::run(Arc::clone(worker), pending));
+    shutdown.spawn_service("sweep", rounds::sweep::run(Arc::clone(worker)));
+    shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(worker)));
+    shutdown.spawn_service("auditor", rounds::auditor::run(Arc::clone(worker)));
+    shutdown.spawn_service("tidy", rounds::tidy::run(Arc::clone(worker)));
+    shutdown.spawn_service("control", lease::control::run(Arc::clone(worker)));
+}
+
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(options.slots));
@@ -147,12 +158,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     let direct: Arc<dyn DirectWorker> =
         Arc::new(arrive::direct::Direct { worker: Arc::clone(&worker), slots: Arc::clone(&slots) });
     worker.venue.local.is(&direct);
-    shutdown.spawn_service("relay", outbox::run(Arc::clone(&worker), pending));
-    shutdown.spawn_service("sweep", rounds::sweep::run(Arc::clone(&worker)));
-    shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(&worker)));
-    shutdown.spawn_service("auditor", rounds::auditor::run(Arc::clone(&worker)));
-    shutdown.spawn_service("tidy", rounds::tidy::run(Arc::clone(&worker)));
-    shutdown.spawn_service("control", lease::control::run(Arc::clone(&worker)));
+    start_rounds(&worker, pending);
     let stop = shutdown.stopping();
     loop {
         let free = tokio::select! {

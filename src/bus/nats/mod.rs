@@ -335,6 +335,10 @@ impl Bus for NatsBus {
         }
     }
 
+    fn outlives(&self, _to: &Address) -> bool {
+        true
+    }
+
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
         let subject = subject::live_subject(self.prefix(), to);
         self.line().await?.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))

@@ -124,6 +124,11 @@ impl Bus for Line {
         Ok(())
     }
 
+    /// All of it is to be seen after a crash, on the embedded queue as well.
+    fn outlives(&self, _to: &Address) -> bool {
+        true
+    }
+
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
         self.life.go_on().await;
         self.inner.signal(to, body).await

@@ -194,6 +194,11 @@ impl CountedBus {
         std::mem::take(&mut self.count.tally.lock())
     }
 
+    /// Calls so far.
+    pub fn calls(&self) -> u32 {
+        self.count.tally.lock().calls.values().sum()
+    }
+
     /// Everything that was sent to a worker is acknowledged.
     pub fn is_settled(&self) -> bool {
         self.count.open.load(Ordering::SeqCst) == 0
@@ -252,6 +257,10 @@ impl Bus for CountedBus {
         }
         self.count.add("publish", serde_json::to_vec(&message.body).unwrap().len());
         self.inner.publish(message).await
+    }
+
+    fn outlives(&self, to: &Address) -> bool {
+        self.inner.outlives(to)
     }
 
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
