@@ -20,7 +20,7 @@ use trellis::venue::agents::lifecycle::{self, By};
 use trellis::venue::jobs;
 
 /// 2026-01-01T00:00:00Z.
-const START: Millis = Millis(1_767_225_600_000);
+pub const START: Millis = Millis(1_767_225_600_000);
 pub const DAY: Duration = Duration::from_hours(24);
 
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
@@ -31,7 +31,7 @@ pub async fn venue() -> (TestVenue, tempfile::TempDir) {
 }
 
 /// Its time passes faster than that of its workers: no lease lapses because of it.
-fn patient(mut venue: TestVenue) -> TestVenue {
+pub fn patient(mut venue: TestVenue) -> TestVenue {
     venue.lease = Duration::from_hours(1);
     venue
 }

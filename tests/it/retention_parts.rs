@@ -1,11 +1,14 @@
 //! Retention of the parts of prompts: those of turns that are gone go, and no others.
 
-use crate::retention::{DAY, ended, rest, send, tidy, venue};
+use crate::retention::{DAY, START, ended, patient, rest, send, tidy, venue};
 use crate::support::venue::TestVenue;
 use serde_json::json;
+use std::time::Duration;
 use trellis::domain::context::record::period::Period;
 use trellis::domain::ids::SessionKey;
+use trellis::domain::job::JobStatus;
 use trellis::domain::retention::RetentionRules;
+use trellis::process::clock::Clock;
 use trellis::store::{DocWrite, keys};
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::ledger;
@@ -36,17 +39,26 @@ async fn is_whole(venue: &TestVenue, session_id: &str, turn: u64) -> bool {
     past.and_then(|past| past.seen).expect("the turn has a record").inputs.is_ok()
 }
 
-/// What a build that knew no periods had stored in the stead of what is stored.
-async fn as_before(venue: &TestVenue, session_id: &str, turn: u64) {
+/// The period of a turn's record.
+async fn period_of(venue: &TestVenue, session_id: &str, turn: u64) -> Period {
+    let key = keys::ledger(&session(session_id), turn);
+    let manifest = venue.venue.store.doc(&venue.owner, &key).await.unwrap().value.unwrap();
+    let head = std::str::from_utf8(&manifest).unwrap().lines().next().unwrap();
+    Period::parse(head.strip_prefix("ledger 2 ").unwrap()).unwrap()
+}
+
+/// What a build that knew no periods had stored in the stead of what is stored, or one that took another period.
+async fn stored_in(venue: &TestVenue, session_id: &str, turn: u64, to: Period) {
     let (store, owner) = (&*venue.venue.store, &venue.owner);
+    let period = period_of(venue, session_id, turn).await;
     let key = keys::ledger(&session(session_id), turn);
     let manifest = String::from_utf8(store.doc(owner, &key).await.unwrap().value.unwrap().to_vec()).unwrap();
-    let (head, rest) = manifest.split_once('\n').unwrap();
-    let period = Period::parse(head.strip_prefix("ledger 2 ").unwrap()).unwrap();
-    let mut writes = vec![DocWrite::put(key, format!("ledger 1\n{rest}"))];
+    let (_, rest) = manifest.split_once('\n').unwrap();
+    let head = if to == Period::BEFORE { "ledger 1".into() } else { format!("ledger 2 {}", to.number()) };
+    let mut writes = vec![DocWrite::put(key, format!("{head}\n{rest}"))];
     for (key, doc) in store.scan(owner, &keys::parts(period), None, false, 1_000).await.unwrap() {
         let name = keys::part_of(period, &key).unwrap();
-        writes.push(DocWrite::put(keys::part(Period::BEFORE, &name), doc.value.unwrap()));
+        writes.push(DocWrite::put(keys::part(to, &name), doc.value.unwrap()));
     }
     store.write(venue.venue.now(), owner, &writes).await.unwrap();
 }
@@ -58,7 +70,7 @@ async fn parts_go_with_the_last_turn_that_names_them() {
     venue.worker().await;
     ask(&venue, "left", "left-early").await;
     ask(&venue, "used", "used-early").await;
-    as_before(&venue, "used", 1).await;
+    stored_in(&venue, "used", 1, Period::BEFORE).await;
     venue.venue.clock.advance(DAY * 8);
     ask(&venue, "left", "left-late").await;
     venue.venue.clock.advance(DAY * 60);
@@ -103,4 +115,54 @@ async fn a_period_that_is_not_over_is_left_alone() {
     let tidied = tidy(&venue, &janitor).await;
     assert!(tidied.parts > 0, "{tidied:?}");
     assert!(!texts(&venue, ALL).await.contains("early"));
+}
+
+/// Its first call hangs until its time is over, while the week ends.
+const HANGS: &str = r#"
+[[rule]]
+when = { agent = "slow", text = "this is your last turn" }
+then = { text = "late" }
+
+[[rule]]
+when = { agent = "slow" }
+then = { fault = "hang" }
+
+[[rule]]
+then = { text = "done {{input}}" }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
+    let (venue, _dir) = TestVenue::embedded_at(HANGS, Clock::manual(START)).await;
+    let venue = patient(venue);
+    venue.agent("slow", json!({"limits": {"wallClock": 1, "windDown": true}})).await;
+    venue.worker().await;
+    let week = Period::at(venue.venue.now());
+    venue.venue.clock.advance(DAY * 6 + Duration::from_secs(24 * 3_600 - 30));
+    let job = send(&venue, "slow", "s", "go", true).await;
+    while venue.model_calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    venue.venue.clock.advance(Duration::from_mins(1));
+    assert_eq!(ended(&venue, &job.unwrap()).await.status, JobStatus::Complete);
+    let turn = venue.turns("slow", "s").await.remove(0);
+    assert_eq!(Period::at(turn.start), week);
+    let key = keys::ledger(&SessionKey { agent: "slow".parse().unwrap(), ..session("s") }, 1);
+    let manifest = venue.venue.store.doc(&venue.owner, &key).await.unwrap().value.unwrap();
+    assert!(manifest.starts_with(format!("ledger 2 {}\n", week.number()).as_bytes()), "{manifest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({})).await;
+    venue.worker().await;
+    venue.venue.clock.advance(DAY * 6);
+    ask(&venue, "used", "early").await;
+    let late = Period::at(venue.venue.now().plus(DAY * 7));
+    stored_in(&venue, "used", 1, late).await;
+    venue.venue.clock.advance(DAY * 120);
+    ask(&venue, "used", "late").await;
+    tidy(&venue, &Janitor::new(RetentionRules::default())).await;
+    assert!(is_whole(&venue, "used", 1).await && is_whole(&venue, "used", 2).await);
 }

@@ -136,7 +136,7 @@ async fn needed(
     for agent in agents::all(venue, owner).await? {
         let mut turns = store
             .entries(owner, keys::timeline(&agent))
-            .after(Some(keys::timeline_from(&agent, period.begins())))
+            .after(Some(keys::timeline_from(&agent, period.turns_begin())))
             .of(PAGE);
         let until = keys::timeline_from(&agent, end);
         let mut more = true;

@@ -9,6 +9,7 @@ use crate::domain::context::record::{LedgerWrite, Scribe, pack_system, pack_tool
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
+use crate::domain::turn::Setting;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use crate::worker::Worker;
 use parking_lot::Mutex;
@@ -114,16 +115,16 @@ fn kept<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl
     cache.get_or_insert_with(key, || Ok::<_, Infallible>(make())).unwrap_or_else(|never| match never {})
 }
 
-/// Who writes the record of a turn.
+/// Who writes the record of a turn. Its parts belong to the week in which the turn started: by that its turns are found.
 pub(crate) fn scribe(
     worker: &Worker,
-    owner: &Owner,
+    setting: &Setting,
     agent: &AgentRecord,
     inputs: &Inputs,
     base: Option<Arc<Base>>,
 ) -> Scribe {
-    let (namer, period) = (Namer::new(&worker.venue.key, owner), Period::at(worker.venue.now()));
-    let (tools, system) = worker.books.packed(owner, agent, inputs, &namer);
+    let (namer, period) = (Namer::new(&worker.venue.key, &setting.owner), Period::at(setting.start));
+    let (tools, system) = worker.books.packed(&setting.owner, agent, inputs, &namer);
     Scribe { namer, period, base, tools, system }
 }
 
