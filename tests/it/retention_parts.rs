@@ -3,12 +3,16 @@
 use crate::retention::{DAY, START, ended, patient, rest, send, tidy, venue};
 use crate::support::venue::TestVenue;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
+use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::context::record::period::Period;
-use trellis::domain::ids::SessionKey;
+use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::retention::RetentionRules;
 use trellis::process::clock::Clock;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::faulty::{FaultPlan, FaultyStore};
 use trellis::store::{DocWrite, keys};
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::ledger;
@@ -165,4 +169,48 @@ async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() 
     ask(&venue, "used", "late").await;
     tidy(&venue, &Janitor::new(RetentionRules::default())).await;
     assert!(is_whole(&venue, "used", 1).await && is_whole(&venue, "used", 2).await);
+}
+
+const CALLS: &str = r#"
+[[rule]]
+when = { agent = "a", text = "read-it", turn = 1 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/x" } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(START));
+    let store = EmbeddedStore::open(&dir.path().join("store")).unwrap();
+    let bus = Arc::new(EmbeddedBus::new(Arc::clone(&store), Duration::from_millis(150), Clock::system()).unwrap());
+    let healthy = patient(TestVenue::at(store.clone(), bus.clone(), dir.path(), CALLS, clock.clone()).await);
+    healthy.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
+    let faulty = FaultyStore::new(store, FaultPlan::Never);
+    let mortal = patient(TestVenue::at(faulty.clone(), bus, dir.path(), CALLS, clock.clone()).await);
+    mortal.worker().await;
+    ask(&healthy, "left", "left").await;
+    // It dies after the reply was recorded, and most of its prompt was stored just before.
+    faulty.plan(FaultPlan::FromMethod("commit"));
+    let job: JobId = send(&healthy, "a", "used", "read-it", true).await.unwrap();
+    while faulty.hits().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(mortal);
+    let week = Period::at(clock.now());
+    clock.advance(DAY * 30);
+    let rules = RetentionRules { jobs: Some(DAY * 365), turns: Some(DAY * 7) };
+    let janitor = Janitor::new(rules);
+    let tidied = tidy(&healthy, &janitor).await;
+    assert!(tidied.sessions == 1 && tidied.parts > 0, "{tidied:?}");
+    healthy.worker().await;
+    assert_eq!(ended(&healthy, &job).await.status, JobStatus::Complete);
+    assert_eq!(period_of(&healthy, "used", 1).await, week, "the turn goes on");
+    assert!(is_whole(&healthy, "used", 1).await);
+    // Its parts are looked through again, by its turn.
+    let looked = healthy.venue.store.doc(&healthy.owner, &keys::parts_looked(week)).await.unwrap();
+    assert_eq!(looked.value, None);
+    tidy(&healthy, &janitor).await;
+    assert!(is_whole(&healthy, "used", 1).await);
 }

@@ -139,12 +139,18 @@ pub(crate) async fn base(
     Ok(base.map(Arc::new))
 }
 
-/// The documents of a record.
-pub(crate) fn writes(session: &SessionKey, turn: u64, write: &LedgerWrite) -> impl Iterator<Item = DocWrite> {
+/// The documents of a record. One that comes after its week has whoever looks through the parts of that week begin anew.
+pub(crate) fn writes(
+    now: Millis,
+    session: &SessionKey,
+    turn: u64,
+    write: &LedgerWrite,
+) -> impl Iterator<Item = DocWrite> {
+    let period = write.period;
     let manifest = DocWrite::put(keys::ledger(session, turn), write.manifest.clone());
-    let parts =
-        write.parts.iter().map(|(name, content)| DocWrite::put(keys::part(write.period, name), content.clone()));
-    parts.chain([manifest])
+    let late = (period < Period::at(now)).then(|| DocWrite::delete(keys::parts_looked(period)));
+    let parts = write.parts.iter().map(move |(name, content)| DocWrite::put(keys::part(period, name), content.clone()));
+    parts.chain([manifest]).chain(late)
 }
 
 #[cfg(test)]
