@@ -227,6 +227,39 @@ async fn a_session_in_use_keeps_its_newest_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_session_can_be_read_although_the_turns_before_are_old() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({})).await;
+    venue.worker().await;
+    for n in 0..130 {
+        if n == 30 {
+            // Of the same week, and old enough three days later.
+            venue.venue.clock.advance(DAY * 3);
+        }
+        let job = send(&venue, "a", "s", &format!("t{n}"), true).await.unwrap();
+        ended(&venue, &job).await;
+    }
+    rest(&venue, "a").await;
+    let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+    let janitor = Janitor::new(RetentionRules::default());
+    for days in [88, 1] {
+        venue.venue.clock.advance(DAY * days);
+        tidy(&venue, &janitor).await;
+        for record in venue.turns("a", "s").await {
+            let past = trellis::venue::ledger::load(&*venue.venue.store, &venue.owner, &key, record.turn).await;
+            assert!(past.unwrap().unwrap().seen.is_some_and(|seen| seen.inputs.is_ok()), "turn {}", record.turn);
+        }
+    }
+    // Those that are all old go.
+    let job = send(&venue, "a", "s", "new", true).await.unwrap();
+    ended(&venue, &job).await;
+    rest(&venue, "a").await;
+    venue.venue.clock.advance(DAY * 3);
+    tidy(&venue, &janitor).await;
+    assert_eq!(venue.turns("a", "s").await[0].turn, 51);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_old_unfinished_jobs_do_not_stand_in_the_way() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
