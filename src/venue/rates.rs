@@ -52,7 +52,7 @@ pub async fn book(
 
 /// Renews the place of a call that runs, three times per hold, until it is dropped.
 pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible {
-    let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.holds()).cloned().collect();
+    let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.concurrency.is_some()).cloned().collect();
     if limits.is_empty() {
         return std::future::pending().await;
     }
