@@ -2,19 +2,23 @@
 
 use crate::retention::{DAY, START, ended, patient, rest, send, tidy, venue};
 use crate::support::venue::TestVenue;
+use futures::future::join_all;
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::context::record::period::Period;
-use trellis::domain::ids::{JobId, SessionKey};
+use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::retention::RetentionRules;
+use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
-use trellis::store::{DocWrite, keys};
+use trellis::store::{Change, DocWrite, Forget, Layer, OutsideWrite, Store, StoreError, keys};
 use trellis::upkeep::retention::Janitor;
+use trellis::venue::agents::lifecycle;
 use trellis::venue::ledger;
 
 /// Prefix of the parts of all periods, and of when they were looked through.
@@ -171,6 +175,36 @@ async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() 
     assert!(is_whole(&venue, "used", 1).await && is_whole(&venue, "used", 2).await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_without_a_period_that_were_stored_later_stay_with_their_turn_and_else_go() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({})).await;
+    venue.worker().await;
+    ask(&venue, "left", "first-left").await;
+    venue.venue.clock.advance(DAY * 30);
+    // The build was rolled back for a while.
+    for session in ["used", "gone"] {
+        ask(&venue, session, &format!("{session}-text")).await;
+        stored_in(&venue, session, 1, Period::BEFORE).await;
+    }
+    venue.venue.clock.advance(DAY * 91);
+    ask(&venue, "used", "again").await;
+    let janitor = Janitor::new(RetentionRules::default());
+    tidy(&venue, &janitor).await;
+    assert!(is_whole(&venue, "used", 1).await, "it is later than all of the oldest period");
+    let before = texts(&venue, "p/").await;
+    assert!(before.contains("used-text") && !before.contains("gone-text"), "{before}");
+    // Also where nothing else is left.
+    let parts = venue.venue.store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap();
+    let documents = parts.into_iter().map(|(key, _)| key).collect();
+    let forget = Forget { documents, ..Forget::default() };
+    venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
+    venue.venue.clock.advance(DAY * 100);
+    assert_eq!(tidy(&venue, &janitor).await.sessions, 1);
+    let left = venue.venue.store.scan(&venue.owner, ALL, None, false, 10).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 const CALLS: &str = r#"
 [[rule]]
 when = { agent = "a", text = "read-it", turn = 1 }
@@ -213,4 +247,134 @@ async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts(
     assert_eq!(looked.value, None);
     tidy(&healthy, &janitor).await;
     assert!(is_whole(&healthy, "used", 1).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({})).await;
+    venue.agent("b", json!({})).await;
+    venue.worker().await;
+    let job = send(&venue, "b", "hurt", &format!("{:-<110}", "early-hurt"), true).await.unwrap();
+    ended(&venue, &job).await;
+    rest(&venue, "b").await;
+    ask(&venue, "left", "early-left").await;
+    let week = Period::at(venue.venue.now());
+    // The next week may have turns of this one.
+    venue.venue.clock.advance(DAY * 15);
+    ask(&venue, "left", "late-left").await;
+    let hurt = SessionKey { agent: "b".parse().unwrap(), ..session("hurt") };
+    let damaged = DocWrite::put(keys::ledger(&hurt, 1), &b"\xff"[..]);
+    venue.venue.store.write(venue.venue.now(), &venue.owner, &[damaged]).await.unwrap();
+    // It has mail, so that it stays.
+    lifecycle::suspend(&venue.venue, &venue.owner, &hurt.agent, "for the test").await.unwrap();
+    send(&venue, "b", "hurt", "waits", true).await;
+    venue.venue.clock.advance(DAY * 110);
+    let janitor = Janitor::new(RetentionRules::default());
+    let tidied = tidy(&venue, &janitor).await;
+    assert!(tidied.sessions == 1 && tidied.parts > 0, "{tidied:?}");
+    let left = texts(&venue, keys::PARTS).await;
+    assert!(left.contains("early-hurt") && left.contains("early-left"), "nothing of its period goes");
+    assert!(!left.contains("late-left"));
+    let looked: Option<u64> = venue.venue.store.get(&venue.owner, &keys::parts_looked(week)).await.unwrap();
+    assert!(looked.is_some(), "it is not looked through again at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_who_tidy_up_at_once_one_looks_through_a_period() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
+    venue.worker().await;
+    for n in 0..20 {
+        ask(&venue, &format!("s{n}"), &format!("t{n}")).await;
+    }
+    let count = async || venue.venue.store.scan(&venue.owner, keys::PARTS, None, false, 10_000).await.unwrap().len();
+    let stored = count().await;
+    venue.venue.clock.advance(DAY * 120);
+    ask(&venue, "s0", "again").await;
+    let new = count().await - stored;
+    let janitors: Vec<_> = (0..4).map(|_| Janitor::new(RetentionRules::default())).collect();
+    let tidied = join_all(janitors.iter().map(|janitor| tidy(&venue, janitor))).await;
+    let gone: u64 = tidied.iter().map(|tidied| tidied.parts).sum();
+    assert!(gone > 0 && is_whole(&venue, "s0", 1).await);
+    assert_eq!(usize::try_from(gone).unwrap(), stored + new - count().await, "{tidied:?}");
+    // Of a period without parts, because they were erased, nothing stays.
+    let parts = venue.venue.store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap();
+    let documents = parts.into_iter().map(|(key, _)| key).collect();
+    let forget = Forget { documents, ..Forget::default() };
+    venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
+    venue.venue.clock.advance(DAY * 2);
+    tidy(&venue, &janitors[0]).await;
+    let left = venue.venue.store.scan(&venue.owner, ALL, None, false, 10).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A store in which a late turn is committed just before the first parts are deleted.
+struct Late {
+    inner: Arc<dyn Store>,
+    is_over: AtomicBool,
+}
+
+impl Layer for Late {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+        let part = writes.iter().find(|write| write.change == Change::Delete && write.key.starts_with(keys::PARTS));
+        if let Some(part) = part
+            && !self.is_over.swap(true, Ordering::SeqCst)
+        {
+            let period = keys::period_of_part(&part.key).unwrap();
+            self.inner.write(now, owner, &[DocWrite::delete(keys::parts_looked(period))]).await?;
+        }
+        self.inner.write(now, owner, writes).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_part_goes_that_a_late_turn_may_name() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(START));
+    let inner = EmbeddedStore::open(&dir.path().join("store")).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&inner), Duration::from_secs(2), clock.clone()).unwrap();
+    let store = Arc::new(Late { inner, is_over: AtomicBool::new(false) });
+    let venue = patient(TestVenue::at(store, Arc::new(bus), dir.path(), CALLS, clock).await);
+    venue.agent("a", json!({})).await;
+    venue.worker().await;
+    ask(&venue, "left", "left").await;
+    venue.venue.clock.advance(DAY * 120);
+    let janitor = Janitor::new(RetentionRules::default());
+    let before = texts(&venue, keys::PARTS).await;
+    let step = janitor.step(&venue.venue, &venue.owner).await.unwrap();
+    assert_eq!((step.parts, texts(&venue, keys::PARTS).await), (0, before));
+    assert!(tidy(&venue, &janitor).await.parts > 0, "it is looked through again");
+    assert!(texts(&venue, ALL).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_period_with_more_parts_than_one_pass_looks_at_takes_several() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({})).await;
+    venue.worker().await;
+    ask(&venue, "used", "used").await;
+    let prefix = keys::parts(Period::at(venue.venue.now()));
+    let needed = texts(&venue, &prefix).await;
+    let fill = async |numbers: std::ops::Range<u32>| {
+        let writes: Vec<_> = numbers.map(|n| DocWrite::put(format!("{prefix}{n:021}A"), "x")).collect();
+        venue.venue.store.write(venue.venue.now(), &venue.owner, &writes).await.unwrap();
+    };
+    for thousand in 0..60 {
+        fill(thousand * 1_000..(thousand + 1) * 1_000).await;
+    }
+    venue.venue.clock.advance(DAY * 120);
+    ask(&venue, "used", "again").await;
+    let janitor = Janitor::new(RetentionRules::default());
+    let steps = [(); 3].map(|()| janitor.step(&venue.venue, &venue.owner));
+    let mut gone = Vec::new();
+    for step in steps {
+        gone.push(step.await.unwrap().parts);
+    }
+    assert_eq!(gone, [50_000, 10_000, 0]);
+    assert_eq!(texts(&venue, &prefix).await, needed);
+    assert!(is_whole(&venue, "used", 1).await);
 }
