@@ -23,7 +23,7 @@ use trellis::venue::jobs;
 pub const START: Millis = Millis(1_767_225_600_000);
 pub const DAY: Duration = Duration::from_hours(24);
 
-const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
+pub const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
 pub async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded_at(ECHO, Clock::manual(START)).await;

@@ -1,6 +1,7 @@
 //! Retention of the parts of prompts: those of turns that are gone go, and no others.
 
-use crate::retention::{DAY, START, ended, patient, rest, send, tidy, venue};
+use crate::retention::{DAY, ECHO, START, ended, patient, rest, send, tidy, venue};
+use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use futures::future::join_all;
 use serde_json::json;
@@ -71,9 +72,7 @@ async fn stored_in(venue: &TestVenue, session_id: &str, turn: u64, to: Period) {
     store.write(venue.venue.now(), owner, &writes).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn parts_go_with_the_last_turn_that_names_them() {
-    let (venue, _dir) = venue().await;
+async fn parts_go(venue: TestVenue) {
     venue.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
     venue.worker().await;
     ask(&venue, "left", "left-early").await;
@@ -104,6 +103,19 @@ async fn parts_go_with_the_last_turn_that_names_them() {
     let left = venue.venue.store.scan(&venue.owner, ALL, None, false, 10).await.unwrap();
     let left: Vec<_> = left.into_iter().map(|(key, _)| key).collect();
     assert_eq!(left, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_go_with_the_last_turn_that_names_them_in_the_embedded_store() {
+    let (venue, _dir) = venue().await;
+    parts_go(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_go_with_the_last_turn_that_names_them_in_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, _prefix) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
+    parts_go(patient(venue)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
