@@ -386,7 +386,8 @@ async fn a_period_with_more_parts_than_one_pass_looks_at_takes_several() {
     for step in steps {
         gone.push(step.await.unwrap().parts);
     }
-    assert_eq!(gone, [50_000, 10_000, 0]);
+    // Where between them its own parts lie depends on the venue's key.
+    assert!((49_000..=50_000).contains(&gone[0]) && gone[0] + gone[1] == 60_000 && gone[2] == 0, "{gone:?}");
     assert_eq!(texts(&venue, &prefix).await, needed);
     assert!(is_whole(&venue, "used", 1).await);
 }
