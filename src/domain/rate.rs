@@ -28,6 +28,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Calls that are told when a place is free; those beyond look again by themselves.
 const LINE: usize = 100;
 
+/// Calls that hold tokens alone are looked through whenever there are a multiple of so many.
+const PRUNED: usize = 64;
+
 /// Whoever is first in line comes this much after its time at the latest, or loses its place.
 const LATE: Duration = Duration::from_secs(15);
 
@@ -162,11 +165,22 @@ impl Limit {
         self.concurrency.is_some() || self.tokens.is_some()
     }
 
+    /// Takes out calls that count no more, where there are so many that it matters: that walks over all of them.
+    fn prune(&self, meter: &mut Meter, now: Millis) {
+        match (self.concurrency, self.tokens) {
+            (Some(limit), _) if !is_full(meter.running.len(), limit) => {}
+            (Some(_), _) | (None, None) => meter.running.retain(|_, running| counts(running.until, now)),
+            (None, Some(_)) if !meter.running.len().is_multiple_of(PRUNED) => {}
+            // What has passed can't be given back.
+            (None, Some(_)) => meter.running.retain(|_, running| ahead(running.tokens, now) > 0),
+        }
+    }
+
     /// Whether one more call fits; else why not, and until when.
     fn check(&self, meter: &Meter, call: &RatedCall, now: Millis) -> Result<(), Wait> {
-        let busy = meter.running.iter().filter(|(id, running)| **id != call.id && counts(running.until, now)).count();
+        let others = meter.running.len() - usize::from(meter.running.contains_key(&call.id));
         if let Some(limit) = self.concurrency
-            && busy >= usize::try_from(limit).unwrap_or(usize::MAX)
+            && is_full(others, limit)
         {
             let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
             return Err(Wait { until: now.plus(LOOK_AGAIN), reason, told: true });
@@ -209,7 +223,6 @@ impl Limit {
 
     fn book(&self, meter: &mut Meter, call: &RatedCall, now: Millis) {
         meter.first.take_if(|first| first.id == call.id || !counts(first.until, now));
-        meter.running.retain(|_, running| counts(running.until, now));
         meter.line.retain(|id| *id != call.id);
         if let Some(limit) = self.requests {
             meter.requests = micros(now) + ahead(meter.requests, now) + share(1, u64::from(limit));
@@ -249,6 +262,11 @@ impl Meter {
 /// Whether what ends then isn't over, and was booked by a clock that can be right.
 fn counts(until: Millis, now: Millis) -> bool {
     until > now && until.since(now) <= LONGEST
+}
+
+/// Whether so many calls are as many as may run at once.
+fn is_full(calls: usize, limit: u32) -> bool {
+    calls >= usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// How far a time is ahead of now.
@@ -293,6 +311,9 @@ pub fn reserve(
 /// Books a call under all of its limits, or under none: then it may have become the first in line.
 pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
     let pairs = || limits.iter().zip(0..);
+    for (limit, at) in pairs() {
+        limit.prune(&mut meters[at], now);
+    }
     let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
         // Whoever waits behind another anywhere is first nowhere: two that are first before each other would
@@ -314,10 +335,11 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     Ok(())
 }
 
-/// A call still runs: its places count until then.
+/// A call still runs: its places count until then, also when they were taken for lost meanwhile. Its tokens are not given
+/// back then.
 pub fn renew(meters: &mut [Meter], id: &str, until: Millis) {
-    for running in meters.iter_mut().filter_map(|meter| meter.running.get_mut(id)) {
-        running.until = until;
+    for meter in meters {
+        meter.running.entry(id.to_owned()).or_insert(Running { until, tokens: 0 }).until = until;
     }
 }
 

@@ -215,7 +215,43 @@ fn a_place_is_kept_as_long_as_it_is_renewed() {
     let first = RatedCall { until: until(30), ..call("a", 10) };
     assert_eq!(booked(&limit, &mut meter, &first, NOW), Ok(()));
     renew(std::slice::from_mut(&mut meter), "a", until(50));
-    renew(std::slice::from_mut(&mut meter), "unknown", until(90));
     assert!(booked(&limit, &mut meter, &call("b", 10), until(40)).is_err());
     assert_eq!(booked(&limit, &mut meter, &call("b", 10), until(51)), Ok(()), "its worker is gone");
+}
+
+#[test]
+fn a_call_that_was_renewed_too_late_has_a_place_again() {
+    let (limit, mut meter) = (limit("openai:concurrency=2"), Meter::default());
+    let until = |seconds| NOW.plus(Duration::from_secs(seconds));
+    let of = |id: &str, from: u64| RatedCall { until: until(from + 30), ..call(id, 1) };
+    for id in ["a", "b"] {
+        assert_eq!(booked(&limit, &mut meter, &of(id, 0), NOW), Ok(()));
+    }
+    // The store stood still for so long that another has taken their place.
+    assert_eq!(booked(&limit, &mut meter, &of("c", 31), until(31)), Ok(()));
+    for id in ["a", "b"] {
+        renew(std::slice::from_mut(&mut meter), id, until(62));
+    }
+    for id in ["a", "b"] {
+        assert!(booked(&limit, &mut meter, &of("d", 32), until(32)).is_err(), "three run");
+        settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &of(id, 0), 1, until(32));
+    }
+    assert_eq!(booked(&limit, &mut meter, &of("d", 32), until(32)), Ok(()));
+}
+
+#[test]
+fn tokens_are_given_back_by_a_call_that_nobody_renews_and_what_has_passed_is_not_listed_for_ever() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    let long = RatedCall { until: NOW.plus(Duration::from_secs(10)), ..call("a", 900) };
+    assert_eq!(booked(&limit, &mut meter, &long, NOW), Ok(()));
+    let later = NOW.plus(Duration::from_secs(20));
+    assert_eq!(booked(&limit, &mut meter, &call("b", 10), later), Ok(()));
+    settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &long, 0, later);
+    assert_eq!(booked(&limit, &mut meter, &call("c", 900), later), Ok(()), "none of its tokens were used");
+    let (tiny, mut meter) = (Limit { tokens: Some(1_000_000), ..limit }, Meter::default());
+    for n in 0..10_000_u64 {
+        let now = NOW.plus(Duration::from_secs(n));
+        assert_eq!(booked(&tiny, &mut meter, &call(&n.to_string(), 1), now), Ok(()));
+    }
+    assert!(meter.running.len() < 200, "{}", meter.running.len());
 }

@@ -11,8 +11,8 @@
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
 //! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time; who copies sessions to that name, see `agents::copies` | forks | while they copy |
 //! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
-//! | `p/<name>` | the same, of builds that knew no periods | nobody | the same, with the oldest period |
-//! | `p.at/<period>` | time at which its parts were looked through last | retention | with the last part |
+//! | `p/<name>` | the same, of builds that knew no periods | nobody | the same, when the oldest period is over or there is none |
+//! | `p.at/<period>` | time at which somebody began to look through its parts last | retention | with the last part, and with a turn of it that is committed later |
 //! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
 //! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
@@ -73,7 +73,7 @@ mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
 pub use marks::{ENDING, GARBAGE, ending, ending_agent, garbage};
-pub use parts::{PARTS, part, part_of, parts, parts_looked, period_of_part};
+pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,
     session_book, session_day, session_days, session_of_day,

@@ -34,7 +34,7 @@ pub struct Booked {
 
 /// Books a call of a model, of at most so many tokens, under the name `id`.
 ///
-/// After it: the call counts until it is settled, or lost with its worker. A crash before it: nothing
+/// After it: the call counts until it is settled, or lost with its worker. A crash before it, or an error: nothing
 /// counts.
 pub async fn book(
     venue: &Venue,
@@ -46,13 +46,23 @@ pub async fn book(
     let limits: Vec<_> = rates.limits.iter().filter(|limit| limit.covers(model)).cloned().collect();
     let now = venue.now();
     let call = RatedCall { id, tokens, until: now.plus(rates.hold) };
-    let booked = change(venue, &limits, Step::Book(call.clone())).await?;
-    Ok(booked.map(|_nobody| Booked { limits, call }))
+    let booked = change(venue, &limits, Step::Book(call.clone())).await;
+    let place = Booked { limits, call };
+    match booked {
+        Ok(booked) => Ok(booked.map(|_nobody| place)),
+        Err(error) => {
+            // It may be booked all the same, and is not going to be made.
+            if let Err(error) = settle(venue, place, 0).await {
+                tracing::debug!(%error, "a model call that is not made may count until it is lost");
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Renews the place of a call that runs, three times per hold, until it is dropped.
 pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible {
-    let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.holds()).cloned().collect();
+    let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.concurrency.is_some()).cloned().collect();
     if limits.is_empty() {
         return std::future::pending().await;
     }

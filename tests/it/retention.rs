@@ -20,10 +20,10 @@ use trellis::venue::agents::lifecycle::{self, By};
 use trellis::venue::jobs;
 
 /// 2026-01-01T00:00:00Z.
-const START: Millis = Millis(1_767_225_600_000);
+pub const START: Millis = Millis(1_767_225_600_000);
 pub const DAY: Duration = Duration::from_hours(24);
 
-const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
+pub const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
 pub async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded_at(ECHO, Clock::manual(START)).await;
@@ -31,7 +31,7 @@ pub async fn venue() -> (TestVenue, tempfile::TempDir) {
 }
 
 /// Its time passes faster than that of its workers: no lease lapses because of it.
-fn patient(mut venue: TestVenue) -> TestVenue {
+pub fn patient(mut venue: TestVenue) -> TestVenue {
     venue.lease = Duration::from_hours(1);
     venue
 }
@@ -224,6 +224,39 @@ async fn a_session_in_use_keeps_its_newest_turns() {
         let past = trellis::venue::ledger::load(&*venue.venue.store, &venue.owner, &key, record.turn).await.unwrap();
         assert!(past.and_then(|past| past.seen).is_some(), "turn {}", record.turn);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_session_can_be_read_although_the_turns_before_are_old() {
+    let (venue, _dir) = venue().await;
+    venue.agent("a", json!({})).await;
+    venue.worker().await;
+    for n in 0..130 {
+        if n == 30 {
+            // Of the same week, and old enough three days later.
+            venue.venue.clock.advance(DAY * 3);
+        }
+        let job = send(&venue, "a", "s", &format!("t{n}"), true).await.unwrap();
+        ended(&venue, &job).await;
+    }
+    rest(&venue, "a").await;
+    let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+    let janitor = Janitor::new(RetentionRules::default());
+    for days in [88, 1] {
+        venue.venue.clock.advance(DAY * days);
+        tidy(&venue, &janitor).await;
+        for record in venue.turns("a", "s").await {
+            let past = trellis::venue::ledger::load(&*venue.venue.store, &venue.owner, &key, record.turn).await;
+            assert!(past.unwrap().unwrap().seen.is_some_and(|seen| seen.inputs.is_ok()), "turn {}", record.turn);
+        }
+    }
+    // Those that are all old go.
+    let job = send(&venue, "a", "s", "new", true).await.unwrap();
+    ended(&venue, &job).await;
+    rest(&venue, "a").await;
+    venue.venue.clock.advance(DAY * 3);
+    tidy(&venue, &janitor).await;
+    assert_eq!(venue.turns("a", "s").await[0].turn, 51);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,6 +76,7 @@ impl<A: GroupEdit> Grouped<A> {
     /// processes were always faster: nothing was written then.
     ///
     /// After it: the change is durable. A crash before it, or a caller who doesn't wait for it: it was made or was not.
+    /// What is under way when its caller leaves may still be written; it isn't decided on any more.
     pub async fn make(
         &self,
         store: &Arc<dyn Store>,
@@ -181,6 +182,8 @@ impl<A: GroupEdit> Emptying<'_, A> {
                 self.lanes.fill(self.lane, group);
             }
             let mut pages = read(store, owner, group).await?;
+            // Who has left meanwhile may have a successor, who has decided otherwise.
+            group.retain(|member| !member.done.is_closed());
             let answers = group.iter().map(|member| make(&member.edit, &mut pages)).collect();
             let writes = writes(pages);
             let now = group.iter().map(|member| member.now).max().unwrap_or_default();

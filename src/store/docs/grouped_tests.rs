@@ -3,7 +3,9 @@
 use super::*;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::faulty::{FaultPlan, FaultyStore};
+use crate::store::{Layer, StoreMethod};
 use futures::future::join_all;
+use tokio::sync::Semaphore;
 
 const NOW: Millis = Millis(1_700_000_000_000);
 
@@ -117,6 +119,63 @@ async fn who_leaves_before_its_turn_changes_nothing_and_holds_up_nobody() {
         site.add(&grouped, &["n"], 10).await
     };
     assert_eq!(stays.await.unwrap(), Ok(1));
+}
+
+/// A store whose writes wait until they are let through.
+struct Slow {
+    inner: Arc<dyn Store>,
+    writes: Semaphore,
+    waiting: Semaphore,
+}
+
+impl Layer for Slow {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn around<T: Send, F: Future<Output = Result<T, StoreError>> + Send>(
+        &self,
+        StoreMethod { name: method, .. }: StoreMethod,
+        call: impl Fn() -> F + Send + Sync,
+    ) -> Result<T, StoreError> {
+        if method == "write" {
+            self.waiting.add_permits(1);
+            self.writes.acquire().await.unwrap().forget();
+        }
+        call().await
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_wanted_who_has_left_is_not_decided_again() {
+    let Site { _dir, owner, store: inner, .. } = Site::new();
+    let slow = Arc::new(Slow { inner: Arc::clone(&inner), writes: Semaphore::new(0), waiting: Semaphore::new(0) });
+    let (store, grouped) = (Arc::clone(&slow) as Arc<dyn Store>, Grouped::default());
+    let add = || {
+        let edit = Add { keys: vec!["n".into()], most: 10 };
+        Box::pin(grouped.make(&store, NOW, &owner, "lane", edit))
+    };
+    let (mut leaves, mut stays) = (add(), add());
+    assert!(futures::poll!(&mut leaves).is_pending() && futures::poll!(&mut stays).is_pending());
+    slow.waiting.acquire().await.unwrap().forget();
+    // Their write is under way. Another process is faster, and one of them goes.
+    inner.write(NOW, &owner, &[DocWrite::json("n", &5)]).await.unwrap();
+    drop(leaves);
+    slow.writes.add_permits(2);
+    assert_eq!(stays.await.unwrap(), Ok(6));
+    assert_eq!(inner.get(&owner, "n").await.unwrap(), Some(6_u64));
+    // Where all have gone, nothing is written.
+    let mut leaves = add();
+    assert!(futures::poll!(&mut leaves).is_pending());
+    slow.waiting.acquire_many(2).await.unwrap().forget();
+    inner.write(NOW, &owner, &[DocWrite::json("n", &9)]).await.unwrap();
+    drop(leaves);
+    slow.writes.add_permits(2);
+    while !grouped.lanes.locked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(inner.get(&owner, "n").await.unwrap(), Some(9_u64));
+    assert_eq!(slow.waiting.available_permits(), 0, "and nothing was tried");
 }
 
 #[tokio::test]

@@ -6,6 +6,9 @@ use crate::domain::context::record::period::Period;
 /// Prefix of parts, the oldest periods first.
 pub const PARTS: &str = "p.t/";
 
+/// Prefix of when they were looked through last, the oldest periods first.
+pub const PARTS_LOOKED: &str = "p.at/";
+
 /// Prefix of the parts of a period.
 pub fn parts(period: Period) -> String {
     if period == Period::BEFORE { "p/".into() } else { format!("{PARTS}{:06}/", period.number()) }
@@ -28,7 +31,12 @@ pub fn period_of_part(key: &str) -> Option<Period> {
 
 /// Document of when the parts of a period were looked through last.
 pub fn parts_looked(period: Period) -> String {
-    format!("p.at/{:06}", period.number())
+    format!("{PARTS_LOOKED}{:06}", period.number())
+}
+
+/// The period of such a document.
+pub fn period_looked(key: &str) -> Option<Period> {
+    Period::parse(key.strip_prefix(PARTS_LOOKED)?)
 }
 
 #[cfg(test)]
@@ -49,5 +57,6 @@ mod tests {
         assert_eq!(period_of_part(&part(late, &name)), Some(late));
         assert_eq!(period_of_part(&part(before, &name)), None);
         assert_eq!(parts_looked(late), "p.at/002943");
+        assert_eq!(period_looked(&parts_looked(late)), Some(late));
     }
 }

@@ -1,7 +1,7 @@
 //! Deletes what the rules of retention no longer keep, a few at a time and in the background.
 //!
 //! Each step looks at one page of jobs, by time of their admission, one of sessions, one of what people
-//! were asked and one period of the parts of prompts, and remembers where it was: what stays, however old,
+//! were asked and one pass through the parts of prompts, and remembers where it was: what stays, however old,
 //! never keeps a step from what lies behind it. Everything about a job is forgotten at once: its id is new
 //! again when it is gone, and not before.
 
@@ -12,7 +12,6 @@ mod sessions;
 pub use jobs::{Deleted, delete};
 
 use crate::domain::approval::Approval;
-use crate::domain::context::record::period::Period;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
@@ -83,7 +82,7 @@ struct Places {
     session: Option<SessionKey>,
     approval: Option<DocKey>,
     reads: Option<DocKey>,
-    parts: Option<Period>,
+    parts: Option<parts::Place>,
 }
 
 impl Places {
@@ -133,18 +132,24 @@ impl Janitor {
     pub async fn step(&self, venue: &Venue, owner: &Owner) -> Result<Tidied, StoreError> {
         let taken = self.places.lock().remove(owner);
         let mut places = taken.unwrap_or_default();
-        let mut tidied = Tidied::default();
-        (places.job, tidied.jobs) = self.jobs(venue, owner, places.job).await?;
-        (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval).await?;
-        tidied.counts =
-            counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
-        let page = sessions::page(venue, owner, self.rules, places.session).await?;
-        (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
-        (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
-        (places.parts, tidied.parts) = parts::step(venue, owner, self.rules.turns, places.parts).await?;
+        let tidied = self.pages(venue, owner, &mut places).await;
+        // After an error each kind goes on where it was.
         if !places.are_first() {
             self.places.lock().insert(owner.clone(), places);
         }
+        tidied
+    }
+
+    async fn pages(&self, venue: &Venue, owner: &Owner, places: &mut Places) -> Result<Tidied, StoreError> {
+        let mut tidied = Tidied::default();
+        (places.job, tidied.jobs) = self.jobs(venue, owner, places.job.clone()).await?;
+        (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval.clone()).await?;
+        tidied.counts =
+            counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
+        let page = sessions::page(venue, owner, self.rules, places.session.clone()).await?;
+        (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
+        (places.reads, tidied.reads) = self.reads(venue, owner, places.reads.clone()).await?;
+        (places.parts, tidied.parts) = parts::step(venue, owner, self.rules.turns, places.parts.clone()).await?;
         Ok(tidied)
     }
 

@@ -1,16 +1,17 @@
 //! Parts of prompts that are no longer kept: of each period that is over, those that no turn names any more.
 //!
-//! Nobody writes to such a period, and what its turns name is found by the turns: so nothing is counted when parts are
-//! stored, and none goes that is needed. Its turns are those of each agent's timeline that started in it, or in the next.
+//! What the turns of such a period name is found by the turns: so nothing is counted when parts are stored, and none goes
+//! that is needed. Its turns are those of each agent's timeline that started in it; of older builds also in the week
+//! before, or after. A turn that is committed late takes back the claim under which parts are deleted.
 
-use super::Batch;
+use super::{DOCUMENTS, readable};
 use crate::domain::context::record::Parts;
 use crate::domain::context::record::manifest::{Base, Manifest, stretch};
 use crate::domain::context::record::part::PartName;
 use crate::domain::context::record::period::Period;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, StoreError, keys};
+use crate::store::{DocKey, DocWrite, OutsideWrite, StoreError, Window, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::ledger::{fetch, walk};
@@ -19,124 +20,158 @@ use std::time::Duration;
 
 /// A period that still has turns is looked through again after so long.
 const AGAIN: Duration = Duration::from_hours(24);
-/// Names that are held in memory at a time: some 20 MB.
-const NAMES: usize = 200_000;
-/// Parts, and places in a timeline, that one read takes.
+/// Parts that one pass looks at: some megabytes of names.
+const NAMES: usize = 50_000;
+/// Places in a timeline that one read takes.
 const PAGE: usize = 500;
 
-/// Looks through the first period behind `after` that is over, if it is due. How many parts went, and where the next
-/// step begins; `None` = at the beginning.
+/// Where the next step goes on; behind the period without a pass.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    period: Period,
+    pass: Option<Pass>,
+}
+
+/// A pass through some of the parts of a period.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    /// Version of the document that says who looks through the period since when. With another version of it nothing is
+    /// deleted any more: a late turn was committed, or another worker looks through it.
+    claim: u64,
+    /// Documents that passes before have left: they come first.
+    left: usize,
+}
+
+/// Makes one pass: of the first period behind `place` that is over, if it is due, or the next one of the same. How many
+/// parts went, and where the next step goes on; `None` = at the beginning.
 pub(super) async fn step(
     venue: &Venue,
     owner: &Owner,
     turns_kept: Option<Duration>,
-    after: Option<Period>,
-) -> Result<(Option<Period>, u64), StoreError> {
+    place: Option<Place>,
+) -> Result<(Option<Place>, u64), StoreError> {
     let Some(turns_kept) = turns_kept else { return Ok((None, 0)) };
-    let Some(period) = first(venue, owner, after).await?.filter(|period| period.is_over(turns_kept, venue.now()))
-    else {
-        return Ok((None, 0));
+    let (period, pass) = match place {
+        Some(Place { period, pass: Some(pass) }) => (period, pass),
+        behind => {
+            let Some(period) = next(venue, owner, turns_kept, behind.map(|place| place.period)).await? else {
+                return Ok((None, 0));
+            };
+            let Some(pass) = claim(venue, owner, period).await? else {
+                return Ok((Some(Place { period, pass: None }), 0));
+            };
+            (period, pass)
+        }
     };
-    let mut gone = 0;
-    if after.is_none() {
-        // The oldest: what was stored before there were periods was stored before it, too.
-        gone += look(venue, owner, Period::BEFORE, period.turns_end()).await?;
-    }
-    gone += look(venue, owner, period, period.turns_end()).await?;
-    Ok((Some(period), gone))
+    let (pass, gone) = look(venue, owner, period, pass).await.unwrap_or_else(|error| {
+        // Whatever it is, nothing else waits for it, and no part goes without an answer.
+        tracing::warn!(%owner, period = period.number(), %error, "parts of prompts are not looked through; they stay");
+        (None, 0)
+    });
+    Ok((Some(Place { period, pass }), gone))
 }
 
-/// The oldest period behind `after` that has parts.
-async fn first(venue: &Venue, owner: &Owner, after: Option<Period>) -> Result<Option<Period>, StoreError> {
-    // Behind every name of it.
-    let after = after.map(|period| keys::parts(period) + "~");
-    let found = venue.store.scan(owner, keys::PARTS, after.as_deref(), false, 1).await?;
-    Ok(found.first().and_then(|(key, _)| keys::period_of_part(key)))
-}
-
-/// Forgets the parts of a period that none of its turns names; those started before `end`.
-async fn look(venue: &Venue, owner: &Owner, period: Period, end: Millis) -> Result<u64, StoreError> {
-    let (store, looked) = (&*venue.store, keys::parts_looked(period));
-    let prefix = keys::parts(period);
-    if store.scan(owner, &prefix, None, false, 1).await?.is_empty() {
-        return Ok(0);
-    }
-    let last: Option<Millis> = store.get(owner, &looked).await?;
-    if last.is_some_and(|last| last.plus(AGAIN) > venue.now()) {
-        return Ok(0);
-    }
-    let (mut gone, mut kept, mut after) = (0, 0, None);
-    loop {
-        let needed = needed(venue, owner, (period, end), after.take()).await?;
-        let mut batch = Batch::new(venue, owner);
-        let mut parts =
-            store.docs(owner, prefix.as_str()).after(needed.after.as_ref().map(|n| keys::part(period, n))).of(PAGE);
-        'parts: while let Some(page) = parts.keys().await? {
-            for key in page {
-                let Some(name) = keys::part_of(period, &key) else { continue };
-                if needed.until.as_ref().is_some_and(|until| name > *until) {
-                    break 'parts;
-                }
-                if needed.names.contains(&name) {
-                    kept += 1;
-                } else {
-                    batch.documents.push(key);
-                    gone += 1;
-                }
-            }
-            batch.flush_if_full().await?;
-        }
-        batch.flush().await?;
-        after = needed.until;
-        if after.is_none() {
-            break;
-        }
-    }
-    let write = if kept == 0 { DocWrite::delete(looked) } else { DocWrite::json(looked, &venue.now()) };
-    store.write(venue.now(), owner, &[write]).await?;
-    Ok(gone)
-}
-
-/// Names that turns need, as far as they fit into memory: all of those behind `after` and up to `until`.
-#[derive(Default)]
-struct Needed {
-    after: Option<PartName>,
-    names: BTreeSet<PartName>,
-    /// `None` = to the last.
-    until: Option<PartName>,
-}
-
-impl Needed {
-    fn extend(&mut self, names: impl IntoIterator<Item = PartName>) {
-        for name in names {
-            if self.after.as_ref().is_some_and(|after| name <= *after)
-                || self.until.as_ref().is_some_and(|until| name > *until)
-            {
-                continue;
-            }
-            self.names.insert(name);
-            if self.names.len() > NAMES {
-                self.names.pop_last();
-                self.until = self.names.last().cloned();
-            }
-        }
-    }
-}
-
-/// What the turns of a period need that started before `end`.
-async fn needed(
+/// The next period that has parts, or has had some when it was looked through, and is over.
+async fn next(
     venue: &Venue,
     owner: &Owner,
-    (period, end): (Period, Millis),
-    after: Option<PartName>,
-) -> Result<Needed, StoreError> {
+    turns_kept: Duration,
+    behind: Option<Period>,
+) -> Result<Option<Period>, StoreError> {
+    // Behind every name of it.
+    let all_of = behind.filter(|period| *period != Period::BEFORE).map(|period| keys::parts(period) + "~");
+    let stored = first(venue, owner, keys::PARTS, all_of).await?.and_then(|key| keys::period_of_part(&key));
+    let looked = first(venue, owner, keys::PARTS_LOOKED, behind.map(keys::parts_looked)).await?;
+    let looked = looked.and_then(|key| keys::period_looked(&key));
+    let over = stored.into_iter().chain(looked).min().filter(|period| period.is_over(turns_kept, venue.now()));
+    // What was stored before there were periods is older, and as long as the oldest isn't over its turns are new.
+    let none_is_newer = behind.is_none() && (over.is_some() || stored.is_none());
+    if none_is_newer && first(venue, owner, &keys::parts(Period::BEFORE), None).await?.is_some() {
+        return Ok(Some(Period::BEFORE));
+    }
+    Ok(over)
+}
+
+/// The first key under a prefix, behind another.
+async fn first(
+    venue: &Venue,
+    owner: &Owner,
+    prefix: &str,
+    behind: Option<DocKey>,
+) -> Result<Option<DocKey>, StoreError> {
+    let found = venue.store.scan(owner, prefix, behind.as_deref(), false, 1).await?;
+    Ok(found.into_iter().next().map(|(key, _)| key))
+}
+
+/// Takes it upon itself to look through a period; `None` when somebody has lately.
+async fn claim(venue: &Venue, owner: &Owner, period: Period) -> Result<Option<Pass>, StoreError> {
+    let (now, key) = (venue.now(), keys::parts_looked(period));
+    let doc = venue.store.doc(owner, &key).await?;
+    if readable::<Millis>(&key, &doc).is_some_and(|last| last.plus(AGAIN) > now) {
+        return Ok(None);
+    }
+    let write = DocWrite::json(key, &now).at(doc.version);
+    let written = venue.store.write(now, owner, &[write]).await?;
+    Ok((written == OutsideWrite::Done).then_some(Pass { claim: doc.version + 1, left: 0 }))
+}
+
+/// Forgets of the next parts of a period those that none of its turns names. With the next pass, if there are more.
+async fn look(venue: &Venue, owner: &Owner, period: Period, pass: Pass) -> Result<(Option<Pass>, u64), StoreError> {
+    let window = Window { reverse: false, skip: pass.left, limit: NAMES, values: false };
+    let found = venue.store.page(owner, &keys::parts(period), window).await?.docs;
+    let mut unnamed: BTreeSet<PartName> = found.iter().filter_map(|(key, _)| keys::part_of(period, key)).collect();
+    let found = found.len();
+    if !unnamed.is_empty() {
+        strike(venue, owner, period, &mut unnamed).await?;
+    }
+    let mut gone = 0;
+    let unnamed: Vec<_> = unnamed.into_iter().collect();
+    for names in unnamed.chunks(DOCUMENTS) {
+        if !delete(venue, owner, period, names, pass.claim).await? {
+            return Ok((None, gone));
+        }
+        gone += names.len() as u64;
+    }
+    let left = pass.left + found - unnamed.len();
+    if found == NAMES {
+        return Ok((Some(Pass { left, ..pass }), gone));
+    }
+    if left == 0 {
+        // Who comes in between has it looked through again.
+        let last = DocWrite::delete(keys::parts_looked(period)).at(pass.claim);
+        venue.store.write(venue.now(), owner, &[last]).await?;
+    }
+    Ok((None, gone))
+}
+
+/// Deletes parts under a claim; `false`: it was taken back, and none was deleted.
+async fn delete(
+    venue: &Venue,
+    owner: &Owner,
+    period: Period,
+    names: &[PartName],
+    claim: u64,
+) -> Result<bool, StoreError> {
+    let mut writes: Vec<_> = names.iter().map(|name| DocWrite::delete(keys::part(period, name))).collect();
+    writes.push(DocWrite::check(keys::parts_looked(period), claim));
+    Ok(venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
+}
+
+/// Strikes out what turns of a period name.
+async fn strike(
+    venue: &Venue,
+    owner: &Owner,
+    period: Period,
+    unnamed: &mut BTreeSet<PartName>,
+) -> Result<(), StoreError> {
     let store = &*venue.store;
-    let mut needed = Needed { after, ..Needed::default() };
+    // Where there were no periods every turn may be one of those: builds that know none may have come back for a while.
+    let end = if period == Period::BEFORE { venue.now() } else { period.turns_end() };
     let mut read = HashSet::new();
     for agent in agents::all(venue, owner).await? {
         let mut turns = store
             .entries(owner, keys::timeline(&agent))
-            .after(Some(keys::timeline_from(&agent, period.begins())))
+            .after(Some(keys::timeline_from(&agent, period.turns_begin())))
             .of(PAGE);
         let until = keys::timeline_from(&agent, end);
         let mut more = true;
@@ -146,7 +181,9 @@ async fn needed(
                 let mut lists = BTreeSet::new();
                 let take = |base: &Base| {
                     if base.period == period {
-                        needed.extend(base.manifest.parts());
+                        for name in base.manifest.parts() {
+                            unnamed.remove(&name);
+                        }
                         lists.extend(base.manifest.lists());
                     }
                 };
@@ -154,14 +191,19 @@ async fn needed(
                 lists.retain(|list| !read.contains(list));
                 let mut parts = Parts::new();
                 fetch(store, owner, period, lists.iter().cloned(), &mut parts).await?;
-                needed.extend(Manifest::listed(&parts, lists.iter().cloned()));
+                for name in Manifest::listed(&parts, lists.iter().cloned()) {
+                    unnamed.remove(&name);
+                }
+                if unnamed.is_empty() {
+                    return Ok(());
+                }
                 if read.len() < NAMES {
                     read.extend(lists);
                 }
             }
         }
     }
-    Ok(needed)
+    Ok(())
 }
 
 /// Where manifests must be read from to know those of these turns, and how far: by session and first turn.
@@ -176,28 +218,4 @@ fn stretches<'e>(agent: &AgentId, entries: impl Iterator<Item = &'e String>) -> 
         *last = turn.max(*last);
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(n: usize) -> PartName {
-        PartName::parse(&format!("{n:021}A")).unwrap()
-    }
-
-    #[test]
-    fn of_more_names_than_fit_the_first_are_complete() {
-        let mut needed = Needed { after: Some(name(9)), ..Needed::default() };
-        // Not in their order, and some of them again.
-        let all = NAMES + 1_000;
-        needed.extend((0..all).rev().step_by(2).map(name));
-        needed.extend((0..all).map(name));
-        let until = needed.until.clone().expect("not all fit");
-        assert_eq!((needed.names.len(), until), (NAMES, name(9 + NAMES)));
-        assert_eq!((needed.names.first(), needed.names.last()), (Some(&name(10)), Some(&name(9 + NAMES))));
-        let mut rest = Needed { after: needed.until, ..Needed::default() };
-        rest.extend((0..all).map(name));
-        assert_eq!((rest.names.len(), rest.until), (all - NAMES - 10, None));
-    }
 }

@@ -1,6 +1,7 @@
 //! Turns and sessions that are no longer kept.
 
 use super::{Batch, readable};
+use crate::domain::context::record::manifest::stretch;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::retention::{RetentionRules, SessionFate, SessionView, session_fate, turn_goes};
@@ -72,8 +73,8 @@ fn view(facts: &SessionFacts) -> Option<SessionView> {
     Some(SessionView { version: facts.version, touched: facts.touched, stirs, state })
 }
 
-/// Forgets a session's oldest turns: those `below` a number that are old enough, or any. How many, and
-/// whether none of them is left.
+/// Forgets a session's oldest turns: those `below` a number that are old enough, as far as no record of a prompt that
+/// stays is a change of theirs; or any. How many, and whether none of them is left.
 async fn turns(
     venue: &Venue,
     owner: &Owner,
@@ -87,15 +88,22 @@ async fn turns(
     for _ in 0..times {
         let page = venue.store.scan(owner, &prefix, None, false, limit).await?;
         let more = page.len() == limit;
-        let old: Vec<_> = page
+        let mut old: Vec<_> = page
             .iter()
-            .map(|(key, doc)| (key, readable::<TurnRecord>(key, doc), doc))
-            .take_while(|(key, record, _)| below.is_none_or(|below| goes(rules, venue, key, record.as_ref(), below)))
+            .map(|(key, doc)| (key, readable::<TurnRecord>(key, doc)))
+            .take_while(|(key, record)| below.is_none_or(|below| goes(rules, venue, key, record.as_ref(), below)))
             .collect();
-        let (count, rest) = (old.len(), page.len() - old.len());
+        let rest = page.len() - old.len();
+        let first = page.get(old.len()).map(|(key, _)| number(key));
+        // Of a page that is all old the next turn may stay.
+        let first = first.or_else(|| page.last().filter(|_| more).map(|(key, _)| number(key) + 1));
+        if let (Some(first), Some(_)) = (first, below) {
+            old.retain(|(key, _)| number(key) < stretch(first));
+        }
+        let count = old.len();
         let mut batch = Batch::new(venue, owner);
         let mut events = Vec::new();
-        for (key, record, _) in old {
+        for (key, record) in old {
             batch.documents.extend(ledger::documents_of_turn(session, key, record.as_ref()));
             events.extend(record.into_iter().flat_map(|record| record.events));
         }
@@ -109,9 +117,13 @@ async fn turns(
     Ok((gone, false))
 }
 
+/// The number of a turn; the last of all of one that has none.
+fn number(key: &str) -> u64 {
+    keys::number_of_turn(key).unwrap_or(u64::MAX - 1)
+}
+
 fn goes(rules: RetentionRules, venue: &Venue, key: &str, record: Option<&TurnRecord>, below: u64) -> bool {
-    let is_below = keys::number_of_turn(key).is_some_and(|turn| turn < below);
-    is_below && record.is_none_or(|record| turn_goes(rules, venue.now(), record.end))
+    number(key) < below && record.is_none_or(|record| turn_goes(rules, venue.now(), record.end))
 }
 
 /// Those of the events whose dedupe records no job keeps.

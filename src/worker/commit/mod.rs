@@ -190,7 +190,7 @@ async fn build(
     writes.extend(decision.asked.iter().map(|approval| DocWrite::json(keys::approval(&approval.id), approval)));
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
-        writes.extend(books::writes(session, record.turn, ledger));
+        writes.extend(books::writes(worker.venue.now(), session, record.turn, ledger));
     }
     let mut told = Told::default();
     let mut finish = Vec::new();

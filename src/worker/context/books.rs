@@ -9,6 +9,7 @@ use crate::domain::context::record::{LedgerWrite, Scribe, pack_system, pack_tool
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
+use crate::domain::turn::Setting;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use crate::worker::Worker;
 use parking_lot::Mutex;
@@ -114,16 +115,16 @@ fn kept<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl
     cache.get_or_insert_with(key, || Ok::<_, Infallible>(make())).unwrap_or_else(|never| match never {})
 }
 
-/// Who writes the record of a turn.
+/// Who writes the record of a turn. Its parts belong to the week in which the turn started: by that its turns are found.
 pub(crate) fn scribe(
     worker: &Worker,
-    owner: &Owner,
+    setting: &Setting,
     agent: &AgentRecord,
     inputs: &Inputs,
     base: Option<Arc<Base>>,
 ) -> Scribe {
-    let (namer, period) = (Namer::new(&worker.venue.key, owner), Period::at(worker.venue.now()));
-    let (tools, system) = worker.books.packed(owner, agent, inputs, &namer);
+    let (namer, period) = (Namer::new(&worker.venue.key, &setting.owner), Period::at(setting.start));
+    let (tools, system) = worker.books.packed(&setting.owner, agent, inputs, &namer);
     Scribe { namer, period, base, tools, system }
 }
 
@@ -138,12 +139,18 @@ pub(crate) async fn base(
     Ok(base.map(Arc::new))
 }
 
-/// The documents of a record.
-pub(crate) fn writes(session: &SessionKey, turn: u64, write: &LedgerWrite) -> impl Iterator<Item = DocWrite> {
+/// The documents of a record. One that comes after its week has whoever looks through the parts of that week begin anew.
+pub(crate) fn writes(
+    now: Millis,
+    session: &SessionKey,
+    turn: u64,
+    write: &LedgerWrite,
+) -> impl Iterator<Item = DocWrite> {
+    let period = write.period;
     let manifest = DocWrite::put(keys::ledger(session, turn), write.manifest.clone());
-    let parts =
-        write.parts.iter().map(|(name, content)| DocWrite::put(keys::part(write.period, name), content.clone()));
-    parts.chain([manifest])
+    let late = (period < Period::at(now)).then(|| DocWrite::delete(keys::parts_looked(period)));
+    let parts = write.parts.iter().map(move |(name, content)| DocWrite::put(keys::part(period, name), content.clone()));
+    parts.chain([manifest]).chain(late)
 }
 
 #[cfg(test)]

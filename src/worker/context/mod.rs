@@ -30,6 +30,6 @@ pub(super) async fn gather(
     let view = PromptView { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
     leased.past.base = Some(base.clone());
-    let scribe = books::scribe(worker, &setting.owner, agent, &inputs, base);
+    let scribe = books::scribe(worker, setting, agent, &inputs, base);
     Ok(Observed::Gathered(Box::new(inputs), Box::new(scribe)))
 }

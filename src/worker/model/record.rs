@@ -7,11 +7,8 @@ use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop};
 use bytes::Bytes;
 
-/// Records it, without what is stored of its prompt already.
-pub(crate) async fn record(worker: &Worker, leased: &mut Leased, mut recorded: Recorded) -> Result<Observed, Stop> {
-    if let Some(ledger) = &mut recorded.ledger {
-        worker.books.trim(worker.venue.now(), ledger);
-    }
+/// Records it, with all of its prompt: what is stored of that by others may be gone when somebody goes on from it.
+pub(crate) async fn record(worker: &Worker, leased: &mut Leased, recorded: Recorded) -> Result<Observed, Stop> {
     let reply = Bytes::from(serde_json::to_vec(&recorded).expect("replies serialise"));
     let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
     let checked = worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await?;

@@ -58,16 +58,20 @@ pub(crate) async fn ask(
         Err(instead) => return Ok(instead),
     };
     let id = rates::id(&setting.owner, &setting.session, setting.turn);
-    let booked = match book(worker, &request, id, prompt).await? {
+    let booked = match book(worker, &wallet, &request, id, prompt).await? {
         Ok(booked) => booked,
-        Err(instead) => {
-            wallet.settle(None).await;
-            return Ok(instead);
-        }
+        Err(instead) => return Ok(instead),
     };
     let observed = tokio::select! {
-        observed = in_time(worker, leased, turn, &request) => observed?,
+        observed = in_time(worker, leased, turn, &request) => observed,
         never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
+    };
+    let observed = match observed {
+        Err(Stop::Store(error)) => {
+            not_made(worker, &wallet, booked).await;
+            return Err(error.into());
+        }
+        observed => observed?,
     };
     if let Observed::Answered(Ok(reply)) = &observed {
         worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
@@ -101,19 +105,36 @@ pub(crate) async fn ask(
     Ok(Asked::Made(observed, spent))
 }
 
-/// A place under the rate limits of the model's provider, or what becomes of the call instead.
+/// The store has failed before the model was asked: what is held for the call is free again. What a turn holds that has
+/// lost its session is not touched: another worker holds under the same name.
+async fn not_made(worker: &Worker, wallet: &Wallet<'_>, booked: Booked) {
+    let ((), settled) = tokio::join!(wallet.settle(None), rates::settle(&worker.venue, booked, 0));
+    if let Err(error) = settled {
+        tracing::warn!(%error, "a model call that was not made counts as it was booked");
+    }
+}
+
+/// A place under the rate limits of the model's provider, or what becomes of the call instead; then nothing is held for
+/// it any more.
 async fn book(
     worker: &Worker,
+    wallet: &Wallet<'_>,
     request: &ModelRequest,
     id: String,
     prompt: u64,
 ) -> Result<Result<Booked, Asked>, StoreError> {
     let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
-    let tokens = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
-        Ok(tokens) => tokens,
-        Err(reason) => return Ok(Err(refused(ModelFailure::Permanent { reason }))),
+    let booked = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
+        Ok(tokens) => {
+            let booked = rates::book(&worker.venue, rates, &request.model, id, tokens).await;
+            booked.map(|booked| booked.map_err(Asked::Wait))
+        }
+        Err(reason) => Ok(Err(refused(ModelFailure::Permanent { reason }))),
     };
-    Ok(rates::book(&worker.venue, rates, &request.model, id, tokens).await?.map_err(Asked::Wait))
+    if !matches!(booked, Ok(Ok(_))) {
+        wallet.settle(None).await;
+    }
+    booked
 }
 
 /// Holds what the call needs of all that it is paid from; with what cut the reply to how many tokens, when

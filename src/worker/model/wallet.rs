@@ -4,7 +4,7 @@
 //! What is the owner's lies in one place of the store and is held, or settled, in one write. What all
 //! owners share lies in another place and is held after it; a call that finds no room there gives back
 //! what it holds of the first. What somebody who dies in between has held is spent, at the next call of
-//! its session or half an hour later: the call may have been made. To settle never costs a reply that is
+//! its session or an hour and a half later: the call may have been made. To settle never costs a reply that is
 //! paid: what can't be settled counts as it was held.
 
 use crate::domain::budget;

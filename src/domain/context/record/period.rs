@@ -1,5 +1,6 @@
-//! Periods: the turns of one share their parts, and its parts go when none of its turns names them any more. No turn
-//! of a later one does, so that nobody writes to one that is long over while it is looked through.
+//! Periods: the turns that start in one share their parts, and its parts go when none of its turns names them any more.
+//! No turn of a later one does. A turn whose reply was recorded, and that goes on when its period is long over, is of
+//! that period still.
 
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,9 @@ impl Period {
     /// What builds wrote that knew no periods.
     pub const BEFORE: Self = Self(0);
 
-    /// The one of a prompt that is made now.
-    pub fn at(now: Millis) -> Self {
-        Self(now.0 / WEEK + 1)
+    /// The one of a turn that starts then.
+    pub fn at(start: Millis) -> Self {
+        Self(start.0 / WEEK + 1)
     }
 
     /// Reads a number.
@@ -32,12 +33,13 @@ impl Period {
         self.0
     }
 
-    /// The prompts of its turns are made from here on; the turns started no earlier.
-    pub fn begins(self) -> Millis {
-        Millis(self.0.saturating_sub(1).saturating_mul(WEEK))
+    /// Its first turns have started no earlier: older builds took the period in which the prompt was made.
+    pub fn turns_begin(self) -> Millis {
+        Millis(self.0.saturating_sub(2).saturating_mul(WEEK))
     }
 
-    /// Its last turns have started before: one whose worker died after the prompt starts again up to a period later.
+    /// Its last turns have started before. Of older builds one whose worker died after the prompt could start again up to
+    /// a period later.
     pub fn turns_end(self) -> Millis {
         Millis(self.0.saturating_add(1).saturating_mul(WEEK))
     }
@@ -60,7 +62,8 @@ mod tests {
         assert_eq!(Period::at(Millis(0)), Period(1));
         assert_eq!(Period::at(Millis(7 * DAY - 1)), Period(1));
         let second = Period::at(day(7));
-        assert_eq!((second, second.begins(), second.turns_end()), (Period(2), day(7), day(21)));
+        assert_eq!((second, second.turns_begin(), second.turns_end()), (Period(2), day(0), day(21)));
+        assert_eq!(Period(4).turns_begin(), day(14));
         let kept = |days: u64| Duration::from_millis(days * DAY);
         for (turns_kept, over_from) in [(kept(90), 14 + 90), (kept(7), 21), (Duration::ZERO, 21)] {
             assert!(!second.is_over(turns_kept, Millis(over_from * DAY - 1)), "{turns_kept:?}");
