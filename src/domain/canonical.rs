@@ -1,5 +1,6 @@
 //! Canonical JSON after RFC 8785: the same value has the same bytes, whoever writes it.
 
+use crate::bytes;
 use crate::decode;
 use serde::Serialize;
 use serde_json::Value;
@@ -18,6 +19,29 @@ pub fn canonical(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
     let out = RefCell::default();
     write(&out, value).expect("what is hashed is JSON");
     out.into_inner()
+}
+
+/// Appends the canonical form of a text, which may be large.
+pub fn text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = bytes::position(rest, |byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        let (plain, behind) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        match behind[0] {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+        }
+        rest = &behind[1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
 }
 
 fn write(out: &RefCell<Vec<u8>>, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
@@ -231,6 +255,16 @@ mod tests {
         assert_eq!(String::from_utf8(canonical(&outer)).unwrap(), expected);
         check(expected, expected);
         check(r#"{"aa": 1, "a": 2, "": 3, "a\"": 4, "a!": 5}"#, r#"{"":3,"a":2,"a!":5,"a\"":4,"aa":1}"#);
+    }
+
+    #[test]
+    fn a_text_by_itself_is_as_one_in_a_value() {
+        let all: String = (0..0x3000).filter_map(char::from_u32).collect();
+        for given in ["", "a", "\"", "\n", "a\\b\u{7f}é\u{2028}", &all, &all.repeat(2)] {
+            let mut out = b"before".to_vec();
+            text(&mut out, given);
+            assert_eq!(out, [b"before".as_slice(), &canonical(given)].concat(), "{given:?}");
+        }
     }
 
     #[test]

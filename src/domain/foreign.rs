@@ -7,6 +7,7 @@
 //! that begins as a line of the venue does is quoted: `> [Tasks assigned to you]`. All other lines
 //! stay as they are, and what stands inside a line of the venue is a [`name`].
 
+use crate::bytes;
 use crate::visible::is_unseen;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -212,8 +213,8 @@ fn is_form_of(c: char, these: impl Fn(char) -> bool) -> bool {
 fn next_break(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut at = from;
     // By bytes, for most texts have few of these: the first ones of all characters that end a line.
-    let first = |byte: &u8| matches!(byte, 0x0a..=0x0d | 0x1c..=0x1e | 0xc2 | 0xe2);
-    while let Some(found) = text.as_bytes()[at..].iter().position(first) {
+    let first = |byte: u8| matches!(byte, 0x0a..=0x0d | 0x1c..=0x1e | 0xc2 | 0xe2);
+    while let Some(found) = bytes::position(&text.as_bytes()[at..], first) {
         at += found;
         match text[at..].chars().next() {
             Some(c) if is_break(c) => return Some((at, at + c.len_utf8())),
@@ -271,7 +272,7 @@ fn marker(text: &str) -> Option<usize> {
 fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
     let line = text.char_indices().take_while(|(_, c)| !matches!(c, '\n' | '\r'));
     let shown = line.filter(|(_, c)| !is_blank(*c));
-    let folded = shown.flat_map(|(at, c)| plain(c).into_iter().map(move |folded| (at + c.len_utf8(), folded)));
+    let folded = shown.flat_map(|(at, c)| plain(c).map(move |folded| (at + c.len_utf8(), folded)));
     let mut last = ' ';
     folded.map(|(end, c)| (end, if c.is_ascii_digit() { '0' } else { c })).filter(move |(_, c)| {
         let again = *c == last && matches!(c, '0' | '#');
@@ -281,7 +282,13 @@ fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
 }
 
 /// The usual form of a wide, mathematical or accented one, in small letters.
-fn plain(c: char) -> Vec<char> {
+fn plain(c: char) -> impl Iterator<Item = char> {
+    let (one, many) = if c.is_ascii() { (Some(c.to_ascii_lowercase()), Vec::new()) } else { (None, folded(c)) };
+    one.into_iter().chain(many)
+}
+
+/// The same of what isn't ASCII.
+fn folded(c: char) -> Vec<char> {
     let mut plain = Vec::with_capacity(1);
     decompose_compatible(c, |part| {
         if !is_combining_mark(part) && !is_blank(part) {

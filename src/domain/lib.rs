@@ -10,6 +10,7 @@ pub mod time;
 pub mod decode;
 pub mod ids;
 pub mod hosts;
+pub mod bytes;
 pub mod canonical;
 pub mod render;
 pub mod foreign;

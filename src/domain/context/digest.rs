@@ -1,7 +1,7 @@
 //! The hash of a whole prompt, by which a replay proves that it is the same.
 
-use crate::canonical::canonical;
-use crate::chat::{ChatMessage, ModelRequest, ModelSettings, ToolSpec};
+use crate::canonical::{canonical, text};
+use crate::chat::{ChatMessage, ModelRequest};
 use crate::ids::sha256_hex;
 use crate::tools::ToolTable;
 use serde::Serialize;
@@ -10,17 +10,58 @@ use sha2::{Digest, Sha256};
 /// SHA-256 of everything that the model sees: of the request as `turn show --prompt` prints it, without
 /// the name of the turn, as canonical JSON after RFC 8785. Anybody can compute it.
 pub fn prompt_hash(request: &ModelRequest) -> String {
-    let ModelRequest { model, system, messages, tools, turn: _ } = request;
-    sha256_hex(&canonical(&SeenPrompt { messages, model, system, tools }))
+    sha256_hex(&seen(request))
 }
 
-/// A [`ModelRequest`] without the name of its turn, in the order of its canonical form.
-#[derive(Serialize)]
-struct SeenPrompt<'a> {
-    messages: &'a [ChatMessage],
-    model: &'a ModelSettings,
-    system: &'a str,
-    tools: &'a [ToolSpec],
+/// The canonical form of a [`ModelRequest`] without the name of its turn. It is most of the work of a hash, and nearly
+/// all of it is texts: those are written by themselves.
+fn seen(request: &ModelRequest) -> Vec<u8> {
+    let ModelRequest { model, system, messages, tools, turn: _ } = request;
+    let mut out = Vec::with_capacity(system.len() + messages.iter().map(room).sum::<usize>());
+    out.extend_from_slice(b"{\"messages\":[");
+    for (at, message) in messages.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        say(&mut out, message);
+    }
+    out.extend_from_slice(b"],\"model\":");
+    out.extend_from_slice(&canonical(model));
+    out.extend_from_slice(b",\"system\":");
+    text(&mut out, system);
+    out.extend_from_slice(b",\"tools\":");
+    out.extend_from_slice(&canonical(&**tools));
+    out.push(b'}');
+    out
+}
+
+/// About what the text of a message takes.
+fn room(message: &ChatMessage) -> usize {
+    let (ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) = message;
+    text.len() + text.len() / 16 + 64
+}
+
+fn say(out: &mut Vec<u8>, message: &ChatMessage) {
+    match message {
+        ChatMessage::User { text: said } => {
+            out.extend_from_slice(b"{\"role\":\"user\",\"text\":");
+            text(out, said);
+        }
+        ChatMessage::Assistant { text: said, calls } if calls.is_empty() && !said.is_empty() => {
+            out.extend_from_slice(b"{\"role\":\"assistant\",\"text\":");
+            text(out, said);
+        }
+        ChatMessage::Assistant { .. } => return out.extend_from_slice(&canonical(message)),
+        ChatMessage::Tool { call, name, text: said } => {
+            out.extend_from_slice(b"{\"call\":");
+            text(out, call);
+            out.extend_from_slice(b",\"name\":");
+            text(out, name);
+            out.extend_from_slice(b",\"role\":\"tool\",\"text\":");
+            text(out, said);
+        }
+    }
+    out.push(b'}');
 }
 
 /// The hash that versions before have recorded: SHA-256 of everything that the model sees: model, system prompt, tools (by their own hash) and
@@ -79,7 +120,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::{Arguments, ToolCall};
+    use crate::chat::{Arguments, ModelSettings, ToolCall, ToolSpec};
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -133,7 +174,10 @@ mod tests {
 
     #[test]
     fn it_is_of_the_request_as_anybody_prints_it() {
-        let mut one = request("s\"é\u{1}", vec![user("ab"), called("1", 1), tool("c", "n", "ab")]);
+        let said = |text: &str| ChatMessage::Assistant { text: text.into(), calls: Vec::new() };
+        let mut messages = vec![user("ab"), called("1", 1), tool("c\"", "n\n", "ab"), said("a\\b"), said("")];
+        messages.push(user(""));
+        let mut one = request("s\"é\u{1}", messages);
         one.model.temperature = Some(0.1);
         one.tools =
             vec![ToolSpec { name: "x".into(), description: "d".into(), schema: json!({"b": 1, "a": 1.0}) }].into();

@@ -28,7 +28,8 @@ pub(super) fn offer<'c>(
     let content = text::foreign(content, inline);
     let asked = asked.unwrap_or_else(|| content.asks(left));
     let given = asked.min(room);
-    let wants = asked.min(content.bytes());
+    // Looks at the whole of a value: only where it isn't shown.
+    let wants = || asked.min(content.bytes());
     let row = |given, rendered, status, reason| Row { asked, given, rendered, status, reason, ..Row::fixed("", 0) };
     let shown = match &content {
         Cow::Borrowed(content) => content.show(given),
@@ -42,7 +43,7 @@ pub(super) fn offer<'c>(
     let crowded = given < asked && given < ENTRY_FLOOR && !whole;
     if body.len() > room || crowded {
         let reason = format!("no room: {room} bytes were left");
-        return Offer { text: None, row: row(0, 0, Status::Dropped, Some(reason)), wants };
+        return Offer { text: None, row: row(0, 0, Status::Dropped, Some(reason)), wants: wants() };
     }
     let status = if whole { Status::Full } else { Status::Shrunk };
     let reason = match (whole, given < asked) {
@@ -51,7 +52,7 @@ pub(super) fn offer<'c>(
         (false, false) => Some("larger than its budget".to_owned()),
     };
     // Of what is cut to its own budget that is all that it wants.
-    let wants = if given < asked && !whole { wants.max(body.len()) } else { body.len() };
+    let wants = if given < asked && !whole { wants().max(body.len()) } else { body.len() };
     let row = row(given, body.len(), status, reason);
     let text = if inline { Foreign::inline(body) } else { Foreign::text(body) };
     Offer { text: Some(text), row, wants }

@@ -1,0 +1,34 @@
+//! Looking for bytes in texts, many at a time.
+
+/// Bytes that are looked at together: as many as vector registers take.
+const TOGETHER: usize = 32;
+
+/// The place of the first byte that `is` one. All bytes of a stretch are looked at, which is faster than to stop at the
+/// first where there are few of them.
+pub fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
+    let stretches = (0..).step_by(TOGETHER).zip(bytes.chunks(TOGETHER));
+    for (at, stretch) in stretches {
+        if stretch.iter().fold(false, |found, byte| found | is(*byte)) {
+            return stretch.iter().position(|byte| is(*byte)).map(|place| at + place);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_found_wherever_it_is() {
+        for length in [0, 1, 31, 32, 33, 64, 100] {
+            for place in 0..length {
+                let mut bytes = vec![b'a'; length];
+                bytes[place] = b'x';
+                bytes[length - 1] = b'x';
+                assert_eq!(position(&bytes, |byte| byte == b'x'), Some(place), "{place} of {length}");
+            }
+            assert_eq!(position(&vec![b'a'; length], |byte| byte == b'x'), None);
+        }
+    }
+}
