@@ -77,7 +77,7 @@ impl Start {
         }
     }
 
-    async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Setting) -> Result<(Turn, Action), Stop> {
+    async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Box<Setting>) -> Result<(Turn, Action), Stop> {
         let now = worker.venue.now();
         Ok(match self {
             Self::Dead(_) => Turn::give_up(setting, now),
@@ -107,15 +107,15 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     let start = start.or(worker, leased).under(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
     let before = before.cloned();
-    let bare = plan.bare(agent);
-    let agent = bare.as_ref().unwrap_or(agent);
+    let bare = plan.bare(agent).map(Box::new);
+    let agent = bare.as_deref().unwrap_or(agent);
     let job = plan.job().cloned();
     let setting = setting(worker, leased, agent, plan, &policy, (before, start.last())).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
     let (setting, workspace, pinned) = begin(&worker.venue, agent, setting, leased.expired).await?;
     // What is written of the agent is what it was configured to be.
-    let meant = pinned.as_ref().unwrap_or(agent);
+    let meant = pinned.as_deref().unwrap_or(agent);
     let ground = Ground { workspace, policy: version };
     let approved = matches!(start, Start::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
@@ -148,11 +148,13 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             Action::Call(planned) => {
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
                 live::calls(worker, job.as_ref(), turn.setting().turn, &tools).await;
-                calls::make(worker, leased, &ground, meant, &turn, &planned, approved).await?
+                Box::pin(calls::make(worker, leased, &ground, meant, &turn, &planned, approved)).await?
             }
             Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
             Action::Wait { reason } => return waits::unavailable(worker, leased, &reason, deadline(&turn)).await,
-            Action::Commit(decision) => return commit::commit(worker, leased, &ground, agent, &turn, *decision).await,
+            Action::Commit(decision) => {
+                return Box::pin(commit::commit(worker, leased, &ground, agent, &turn, *decision)).await;
+            }
         };
         action = turn.step(observed, worker.venue.now());
     }
@@ -172,9 +174,9 @@ async fn setting(
     plan: Plan,
     policy: &Policy,
     (before, last): (Option<Authority>, Option<Last>),
-) -> Result<Setting, Stop> {
+) -> Result<Box<Setting>, Stop> {
     let place = (&leased.lease.owner, &leased.lease.session);
-    let mut setting = Setting::next(place, agent, &leased.run, plan, policy, worker.venue.day());
+    let mut setting = Box::new(Setting::next(place, agent, &leased.run, plan, policy, worker.venue.day()));
     if let Some(before) = &before {
         setting.authority = setting.authority.within(before);
     }

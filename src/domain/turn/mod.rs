@@ -231,7 +231,8 @@ struct Asking {
 /// A running turn.
 #[derive(Debug, Clone)]
 pub struct Turn {
-    setting: Setting,
+    /// Large: it goes from hand to hand.
+    setting: Box<Setting>,
     phase: Phase,
     /// The calls that it makes, each at its place in the reply.
     calls: Vec<(u32, PlannedCall)>,
@@ -240,12 +241,13 @@ pub struct Turn {
 }
 
 impl Turn {
-    fn at(setting: Setting, phase: Phase) -> Self {
+    fn at(setting: Box<Setting>, phase: Phase) -> Self {
         Self { setting, phase, calls: Vec::new(), spent: Spent::default() }
     }
 
     /// A turn from the beginning.
-    pub fn begin(mut setting: Setting, now: Millis) -> (Self, Action) {
+    pub fn begin(setting: impl Into<Box<Setting>>, now: Millis) -> (Self, Action) {
+        let mut setting = setting.into();
         match setting.overdue(now) {
             Some(last) if setting.may_wind_down() => setting.last = Some(last),
             Some(Last { code, reason }) if setting.last.is_none() => {
@@ -261,7 +263,13 @@ impl Turn {
     /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
     /// ended from outside meanwhile, the reply stays without effect, but for what the predecessor
     /// `noted` of its calls, by their place in the reply.
-    pub fn resume(setting: Setting, recorded: Recorded, noted: &[(u32, CallOutcome)], now: Millis) -> (Self, Action) {
+    pub fn resume(
+        setting: impl Into<Box<Setting>>,
+        recorded: Recorded,
+        noted: &[(u32, CallOutcome)],
+        now: Millis,
+    ) -> (Self, Action) {
+        let setting = setting.into();
         if recorded.job.as_ref() != setting.plan.job() {
             let decision = decide::cancelled(&setting, Some(&recorded), noted, now).paid(&setting, recorded.spent);
             return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
@@ -277,7 +285,7 @@ impl Turn {
     /// Of a call that a predecessor has made what it `noted` counts, also when there is nothing left to
     /// make it for.
     pub fn settle(
-        setting: Setting,
+        setting: impl Into<Box<Setting>>,
         exchange: TurnRecord,
         decided: Vec<(AwaitingCall, Answer)>,
         noted: &[(u32, CallOutcome)],
@@ -298,7 +306,7 @@ impl Turn {
             Ruling::Say(..) => None,
         };
         let calls: Vec<_> = ruled.iter().filter_map(approved).collect();
-        let mut turn = Self::at(setting, Phase::Settling(Box::new(Settling { exchange, ruled })));
+        let mut turn = Self::at(setting.into(), Phase::Settling(Box::new(Settling { exchange, ruled })));
         turn.calls.clone_from(&calls);
         (turn, Action::Call(calls))
     }
@@ -311,18 +319,19 @@ impl Turn {
     }
 
     /// Events that killed their workers too often: they end here, with a note in the transcript.
-    pub fn give_up(setting: Setting, now: Millis) -> (Self, Action) {
+    pub fn give_up(setting: impl Into<Box<Setting>>, now: Millis) -> (Self, Action) {
         Self::refuse(setting, ErrorCode::Dead, "given up: workers died while serving it", now)
     }
 
     /// Events that get no prompt: they end here, with a note in the transcript.
-    pub fn refuse(setting: Setting, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
+    pub fn refuse(setting: impl Into<Box<Setting>>, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
+        let setting = setting.into();
         let decision = decide::failed(&setting, &setting.plan.consumed(), code, error, now);
         (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)))
     }
 
     /// What it serves and runs with.
-    pub const fn setting(&self) -> &Setting {
+    pub fn setting(&self) -> &Setting {
         &self.setting
     }
 

@@ -37,18 +37,17 @@ pub(crate) struct PromptView<'a> {
 pub(crate) async fn begin(
     venue: &Venue,
     agent: &AgentRecord,
-    setting: Setting,
+    mut setting: Box<Setting>,
     is_new: bool,
-) -> Result<(Setting, Workspace, Option<AgentRecord>), StoreError> {
+) -> Result<(Box<Setting>, Workspace, Option<Box<AgentRecord>>), StoreError> {
     let workspace = venue.workspace(&setting.owner, setting.authority.home().clone()).await;
     if is_new {
         clear(&workspace, &*venue.store).await?;
     }
-    let pinned = pins::resolved(&setting.owner, &setting.authority, &workspace, agent).await?;
-    let setting = match &pinned {
-        Some(pinned) => Setting { config: Arc::new(pinned.config.clone()), ..setting },
-        None => setting,
-    };
+    let pinned = pins::resolved(&setting.owner, &setting.authority, &workspace, agent).await?.map(Box::new);
+    if let Some(pinned) = &pinned {
+        setting.config = Arc::new(pinned.config.clone());
+    }
     Ok((setting, workspace, pinned))
 }
 

@@ -90,13 +90,13 @@ async fn next(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Res
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let (plan, _) = run.plan_under(&policy, &agent, &key);
     let agent = plan.bare(&agent).unwrap_or(agent);
-    let setting = Setting::next((owner, &key), &agent, &run, plan, &policy, venue.day());
+    let setting = Box::new(Setting::next((owner, &key), &agent, &run, plan, &policy, venue.day()));
     if !reader.covers_reading(&setting.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }
     let (setting, workspace, pinned) = begin(venue, &agent, setting, is_new).await?;
     let (turn, _) = Turn::begin(setting, venue.now());
-    let agent = pinned.as_ref().unwrap_or(&agent);
+    let agent = pinned.as_deref().unwrap_or(&agent);
     let view = PromptView { venue, setting: turn.setting(), agent, workspace: &workspace };
     Ok(view.inputs(transcript.records()).await?)
 }
