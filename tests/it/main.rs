@@ -36,6 +36,7 @@ mod day;
 mod decode;
 mod deletions;
 mod deployment;
+mod direct;
 mod embedded_store;
 mod endless;
 mod examples;

@@ -45,13 +45,13 @@ the third
   store  admit 1, commit 1, 1792 bytes
   bus    publish 1, signal 1, 256 bytes
 a turn with a read and one without
-  store  admit 1, checkpoint 1, commit 2, read 2, 22528 bytes
+  store  admit 1, checkpoint 1, commit 2, read 2, 28672 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 23552 bytes
+  store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 29440 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, published 2, read 8, usage 1, write 1, 20992 bytes
+  store  admit 3, checkpoint 2, commit 3, published 2, read 8, usage 1, write 1, 30976 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 
@@ -67,13 +67,13 @@ the third
   store  admit 1, commit 1, published 1, 2304 bytes
   bus    publish 1, signal 1, 256 bytes
 a turn with a read and one without
-  store  admit 1, checkpoint 1, commit 2, published 1, read 2, 23040 bytes
+  store  admit 1, checkpoint 1, commit 2, published 1, read 2, 29184 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, published 1, read 3, usage 1, 24064 bytes
+  store  admit 1, checkpoint 1, commit 2, published 1, read 3, usage 1, 29696 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, published 3, read 8, usage 1, write 1, 22016 bytes
+  store  admit 3, checkpoint 2, commit 3, published 3, read 8, usage 1, write 1, 31744 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 

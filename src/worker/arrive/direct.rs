@@ -5,7 +5,7 @@ use super::seats::Seat;
 use crate::bus::Settle;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::ingress;
-use crate::store::{Admit, Admitted, Grant, LeaseOutcome};
+use crate::store::{Admit, Admitted, Grant, LeaseOutcome, StoreError};
 use crate::venue::local::{Brought, DirectWorker};
 use crate::worker::Worker;
 use crate::worker::lease::outage::return_grant;
@@ -14,7 +14,7 @@ use crate::worker::stage::Stage;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// The worker, for who submits in its process.
 pub(in crate::worker) struct Direct {
@@ -26,60 +26,53 @@ pub(in crate::worker) struct Direct {
 impl DirectWorker for Direct {
     async fn admit(&self, admit: Admit) -> Brought {
         let worker = &self.worker;
-        let slot = Arc::clone(&self.slots).try_acquire_owned();
-        let (Ok(slot), false) = (slot, worker.shutdown.stopping().is_cancelled()) else {
+        let (Ok(slot), false) =
+            (Arc::clone(&self.slots).try_acquire_owned(), worker.shutdown.stopping().is_cancelled())
+        else {
             return Brought::Back(Box::new(admit));
         };
         let Some(seat) = worker.seats.take(&admit.owner) else { return Brought::Back(Box::new(admit)) };
-        let asked = worker.venue.clock.steady();
-        let mut asking =
-            Asking { worker, admit: Admit { lease: Some(worker.lease_request()), ..admit }, is_answered: false };
-        Stage::Admit.enter(&asking.admit.session);
-        let taken = ingress::take(&worker.venue, &mut asking.admit).await;
-        asking.is_answered = taken.is_ok();
-        let (owner, session) = (asking.admit.owner.clone(), asking.admit.session.clone());
-        drop(asking);
-        match taken {
-            Ok(Admitted { intake, lease: LeaseOutcome::Run(grant) }) => {
-                let due = Due { worker: Arc::clone(worker), owner, session };
-                // In a task of its own, whatever becomes of whoever has submitted it.
-                worker.shutdown.spawn_turn("session", async move {
-                    due.run(*grant, asked, seat).await;
-                    drop(slot);
-                });
-                Brought::Asked(Ok(intake))
-            }
-            Ok(Admitted { intake, .. }) => {
-                Stage::Idle.enter(&session);
-                leave(worker, Some(seat), &owner).await;
-                Brought::Asked(Ok(intake))
-            }
-            Err(error) => {
-                leave(worker, Some(seat), &owner).await;
-                Brought::Asked(Err(error))
-            }
-        }
+        let (answer, answered) = oneshot::channel();
+        let own = Arc::clone(worker);
+        // In a task of its own: whoever submits may go away while the store grants a lease, and nobody would have it.
+        worker.shutdown.spawn_turn("session", async move {
+            run(&own, admit, seat, answer).await;
+            drop(slot);
+        });
+        answered.await.unwrap_or_else(|_| Brought::Asked(Err(gone(worker))))
     }
 }
 
-/// The store is asked for a lease.
-struct Asking<'w> {
-    worker: &'w Arc<Worker>,
-    admit: Admit,
-    is_answered: bool,
+/// It panicked, and the log says where; what it did isn't known.
+fn gone(worker: &Worker) -> StoreError {
+    let reason = "the submission was given up; bring it again under the same id".to_owned();
+    StoreError::Unavailable { store: worker.venue.name.clone(), reason }
 }
 
-impl Drop for Asking<'_> {
-    /// Whoever submits went away, or the answer was lost: what may have been granted is given back.
-    fn drop(&mut self) {
-        if !self.is_answered {
-            return_grant(self.worker, &self.admit);
-        }
+async fn run(worker: &Arc<Worker>, mut admit: Admit, seat: Seat, answer: oneshot::Sender<Brought>) {
+    admit.lease = Some(worker.lease_request());
+    Stage::Admit.enter(&admit.session);
+    let asked = worker.venue.clock.steady();
+    let taken = ingress::take(&worker.venue, &mut admit).await;
+    if taken.is_err() {
+        return_grant(worker, &admit);
     }
+    let (owner, session) = (admit.owner, admit.session);
+    let (intake, lease) = match taken {
+        Ok(Admitted { intake, lease }) => (Ok(intake), lease),
+        Err(error) => (Err(error), LeaseOutcome::NotAsked),
+    };
+    // Whoever went away needs no answer.
+    let _ = answer.send(Brought::Asked(intake));
+    if let LeaseOutcome::Run(grant) = lease {
+        let due = Due { worker: Arc::clone(worker), owner: owner.clone(), session: session.clone() };
+        due.run(*grant, asked).await;
+    }
+    Stage::Idle.enter(&session);
+    leave(worker, Some(seat), &owner).await;
 }
 
 /// What stands for a message where there is none: the session is in the store, and due.
-#[derive(Clone)]
 struct Due {
     worker: Arc<Worker>,
     owner: Owner,
@@ -87,16 +80,13 @@ struct Due {
 }
 
 impl Due {
-    /// Runs the session in the seat in which it was granted.
-    async fn run(self, grant: Grant, asked: Duration, seat: Seat) {
-        let Self { worker, owner, session } = self.clone();
+    async fn run(self, grant: Grant, asked: Duration) {
+        let worker = Arc::clone(&self.worker);
         let due: Arc<dyn Settle> = Arc::new(self);
         match session::run(&worker, grant, asked, &*due).await {
             End::Idle => {}
             end @ (End::Lost | End::Failed(_)) => settle(&worker, &due, end).await,
         }
-        Stage::Idle.enter(&session);
-        leave(&worker, Some(seat), &owner).await;
     }
 }
 
