@@ -52,7 +52,7 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
         }
         match table.seat(from.ip(), &all) {
             Ok(seat) => {
-                tasks.spawn(attend(stream, seat, api.clone(), router.clone()));
+                tasks.spawn(attend(stream, seat, all.clone(), api.clone(), router.clone()));
             }
             Err(why) => {
                 tracing::debug!(%from, ?why, "connection refused");
@@ -87,7 +87,7 @@ async fn rest(error: &io::Error) {
 }
 
 /// One connection from its first byte to its end.
-async fn attend(stream: TcpStream, seat: Arc<Seat>, api: Api, router: Router) {
+async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api: Api, router: Router) {
     let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
     let (close, closing) = (seat.close.clone(), api.closing.clone());
     let api_service = TowerToHyperService::new(router);
@@ -102,16 +102,26 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, api: Api, router: Router) {
     let wire = TokioIo::new(Wire::new(stream, Arc::clone(&seat), stall_time));
     let mut connection = pin!(http().serve_connection(wire, service));
     let mut overdue = pin!(seat.overdue(header_time, idle_time));
-    let mut told = false;
+    let (mut told, mut evicted) = (false, false);
     loop {
         tokio::select! {
+            // First: one that has lost its place begins with nothing.
+            biased;
+            () = all.cancelled() => return,
+            () = close.cancelled(), if !evicted => {
+                if !seat.works() {
+                    return;
+                }
+                // It got its request at the very moment: that is answered.
+                (told, evicted) = (true, true);
+                connection.as_mut().graceful_shutdown();
+            }
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended");
                 }
                 return;
             }
-            () = close.cancelled() => return,
             () = overdue.as_mut() => return,
             () = closing.cancelled(), if !told => {
                 told = true;

@@ -90,6 +90,11 @@ impl Seat {
         }
     }
 
+    /// A request is handled.
+    pub(super) fn works(&self) -> bool {
+        *self.phase.borrow() == Phase::Work
+    }
+
     /// Bytes have come: of the next request, when the last one is answered.
     fn arrived(&self) {
         self.phase.send_if_modified(|phase| {

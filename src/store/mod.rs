@@ -240,6 +240,8 @@ pub trait Store: DocumentStore + Accounts + Inspect {
 
     /// One owner's overdue work; also wakes the next waiting session of agents with free
     /// capacity. `grace` is how long before the same work is handed out again: a second call doesn't hand it out.
+    /// What else there may be to do is told by the first document under each of [`keys::SWEPT`], so that an owner with
+    /// nothing to do costs one call.
     #[repeat(Once)]
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
 }

@@ -180,21 +180,17 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                 arrive::stray::collect(&worker);
                 let mut first = Some(first);
                 for delivery in deliveries {
-                    let permit = match first.take() {
-                        Some(permit) => permit,
-                        None => match Arc::clone(&slots).try_acquire_owned() {
-                            Ok(permit) => permit,
-                            // Others came straight to it meanwhile.
-                            Err(_) => {
-                                delivery.settle.nak(Duration::ZERO).await;
-                                continue;
-                            }
-                        },
-                    };
-                    let worker = Arc::clone(&worker);
+                    let free = first.take().or_else(|| Arc::clone(&slots).try_acquire_owned().ok());
+                    let (worker, slots) = (Arc::clone(&worker), Arc::clone(&slots));
                     shutdown.spawn_turn("session", async move {
-                        arrive::handle(&worker, delivery).await;
-                        drop(permit);
+                        let slot = match free {
+                            Some(slot) => Some(slot),
+                            // Others came straight to the slots meanwhile.
+                            None => arrive::wait_for_slot(&worker, &slots, &*delivery.settle).await,
+                        };
+                        if let Some(_slot) = slot {
+                            arrive::handle(&worker, delivery).await;
+                        }
                     });
                 }
             }

@@ -7,6 +7,7 @@ use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{Change, Doc, DocConflict, DocWrite, Expect, JobFinish, NewJob, keys};
+use std::ops::ControlFlow;
 
 fn decode(key: &str, bytes: &[u8]) -> Result<DocRecord, Fault> {
     DocRecord::decode(bytes).ok_or_else(|| Fault::Record(format!("document `{key}` is damaged")))
@@ -25,6 +26,20 @@ pub(super) fn get(view: &impl View, owner: &str, key: &str) -> Result<Doc, Fault
 pub(super) fn present(key: &str, bytes: &[u8]) -> Result<Option<Doc>, Fault> {
     let doc = decode(key, bytes)?.doc;
     Ok(doc.value.is_some().then_some(doc))
+}
+
+/// The first present document under a prefix.
+pub(super) fn first(view: &impl View, owner: &str, prefix: &str) -> Result<Option<String>, Fault> {
+    let (base, from) = (layout::doc(owner, "").len(), layout::doc(owner, prefix));
+    let mut found = None;
+    view.walk(Space::Docs, &from, &layout::end_of(&from), &mut |key, value| {
+        if !layout::DocRecord::is_present(value) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found = key.get(base..).map(|key| String::from_utf8_lossy(key).into_owned());
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
 }
 
 /// Replaces the bytes at `key`, version + 1.
@@ -83,7 +98,7 @@ pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -
     let mut old = Vec::new();
     tx.walk(Space::Core, &prefix, &layout::grave(owner, before.0, ""), &mut |key, _| {
         old.push(key.to_vec());
-        Ok(if old.len() < limit { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) })
+        Ok(if old.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     for grave in old {
         let Some((deleted, key)) = layout::number(&grave[prefix.len()..]) else { continue };

@@ -258,8 +258,10 @@ impl Store for EmbeddedStore {
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
-        let owner = owner.clone();
-        self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await
+        let (token, owner) = (owner.token(), owner.clone());
+        let swept = self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await?;
+        let first = self.query(move |state| sweep::first(state, &token)).await?;
+        Ok(Swept { first, ..swept })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::mailbox::Slot;
 use super::outbox;
-use super::tx::{Fault, Tx};
+use super::tx::{Fault, Tx, View};
 use super::{capacity, docs};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, Swept};
+use crate::store::{DocKey, DocWrite, Swept, keys};
 use std::time::Duration;
 
 /// A deleted document keeps its version for a day: no writer holds an `expect` for longer.
@@ -38,6 +38,15 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
         docs::bury(tx, Millis(before), &token, limit)?;
     }
     Ok(swept)
+}
+
+/// [`Swept::first`]. It may pass over a day of deleted documents: not for the writer's thread.
+pub(super) fn first(view: &impl View, owner: &str) -> Result<[Option<DocKey>; keys::SWEPT.len()], Fault> {
+    let mut found = <[Option<DocKey>; keys::SWEPT.len()]>::default();
+    for (prefix, first) in keys::SWEPT.iter().zip(&mut found) {
+        *first = docs::first(view, owner, prefix)?;
+    }
+    Ok(found)
 }
 
 /// Wakes those who wait for agents whose gate was written: resumed, or given more slots.

@@ -1,5 +1,6 @@
 //! Marks of what the sweep still has to do.
 
+use super::{INVOKED_DUE, OUTBOUND_DUE, TIMERS_DUE};
 use crate::domain::ids::{AgentId, decode_token};
 
 /// Prefix of garbage marks.
@@ -12,6 +13,9 @@ pub fn garbage(prefix: &str) -> String {
 
 /// Prefix of the marks of agents that are being deleted.
 pub const ENDING: &str = "g.end/";
+
+/// Prefixes of what a sweep does beside sessions and outboxes, in the order of their time where keys have one.
+pub const SWEPT: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ENDING, GARBAGE];
 
 /// Mark of an agent whose deletion has begun: whoever began it may die, then the sweep ends it.
 pub fn ending(agent: &AgentId) -> String {

@@ -370,6 +370,10 @@ impl Store for RedisStore {
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
         let mut args = self.timed("sweep", owner, now);
         args.number(millis(grace)).number(u64::from(limit));
+        for prefix in keys::SWEPT {
+            let (from, to) = lex_range(prefix, None, false);
+            args.bytes(&from).bytes(&to);
+        }
         let mut answer = self.call(&args).await?;
         let mut sessions = answer.nested()?;
         let mut due = Vec::new();
@@ -378,7 +382,13 @@ impl Store for RedisStore {
         }
         let outbox = answer.nested()?.each(AnswerParts::outbox_entry)?;
         let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
-        Ok(Swept { due, outbox, more: answer.number()? == 1 })
+        let more = answer.number()? == 1;
+        let mut first = answer.nested()?;
+        let mut swept = Swept { due, outbox, more, ..Swept::default() };
+        for found in &mut swept.first {
+            *found = first.optional()?.map(|key| String::from_utf8_lossy(&key).into_owned());
+        }
+        Ok(swept)
     }
 }
 

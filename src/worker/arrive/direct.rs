@@ -31,7 +31,7 @@ impl DirectWorker for Direct {
         else {
             return Brought::Back(Box::new(admit));
         };
-        let Some(seat) = worker.seats.take(&admit.owner) else { return Brought::Back(Box::new(admit)) };
+        let Some(seat) = worker.seats.take_behind(&admit.owner) else { return Brought::Back(Box::new(admit)) };
         let (answer, answered) = oneshot::channel();
         let own = Arc::clone(worker);
         // In a task of its own: whoever submits may go away while the store grants a lease, and nobody would have it.

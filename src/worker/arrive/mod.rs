@@ -13,7 +13,7 @@ mod submission;
 
 use super::stage::{self, Stage};
 use super::{Worker, invoked};
-use crate::bus::Delivery;
+use crate::bus::{Delivery, Settle};
 use crate::domain::decode;
 use crate::domain::ids::{SessionId, SessionKey};
 use crate::domain::invoked::job_of;
@@ -22,6 +22,7 @@ use crate::store::Admit;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Redelivery of a message whose handling failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -29,6 +30,26 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Deserialize)]
 struct WakeBody {
     session: SessionId,
+}
+
+/// A slot for a delivery that is here already, which the queue keeps meanwhile; `None`: the worker stops, and another
+/// gets it.
+pub(super) async fn wait_for_slot(
+    worker: &Worker,
+    slots: &Arc<Semaphore>,
+    settle: &dyn Settle,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        let free = tokio::time::timeout(worker.options.lease / 3, Arc::clone(slots).acquire_owned());
+        match worker.shutdown.stopping().run_until_cancelled(free).await {
+            Some(Ok(slot)) => return slot.ok(),
+            Some(Err(_)) => settle.progress().await,
+            None => {
+                settle.nak(Duration::ZERO).await;
+                return None;
+            }
+        }
+    }
 }
 
 /// Handles one delivery to its end.

@@ -66,6 +66,12 @@ impl Seats {
         Some(Seat { seats: Arc::clone(self), owner: owner.clone() })
     }
 
+    /// The same for one that comes straight to the worker: none as long as another session of this owner waits.
+    pub(crate) fn take_behind(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
+        let others_wait = self.owners.lock().get(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
+        if others_wait { None } else { self.take(owner) }
+    }
+
     /// Remembers a session that came while its owner had its share.
     pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey) {
         let mut owners = self.owners.lock();
@@ -128,6 +134,8 @@ mod tests {
         seats.pass_over(&a, &session("s1"));
         assert_eq!(seats.next(&a), None);
         drop(alone);
+        assert!(seats.take_behind(&a).is_none(), "others wait");
+        assert!(seats.take_behind(&b).is_some());
         assert_eq!(seats.next(&a), Some(session("s1")), "first come, first called, and called once");
         let taken = [seats.take(&a), seats.take(&a)];
         assert!(taken.iter().all(Option::is_some) && seats.take(&a).is_none());

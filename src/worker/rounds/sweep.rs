@@ -3,7 +3,7 @@
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout;
 use crate::domain::time::Millis;
-use crate::ingress::timers;
+use crate::ingress::timers::{self, OwnerRemainder};
 use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::external;
@@ -102,11 +102,25 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     for session in &swept.due {
         venue.wake(owner, session).await;
     }
-    let timers = timers::fire(venue, owner).await?;
-    let more_jobs = external::look(venue, owner).await?;
-    invoked::sweep(worker, owner).await?;
-    let more_ends = ending::sweep(venue, owner).await?;
-    free_garbage(worker, owner).await?;
+    let now = venue.now();
+    let timers = match swept.first(keys::TIMERS_DUE).map(|key| keys::timer_of_due(key)) {
+        None => OwnerRemainder { more: false, at: None },
+        Some(Some((at, _))) if at > now => OwnerRemainder { more: false, at: Some(at) },
+        Some(_) => timers::fire(venue, owner).await?,
+    };
+    // What is damaged is told by who looks at it.
+    let is_due = |prefix| {
+        let first = swept.first(prefix).map(|key| keys::job_of_due(prefix, key));
+        first.is_some_and(|first| first.is_none_or(|(at, _)| at <= now))
+    };
+    let more_jobs = is_due(keys::OUTBOUND_DUE) && external::look(venue, owner).await?;
+    if is_due(keys::INVOKED_DUE) {
+        invoked::sweep(worker, owner).await?;
+    }
+    let more_ends = swept.first(keys::ENDING).is_some() && ending::sweep(venue, owner).await?;
+    if swept.first(keys::GARBAGE).is_some() {
+        free_garbage(worker, owner).await?;
+    }
     Ok((swept.more || timers.more || more_jobs || more_ends, timers.at))
 }
 

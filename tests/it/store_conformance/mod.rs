@@ -163,6 +163,7 @@ macro_rules! conformance {
                 sweep:
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit
+                    what_else_there_is_to_do_is_told_by_its_first_document
                     unpublished_messages_are_handed_out_once_per_grace published_messages_are_gone
                     a_wake_message_names_its_session a_damaged_gate_stops_neither_sweep_nor_release;
                 typed:

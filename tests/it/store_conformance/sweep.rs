@@ -39,6 +39,22 @@ pub async fn an_idle_session_is_not_due(w: World) {
     assert_eq!(swept, Swept::default());
 }
 
+pub async fn what_else_there_is_to_do_is_told_by_its_first_document(w: World) {
+    w.agent().await;
+    assert_eq!(w.sweep(T0).await.first, Swept::default().first);
+    for prefix in keys::SWEPT {
+        let place = |n: u32| format!("{prefix}{n:016}-x");
+        w.write(T0, &[DocWrite::mark(place(2)), DocWrite::mark(place(1)), DocWrite::mark(place(3))]).await;
+        assert_eq!(w.sweep(at(1)).await.first(prefix), Some(&place(1)));
+        w.write(at(2), &[DocWrite::delete(place(1))]).await;
+        let swept = w.sweep(at(3)).await;
+        assert_eq!(swept.first(prefix), Some(&place(2)));
+        assert_eq!(swept.first("w/"), None);
+        w.write(at(4), &[DocWrite::delete(place(2)), DocWrite::delete(place(3))]).await;
+        assert_eq!(w.sweep(at(5)).await.first, Swept::default().first, "{prefix}");
+    }
+}
+
 pub async fn a_sweep_has_a_limit(w: World) {
     w.agent().await;
     for n in 0..3 {

@@ -53,5 +53,10 @@ register('sweep', function(keys, args)
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
   local more = count_old(o) or more_due or more_ids
-  return { due, messages(o, ids), more and 1 or 0 }
+  -- The first document under each of `SWEPT` in src/store/keys/marks.rs; of most owners there is none.
+  local first = {}
+  for i = 1, (#args - 3) / 2 do
+    first[i] = call('ZRANGEBYLEX', o .. ':keys', take(), take(), 'LIMIT', 0, 1)[1] or false
+  end
+  return { due, messages(o, ids), more and 1 or 0, first }
 end, { 'allow-oom' })
