@@ -11,7 +11,7 @@ use crate::domain::quota::{Quota, QuotaKind};
 use crate::domain::time::Millis;
 use crate::store::{
     After, Change, Continuation, Doc, DocConflict, DocWrite, EventKind, Expect, JobFinish, LeaseCheck, METHODS,
-    MailboxEntry, NewEvent, NewJob, OutboxEntry, Repeat, Resting, SessionFacts, StoreError, Versions,
+    MailboxEntry, NewEvent, NewJob, OutboxEntry, Repeat, Resting, SessionFacts, StoreError, Swept, Versions,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -239,6 +239,22 @@ impl AnswerParts {
     pub fn text(&mut self) -> Result<String, StoreError> {
         let bytes = self.bytes()?;
         String::from_utf8(bytes.into()).map_err(|error| nonsense(&self.store, &error.to_string()))
+    }
+
+    /// What a sweep found.
+    pub fn swept(mut self) -> Result<Swept, StoreError> {
+        let (mut sessions, mut due) = (self.nested()?, Vec::new());
+        while !sessions.is_empty() {
+            due.push(sessions.session()?);
+        }
+        let outbox = self.nested()?.each(Self::outbox_entry)?;
+        let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
+        let mut swept = Swept { due, outbox, more: self.number()? == 1, ..Swept::default() };
+        let mut first = self.nested()?;
+        for found in &mut swept.first {
+            *found = first.optional()?.map(|key| String::from_utf8_lossy(&key).into_owned());
+        }
+        Ok(swept)
     }
 
     /// A whole number.

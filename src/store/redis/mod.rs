@@ -374,21 +374,7 @@ impl Store for RedisStore {
             let (from, to) = lex_range(prefix, None, false);
             args.bytes(&from).bytes(&to);
         }
-        let mut answer = self.call(&args).await?;
-        let mut sessions = answer.nested()?;
-        let mut due = Vec::new();
-        while !sessions.is_empty() {
-            due.push(sessions.session()?);
-        }
-        let outbox = answer.nested()?.each(AnswerParts::outbox_entry)?;
-        let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
-        let more = answer.number()? == 1;
-        let mut first = answer.nested()?;
-        let mut swept = Swept { due, outbox, more, ..Swept::default() };
-        for found in &mut swept.first {
-            *found = first.optional()?.map(|key| String::from_utf8_lossy(&key).into_owned());
-        }
-        Ok(swept)
+        self.call(&args).await?.swept()
     }
 }
 
