@@ -19,6 +19,8 @@ use crate::domain::retention::RetentionRules;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Most turns of one worker at the same time: one that waits for its model takes about 20 KB.
+const MAX_SLOTS: i64 = 16_384;
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -127,7 +129,7 @@ fn grants(l: &mut Layers) -> GrantsConfig {
 fn worker(l: &mut Layers) -> WorkerConfig {
     WorkerConfig {
         name: text(l, "worker.name"),
-        slots: number(l, "worker.slots", 1..=4096),
+        slots: number(l, "worker.slots", 1..=MAX_SLOTS),
         operations: number(l, "worker.operations", 1..=4096),
         lease: duration(l, "worker.lease", SHORTEST_LEASE..=HOUR),
         poll: duration(l, "worker.poll", Duration::from_millis(50)..=SECOND * 30),
