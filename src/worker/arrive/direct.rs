@@ -57,7 +57,9 @@ async fn run(worker: &Arc<Worker>, mut admit: Admit, seat: Seat, answer: oneshot
     if taken.is_err() {
         return_grant(worker, &admit);
     }
-    let (owner, session) = (admit.owner, admit.session);
+    // The event is in the store: it takes no memory while the session runs.
+    let Admit { owner, session, event, lease: _ } = admit;
+    drop(event);
     let (intake, lease) = match taken {
         Ok(Admitted { intake, lease }) => (Ok(intake), lease),
         Err(error) => (Err(error), LeaseOutcome::NotAsked),
