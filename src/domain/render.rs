@@ -11,6 +11,7 @@
 mod cut;
 mod size;
 
+use crate::bytes;
 pub use cut::cut;
 use serde_json::{Map, Value};
 use size::Gauge;
@@ -135,8 +136,7 @@ impl Renderer {
             return false;
         }
         self.out.push('"');
-        // All bytes are looked at, many at a time: that is faster than to stop at the first.
-        let whole = if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
+        let whole = if bytes::position(text.as_bytes(), is_escaped).is_some() {
             self.escape(text, limit - 1) == text.len()
         } else {
             self.out.push_str(text);

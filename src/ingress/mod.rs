@@ -396,8 +396,8 @@ fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
 }
 
-/// Accepts a submission into the store at once, and has it run here where a slot is free, else wakes a worker. What was answered can be read
-/// at once; should the wake be lost, the session is due within 5 s anyway.
+/// Accepts a submission into the store at once, and has it run here where a slot is free, else wakes a worker. What was
+/// answered can be read at once; should the wake be lost, the session is due within 5 s anyway.
 pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, SubmitError> {
     let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {

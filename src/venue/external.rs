@@ -133,7 +133,7 @@ async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -
         result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
     };
     let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
-    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &venue.lasting(&told)).await?;
+    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &venue.lasting(&told, &[])).await?;
     if finished == Finished::Done {
         venue.send(owner, told).await;
         leave(venue, owner, &head.id).await?;

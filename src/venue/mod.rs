@@ -131,9 +131,11 @@ impl Venue {
         self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
     }
 
-    /// Those of `messages` that lie in an outbox until they are published.
-    pub fn lasting(&self, messages: &[Outgoing]) -> Vec<OutboxEntry> {
-        outbox::lasting(&*self.bus, messages)
+    /// What lies in the outbox until it is published: those of `messages` that do, and `more`.
+    pub fn lasting(&self, messages: &[Outgoing], more: &[OutboxEntry]) -> Vec<OutboxEntry> {
+        let mut entries = outbox::lasting(&*self.bus, messages);
+        entries.extend_from_slice(more);
+        entries
     }
 
     fn outlet(&self) -> Outlet<'_> {

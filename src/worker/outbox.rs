@@ -45,7 +45,7 @@ pub(super) struct Relay(Sender<Outbound>);
 impl Told {
     /// What of it lies in the outbox.
     pub(super) fn stored(&self, venue: &Venue) -> Vec<OutboxEntry> {
-        [venue.lasting(&self.messages), self.entries.clone()].concat()
+        venue.lasting(&self.messages, &self.entries)
     }
 }
 

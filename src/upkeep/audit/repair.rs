@@ -148,7 +148,7 @@ async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) 
     let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
     let told = outbox::completions(&venue.key, owner, &job.head, &result);
     let cancels = jobs::cancel_children(venue, owner, id, JobStatus::Failed).await?;
-    let entries = [venue.lasting(&told), cancels.clone()].concat();
+    let entries = venue.lasting(&told, &cancels);
     let finished = venue.store.finish(venue.now(), owner, session, &finish, None, &entries).await?;
     if finished != Finished::Done {
         return Ok(None);

@@ -331,7 +331,7 @@ pub async fn end(
     };
     let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
     let told = outbox::completions(&venue.key, owner, &job.head, result);
-    let entries = [venue.lasting(&told), more.clone()].concat();
+    let entries = venue.lasting(&told, &more);
     let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
     if finished == Finished::Done {
         venue.send(owner, told).await;

@@ -176,7 +176,7 @@ async fn reject(
     let told =
         head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(key, &admit.owner, &head, result));
     let told = told.unwrap_or_default();
-    let (open, entries) = (make.then_some(open), venue.lasting(&told));
+    let (open, entries) = (make.then_some(open), venue.lasting(&told, &[]));
     let finished = venue.store.finish(venue.now(), &admit.owner, &admit.session, &finish, open, &entries).await?;
     if finished == Finished::Done {
         venue.send(&admit.owner, told).await;
