@@ -111,8 +111,9 @@ impl Shutdown {
     {
         let inner = Arc::clone(&self.0);
         let abort = inner.abort.clone();
+        // In a box: each adapter around a future has room for it twice, as what it is given and as what it polls.
+        let task = AssertUnwindSafe(Box::pin(task)).catch_unwind();
         async move {
-            let task = AssertUnwindSafe(task).catch_unwind();
             if let Some(Err(panic)) = abort.run_until_cancelled(task).await {
                 inner.panics.fetch_add(1, Ordering::Relaxed);
                 inner.metrics.task_panics.inc();

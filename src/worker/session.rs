@@ -124,7 +124,7 @@ async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     };
     let limits = record.config.limits.budget();
     if let Some((job, result)) = leased.run.too_late(&limits, worker.venue.now()) {
-        return end_too_late(worker, leased, &job, &result).await;
+        return Box::pin(end_too_late(worker, leased, &job, &result)).await;
     }
     let start = match &leased.checkpoint {
         Some(recorded) if leased.run.is_paused(recorded.job.as_ref()) => {
@@ -134,7 +134,7 @@ async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
         Some(_) => Start::Mailbox,
         None => match next_start(worker, leased, &record).await? {
             Begin::Turn(start) => start,
-            Begin::Settle(settled) => return commit::settle(worker, leased, &settled).await,
+            Begin::Settle(settled) => return Box::pin(commit::settle(worker, leased, &settled)).await,
             Begin::Rest(due) => return rest(worker, leased, due).await,
         },
     };

@@ -113,7 +113,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     let setting = setting(worker, leased, agent, plan, &policy, (before, start.last())).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
-    let (setting, workspace, pinned) = begin(&worker.venue, agent, setting, leased.expired).await?;
+    let (setting, workspace, pinned) = Box::pin(begin(&worker.venue, agent, setting, leased.expired)).await?;
     // What is written of the agent is what it was configured to be.
     let meant = pinned.as_deref().unwrap_or(agent);
     let ground = Ground { workspace, policy: version };
@@ -127,7 +127,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
         let observed = match action {
-            Action::Gather => context::gather(worker, leased, &ground, meant, &turn).await?,
+            Action::Gather => Box::pin(context::gather(worker, leased, &ground, meant, &turn)).await?,
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
                 Asked::Made(observed, spent) => {
                     turn.pay(spent);
@@ -150,8 +150,10 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 live::calls(worker, job.as_ref(), turn.setting().turn, &tools).await;
                 Box::pin(calls::make(worker, leased, &ground, meant, &turn, &planned, approved)).await?
             }
-            Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
-            Action::Wait { reason } => return waits::unavailable(worker, leased, &reason, deadline(&turn)).await,
+            Action::Suspend { reason } => return Box::pin(waits::suspend(worker, leased, agent, &reason)).await,
+            Action::Wait { reason } => {
+                return Box::pin(waits::unavailable(worker, leased, &reason, deadline(&turn))).await;
+            }
             Action::Commit(decision) => {
                 return Box::pin(commit::commit(worker, leased, &ground, agent, &turn, *decision)).await;
             }

@@ -94,7 +94,9 @@ impl NatsBus {
             connect: RetryPolicy { total: Some(TIMEOUT), ..self.options.connect },
             ..self.options.clone()
         };
-        let fresh = Arc::new(Line::open(&once, &self.name).await.map_err(|error| self.unavailable(&error))?);
+        // Boxed: it is rarely needed, and every use of the bus would carry its size.
+        let opened = Box::pin(Line::open(&once, &self.name)).await;
+        let fresh = Arc::new(opened.map_err(|error| self.unavailable(&error))?);
         *self.line.write() = Arc::clone(&fresh);
         self.suspect();
         Ok(fresh)

@@ -268,7 +268,7 @@ impl NatsBus {
             }
             if error.kind() == PublishErrorKind::StreamNotFound {
                 let gone = is_job && streams::has_no_jobs(&line.context, self.prefix()).await;
-                self.repair().await;
+                Box::pin(self.repair()).await;
                 if gone {
                     return Err(self.no_stream());
                 }

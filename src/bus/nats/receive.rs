@@ -115,7 +115,7 @@ impl NatsBus {
             *request = None;
             if let Some(reason) = problem {
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
-                self.repair().await;
+                Box::pin(self.repair()).await;
                 if taken.is_empty() {
                     return Err(BusError::Unavailable { bus: self.name.clone(), reason });
                 }

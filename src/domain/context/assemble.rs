@@ -373,8 +373,11 @@ impl<'i> Assembly<'i> {
         };
         let map = map.text(self.fixed(), self.wanted());
         let used = self.fixed() + map.len();
-        let mut reference = Message::of(text::REFERENCE, used);
-        self.texts(|s| matches!(s, Section::Context | Section::Loads | Section::Resource), |part| reference.part(part));
+        let referred = |section| matches!(section, Section::Context | Section::Loads | Section::Resource);
+        let mut bytes = text::REFERENCE.len() + GAP + map.len();
+        self.texts(referred, |part| bytes += part.len() + GAP);
+        let mut reference = Message::of(text::REFERENCE, bytes);
+        self.texts(referred, |part| reference.part(part));
         reference.text(&map);
         let mut messages = vec![reference.done()];
         messages.extend(self.transcript.messages());

@@ -36,7 +36,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// That begins with `first` and will have about so many bytes.
+    /// That begins with `first` and will have so many bytes, or more.
     pub(super) fn of(first: &str, bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes.max(first.len()));
         text.push_str(first);
@@ -69,7 +69,9 @@ impl Message {
         }
     }
 
-    pub(super) fn done(self) -> ChatMessage {
+    /// It is kept until the model has answered: without room to grow.
+    pub(super) fn done(mut self) -> ChatMessage {
+        self.text.shrink_to_fit();
         ChatMessage::User { text: self.text }
     }
 }
