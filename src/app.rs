@@ -14,6 +14,7 @@ use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
 use crate::ops;
 use crate::process::clock::Clock;
+use crate::process::pace::Pace;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
@@ -345,6 +346,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         approval_time: c.approval_time,
         turns_per_origin: c.turns_per_origin,
         audit: c.audit,
+        upkeep: Pace::percent(c.upkeep_share),
         retry,
         rates: Rates { limits: config.models.limits.clone(), hold: c.lease },
         auth: Arc::default(),
@@ -476,13 +478,10 @@ async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
 }
 
 async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>, StoreError> {
-    let options = RedisOptions {
-        url: url.to_owned(),
-        prefix: config.store.prefix.clone(),
-        connections: config.store.connections,
-        clock: ServerOrInjected::Server,
-    };
-    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
+    let (prefix, clock) = (config.store.prefix.clone(), ServerOrInjected::Server);
+    let (url, connections, shards) = (url.to_owned(), config.store.connections, config.store.shards);
+    let options = RedisOptions { url: url.clone(), prefix, connections, clock, shards };
+    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(&url)), || {
         let options = options.clone();
         async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
     })

@@ -164,6 +164,11 @@ pub trait Bus: Send + Sync + 'static {
     /// listens now.
     async fn publish(&self, message: &Message) -> Result<(), BusError>;
 
+    /// Whether anything can be sent now, as far as this process knows.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// Whether what goes there may be heard by somebody when this process has ended. What may not is lost with it and
     /// needs no place in an outbox.
     fn outlives(&self, to: &Address) -> bool;

@@ -16,6 +16,7 @@ use crate::domain::hosts::HostRule;
 use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
 use crate::domain::rate::Limit;
 use crate::domain::retention::RetentionRules;
+use crate::domain::shard::Shards;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,6 +38,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
                 .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
             prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
             connections: number(l, "store.connections", 1..=64),
+            shards: shards(l, "store.shards"),
             max_bytes: Some(number(l, "store.max_bytes", 0..=1 << 50)).filter(|bytes| *bytes > 0),
             require_durable: l.entry("store.require_durable").value.as_bool().unwrap_or_default(),
         },
@@ -140,6 +142,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         approval_time: duration(l, "worker.approval_time", SECOND..=APPROVAL_TIME_MAX),
         turns_per_origin: number(l, "worker.turns_per_origin", 0..=1_000_000),
         audit: duration(l, "worker.audit", SECOND..=DAY),
+        upkeep_share: number(l, "worker.upkeep_share", 1..=100),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
     }
 }
@@ -283,6 +286,15 @@ fn number<T: TryFrom<i64> + Default>(l: &mut Layers, key: &str, range: RangeIncl
     number.unwrap_or_else(|| {
         l.fail(key, origin, format!("expected {} to {}, got `{given}`", range.start(), range.end()));
         T::default()
+    })
+}
+
+fn shards(l: &mut Layers, key: &str) -> Shards {
+    let Entry { value, origin } = l.entry(key).clone();
+    let given = value.as_integer().unwrap_or_default();
+    Shards::new(u64::try_from(given).unwrap_or_default()).unwrap_or_else(|_| {
+        l.fail(key, origin, format!("expected a power of two from 1 to {}, got `{given}`", Shards::MOST));
+        Shards::default()
     })
 }
 

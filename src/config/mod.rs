@@ -17,6 +17,7 @@ use crate::domain::quota::QuotaSettings;
 use crate::domain::rate::Limit;
 use crate::domain::resource::remote::Verb;
 use crate::domain::retention::RetentionRules;
+use crate::domain::shard::Shards;
 use crate::domain::token::TokenSubject;
 use std::{
     collections::BTreeMap,
@@ -73,6 +74,8 @@ pub struct StoreConfig {
     pub prefix: String,
     /// Connections to Redis, 1 to 64.
     pub connections: usize,
+    /// Shards that owners lie in in Redis.
+    pub shards: Shards,
     /// Bytes that an embedded store may have on the disk.
     pub max_bytes: Option<u64>,
     /// Don't start when a guarantee doesn't hold.
@@ -180,6 +183,8 @@ pub struct WorkerConfig {
     pub turns_per_origin: u32,
     /// Pause between two looks for what is lost.
     pub audit: Duration,
+    /// Percent of its time that a look at all owners takes at most.
+    pub upkeep_share: u32,
     /// Deadline of a shutdown.
     pub grace: Duration,
 }

@@ -34,6 +34,7 @@ pub mod values;
 // Models, what they cost, and what they never see.
 pub mod chat;
 pub mod rate;
+pub mod shard;
 pub mod spend;
 pub mod secret;
 pub mod budget;

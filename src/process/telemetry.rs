@@ -113,7 +113,7 @@ impl Metrics {
         r.register("leases_lost", "leases that another worker took", self.leases_lost.clone());
         r.register("commit_conflicts", "commits that met a changed document", self.commit_conflicts.clone());
         r.register("outbox_published", "outbox messages published", self.outbox_published.clone());
-        r.register("sweeps", "looks at an owner's due work", self.sweeps.clone());
+        r.register("sweeps", "sweeps: looks for owners of whom something is due, and at them", self.sweeps.clone());
         r.register(
             "messages_unreadable",
             "messages whose subject names no owner, agent and kind",

@@ -72,7 +72,7 @@ mod parts;
 mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
-pub use marks::{ENDING, GARBAGE, SWEPT, ending, ending_agent, garbage};
+pub use marks::{ENDING, GARBAGE, SWEPT, TIMED, ending, ending_agent, garbage, swept_at};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,

@@ -30,6 +30,7 @@ mod outside;
 pub mod patient;
 pub mod redis;
 pub mod steps;
+mod swept;
 mod types;
 mod usage;
 
@@ -50,6 +51,7 @@ pub use fill::{Fill, FillLevel};
 pub use forget::*;
 pub use layer::{Repeat, StoreMethod};
 pub use outside::*;
+pub use swept::{DueOwners, Swept};
 pub use types::*;
 pub use usage::*;
 
@@ -242,8 +244,16 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// capacity. `grace` is how long before the same work is handed out again: a second call doesn't hand it out.
     /// What else there may be to do is told by the first document under each of [`keys::SWEPT`], so that an owner with
     /// nothing to do costs one call.
+    ///
+    /// Until [`Swept::next`], or until something that happens makes it due earlier, [`Store::due`] doesn't name it.
     #[repeat(Once)]
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
+
+    /// Tells that `worker` lives, for one and a half times `horizon`, and names the owners of its share of the shards at which
+    /// something is due within `horizon`. What makes something due also makes its owner due, in the same write, so that
+    /// owners with nothing to do cost nothing. `limit` for each shard.
+    #[repeat(Idempotent)]
+    async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError>;
 }
 
 /// An owner's versioned documents, outside turns.

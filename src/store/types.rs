@@ -7,7 +7,6 @@ use crate::domain::job::JobStatus;
 use crate::domain::lease::After;
 use crate::domain::quota::{Over, Quota, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::store::keys;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -434,27 +433,6 @@ pub enum Released {
     Done(Continuation),
     /// Another has the lease.
     Fenced,
-}
-
-/// What one owner's sweep found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Swept {
-    /// Sessions that are due: wake them. Their due time moved on by the grace of the sweep.
-    pub due: Vec<SessionKey>,
-    /// Outbox entries whose holder didn't publish them: publish them.
-    pub outbox: Vec<OutboxEntry>,
-    /// There is more of either.
-    pub more: bool,
-    /// The first document under each of [`keys::SWEPT`]: of what has none, nothing is to be done.
-    pub first: [Option<DocKey>; keys::SWEPT.len()],
-}
-
-impl Swept {
-    /// The first document under one of [`keys::SWEPT`].
-    pub fn first(&self, prefix: &str) -> Option<&DocKey> {
-        let place = keys::SWEPT.iter().position(|swept| *swept == prefix)?;
-        self.first[place].as_ref()
-    }
 }
 
 /// One session as an operator sees it.

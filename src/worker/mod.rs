@@ -28,6 +28,7 @@ pub mod stage;
 
 use crate::domain::retention::RetentionRules;
 use crate::model::Model;
+use crate::process::pace::Pace;
 use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
@@ -67,6 +68,8 @@ pub struct WorkerOptions {
     pub turns_per_origin: u32,
     /// Pause between two looks for what is lost.
     pub audit: Duration,
+    /// Share of its time that each look for what is lost, or is no longer kept, takes at most.
+    pub upkeep: Pace,
     /// Waits and total time for a provider that is unavailable.
     pub retry: RetryPolicy,
     /// What model providers take.

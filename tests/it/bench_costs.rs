@@ -56,7 +56,7 @@ fn a_fleet_that_has_nothing_to_do_is_swept() {
     let result = bench(&["bench", "idle", "--owners", "3", "--agents", "2", "--seconds", "2"]);
     assert_eq!((&result["owners"], &result["agents_per_owner"]), (&3.into(), &2.into()));
     assert!(result["seconds"].as_f64() >= Some(2.0), "{result}");
-    assert!(result["store_calls_per_second_by_method"]["sweep"].as_f64() > Some(0.0), "{result}");
+    assert!(result["store_calls_per_second_by_method"]["due"].as_f64() > Some(0.0), "{result}");
     assert!(result["bus_calls_per_second"].is_f64(), "{result}");
     assert_eq!(processes(&result), ["trellis"]);
     assert!(result["processes"][0]["cpu_ms_per_second"].is_f64(), "{result}");

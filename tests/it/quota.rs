@@ -356,7 +356,7 @@ async fn a_count_that_drifted_is_told_by_the_audit_and_mended_by_a_repair() {
     venue.write("w/c/a", json!("12345")).await;
     let right = used(&venue).await;
     counts_are_right(&venue).await;
-    let key = format!("{prefix}:{{{}}}:count", venue.owner.token());
+    let key = format!("{}:count", RedisServer::base(&prefix, &venue.owner));
     server.command(&["HINCRBY", &key, "bytes", "1000"]).await.unwrap();
     let books = audit::all(&venue.venue).await.unwrap();
     let line = format!("local/me: its quota counts {} bytes where {} are", right.bytes + 1000, right.bytes);

@@ -56,7 +56,7 @@ async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
     let other = venue.arrive("helper", "t2", true, other).await.job.unwrap();
     let message = Submission { input: json!("third"), session_id, ..Submission::default() };
     venue.arrive("helper", "m1", false, message).await;
-    let key = format!("{prefix}:{{{}}}:mailbox:{}", venue.owner.token(), lost.session.token());
+    let key = format!("{}:mailbox:{}", RedisServer::base(&prefix, &venue.owner), lost.session.token());
     let mut places = Vec::new();
     if let redis::Value::Array(all) = server.command(&["ZRANGE", &key, "0", "-1"]).await.unwrap() {
         for place in all {

@@ -173,7 +173,7 @@ async fn fifty_tasks_leave_nothing_in_redis() {
     let (venue, _dir, prefix) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
     let venue = patient(venue);
     course(&venue).await;
-    let base = format!("{prefix}:{{{}}}:", venue.owner.token());
+    let base = format!("{}:", RedisServer::base(&prefix, &venue.owner));
     let number = async |words: &[&str]| match server.command(words).await.unwrap() {
         redis::Value::Int(n) => n,
         other => panic!("{other:?}"),

@@ -313,6 +313,10 @@ impl Bus for NatsBus {
         std::mem::take(&mut *self.aside.lock())
     }
 
+    fn is_connected(&self) -> bool {
+        self.last_line().client.connection_state() == async_nats::connection::State::Connected
+    }
+
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
         let line = self.connected().await?;
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;

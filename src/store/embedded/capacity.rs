@@ -23,6 +23,8 @@ pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
     let cap = (cap > 0).then_some(cap);
     if tx.index().of(owner).and_then(|index| index.cap) != cap {
         tx.index_mut().owner(owner).cap = cap;
+        // Others may have a slot by it.
+        tx.index_mut().look_at(owner, 0);
     }
 }
 

@@ -8,6 +8,10 @@ use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{Change, Doc, DocConflict, DocWrite, Expect, JobFinish, NewJob, keys};
 use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A deleted document keeps its version for a day: no writer holds an `expect` for longer.
+pub(super) const GRAVE: Duration = Duration::from_hours(24);
 
 fn decode(key: &str, bytes: &[u8]) -> Result<DocRecord, Fault> {
     DocRecord::decode(bytes).ok_or_else(|| Fault::Record(format!("document `{key}` is damaged")))
@@ -52,6 +56,9 @@ fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Faul
 /// The same when `old` is known to be what is there.
 fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, old: &Doc, bytes: &[u8]) {
     let length = old.value.as_ref().map(bytes::Bytes::len);
+    if let (None, Some(at)) = (length, keys::swept_at(key)) {
+        tx.index_mut().look_at(owner, at.0);
+    }
     tx.grow(owner, counts::of_document(key, length, Some(bytes.len())));
     tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(old.version + 1, Ok(bytes)));
 }
@@ -63,6 +70,7 @@ pub(super) fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Re
         tx.grow(owner, counts::of_document(key, Some(value.len()), None));
         tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(doc.version + 1, Err(now.0)));
         tx.put(Space::Core, layout::grave(owner, now.0, key), Vec::new());
+        tx.index_mut().look_at(owner, now.plus(GRAVE).0 + 1);
     }
     Ok(())
 }
@@ -90,6 +98,17 @@ pub(super) fn apply(tx: &mut Tx<'_>, now: Millis, owner: &str, writes: &[DocWrit
         }
     }
     Ok(())
+}
+
+/// When the document was deleted that was deleted first, of those that are not forgotten.
+pub(super) fn first_grave(tx: &Tx<'_>, owner: &str) -> Result<Option<Millis>, Fault> {
+    let prefix = layout::graves(owner);
+    let mut first = None;
+    tx.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |key, _| {
+        first = layout::number(&key[prefix.len()..]).map(|(deleted, _)| Millis(deleted));
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(first)
 }
 
 /// Forgets up to `limit` documents deleted before `before`.

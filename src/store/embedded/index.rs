@@ -12,6 +12,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     owners: HashMap<String, OwnerIndex>,
+    /// Owners by when a sweep looks at them.
+    looks: BTreeSet<(u64, String)>,
     /// Tickets of the waiting queues and places in the outbox: larger than any in use.
     next: u64,
 }
@@ -21,6 +23,10 @@ pub(super) struct Index {
 pub(super) struct OwnerIndex {
     /// It is known to be on the list of owners.
     pub(super) registered: bool,
+    /// When a sweep must look at it, at the latest.
+    look: Option<u64>,
+    /// The same of what became due since the last sweep began.
+    asked: Option<u64>,
     /// Due time and session.
     pub(super) due: BTreeSet<(u64, String)>,
     /// By agent token.
@@ -135,6 +141,11 @@ impl Index {
             index.owner(&owner).outbox.insert(place, OutboxSlot { id, at: 0 });
             Ok(ControlFlow::Continue(()))
         })?;
+        // What else is due of whom, the first sweep finds out.
+        view.walk(Space::Core, b"o", &end_of(b"o"), &mut |key, _| {
+            index.look_at(&String::from_utf8_lossy(&key[1..]), 0);
+            Ok(ControlFlow::Continue(()))
+        })?;
         for owner in index.owners.values_mut() {
             // Nobody has said yet: the first who comes does, and needn't be one of many.
             owner.cap = owner.agents.values().any(|agent| !agent.waiting.is_empty()).then_some(1);
@@ -148,6 +159,50 @@ impl Index {
             self.owners.insert(owner.to_owned(), OwnerIndex::default());
         }
         self.owners.get_mut(owner).expect("inserted above")
+    }
+
+    /// Something of the owner is due then: a sweep looks at it at that time, or before.
+    pub(super) fn look_at(&mut self, owner: &str, at: u64) {
+        let index = self.owner(owner);
+        index.asked = index.asked.into_iter().chain([at]).min();
+        if index.look.is_none_or(|look| at < look) {
+            self.place(owner, Some(at));
+        }
+    }
+
+    /// A sweep begins to look at the owner; should it not end, another does then.
+    pub(super) fn begin_look(&mut self, owner: &str, again: u64) {
+        self.owner(owner).asked = None;
+        self.place(owner, Some(again));
+    }
+
+    /// A sweep has looked at the owner, and does so again then, or when what became due meanwhile says.
+    pub(super) fn end_look(&mut self, owner: &str, again: Option<u64>) {
+        let asked = self.owner(owner).asked;
+        self.place(owner, again.into_iter().chain(asked).min());
+    }
+
+    /// Those of another index stay as they are: what is read anew knows of no times.
+    pub(super) fn keep_looks(&mut self, before: &Self) {
+        for (owner, index) in &before.owners {
+            self.owner(owner).asked = index.asked;
+            self.place(owner, index.look);
+        }
+    }
+
+    fn place(&mut self, owner: &str, at: Option<u64>) {
+        let before = std::mem::replace(&mut self.owner(owner).look, at);
+        if let Some(before) = before {
+            self.looks.remove(&(before, owner.to_owned()));
+        }
+        if let Some(at) = at {
+            self.looks.insert((at, owner.to_owned()));
+        }
+    }
+
+    /// The first `limit` owners to look at up to `until`, and when.
+    pub(super) fn looks(&self, until: u64, limit: usize) -> Vec<(u64, String)> {
+        self.looks.iter().take_while(|(at, _)| *at <= until).take(limit).cloned().collect()
     }
 
     /// Whether the owner is known to be on the list of owners.
@@ -192,6 +247,16 @@ impl Index {
         (first, stale.next().is_some())
     }
 
+    /// When the owner is looked at again because of its sessions and its outbox.
+    pub(super) fn next_look(&self, owner: &str, now: Millis, grace: Duration) -> Option<Millis> {
+        let index = self.owners.get(owner)?;
+        let due = index.due.first().map(|(at, _)| Millis(*at));
+        let outbox = index.outbox.values().map(|slot| Millis(slot.at).plus(grace)).min();
+        // Who was told to come and didn't is told again.
+        let told = (!index.told.is_empty()).then(|| now.plus(grace));
+        due.into_iter().chain(outbox).chain(told).min()
+    }
+
     /// A number larger than any given before.
     pub(super) fn next(&mut self) -> u64 {
         self.next += 1;
@@ -208,8 +273,10 @@ impl Index {
             }
             if let Some(due) = is.due {
                 index.due.insert((due.0, session.to_owned()));
+                self.look_at(owner, due.0);
             }
         }
+        let index = self.owner(owner);
         let (old, new) = (was.lease.as_ref().map(|l| l.until.0), is.lease.as_ref().map(|l| l.until.0));
         if old == new && was.ticket() == is.ticket() {
             return;

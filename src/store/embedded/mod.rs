@@ -36,9 +36,9 @@ mod writes;
 
 use super::{
     Accounts, Admit, Admitted, After, Amend, Amended, BackendSetting, Checkpoint, Commit, Committed, Doc, DocKey,
-    DocWrite, DocumentStore, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease, LeaseCheck,
-    MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated, SessionFacts,
-    Standing, Store, StoreError, Swept, Window,
+    DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease,
+    LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
+    SessionFacts, Standing, Store, StoreError, Swept, Window,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
@@ -259,9 +259,24 @@ impl Store for EmbeddedStore {
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
         let (token, owner) = (owner.token(), owner.clone());
-        let swept = self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await?;
-        let first = self.query(move |state| sweep::first(state, &token)).await?;
-        Ok(Swept { first, ..swept })
+        let of = token.clone();
+        let swept = match self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await {
+            Ok(swept) => swept,
+            Err(error) => {
+                // One owner's damage is in nobody's way: the others come first.
+                self.call(move |tx| sweep::put_off(tx, now, &of)).await?;
+                return Err(error);
+            }
+        };
+        let first = self.query(move |state| sweep::first(state, &of)).await?;
+        let next = sweep::earlier(swept.next, sweep::next_of(&first, now));
+        self.call(move |tx| sweep::end(tx, &token, next)).await?;
+        Ok(Swept { first, next, ..swept })
+    }
+
+    async fn due(&self, now: Millis, _worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
+        // All shards are this process's.
+        self.call(move |tx| sweep::due(tx, now, horizon, limit)).await
     }
 }
 

@@ -4,6 +4,7 @@ use super::index::OutboxSlot;
 use super::layout::{self, Space};
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::lease::DUE_AFTER;
 use crate::domain::message::Message;
 use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
@@ -21,6 +22,7 @@ pub(super) fn put(tx: &mut Tx<'_>, at: Millis, owner: &str, entry: &OutboxEntry)
     tx.put(Space::Core, key, value);
     let slot = OutboxSlot { id: entry.id.clone(), at: at.0 };
     tx.index_mut().owner(owner).outbox.insert(place, slot);
+    tx.index_mut().look_at(owner, if at.0 == 0 { 0 } else { at.plus(DUE_AFTER).0 });
     Ok(())
 }
 

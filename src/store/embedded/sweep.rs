@@ -3,14 +3,14 @@
 use super::mailbox::Slot;
 use super::outbox;
 use super::tx::{Fault, Tx, View};
-use super::{capacity, docs};
+use super::{capacity, docs, docs::GRAVE};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
-use crate::store::{DocKey, DocWrite, Swept, keys};
+use crate::store::{DocKey, DocWrite, DueOwners, Swept, keys};
 use std::time::Duration;
 
-/// A deleted document keeps its version for a day: no writer holds an `expect` for longer.
-const GRAVE: Duration = Duration::from_hours(24);
+/// What a sweep found due and left to its caller is looked for again after this.
+const LOOK_SOON: Duration = Duration::from_millis(200);
 
 /// [`crate::store::Store::sweep`].
 pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, Fault> {
@@ -37,7 +37,51 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
     if let Some(before) = now.0.checked_sub(Millis(0).plus(GRAVE).0) {
         docs::bury(tx, Millis(before), &token, limit)?;
     }
+    swept.next = if swept.more { Some(now) } else { tx.index().next_look(&token, now, grace) };
+    let first_grave = docs::first_grave(tx, &token)?.map(|deleted| deleted.plus(GRAVE).plus(Duration::from_millis(1)));
+    swept.next = earlier(swept.next, first_grave);
+    let soon = now.plus(LOOK_SOON);
+    tx.index_mut().begin_look(&token, swept.next.map_or(soon, |next| next.min(soon)).0);
     Ok(swept)
+}
+
+/// The owner can't be swept: it is looked at again soon.
+#[expect(clippy::unnecessary_wraps, reason = "requests of the writer may fail")]
+pub(super) fn put_off(tx: &mut Tx<'_>, now: Millis, owner: &str) -> Result<(), Fault> {
+    tx.index_mut().begin_look(owner, now.plus(LOOK_SOON).0);
+    Ok(())
+}
+
+/// The documents were looked at, too: the owner is looked at again then.
+#[expect(clippy::unnecessary_wraps, reason = "requests of the writer may fail")]
+pub(super) fn end(tx: &mut Tx<'_>, owner: &str, next: Option<Millis>) -> Result<(), Fault> {
+    tx.index_mut().end_look(owner, next.map(|at| at.0));
+    Ok(())
+}
+
+/// When the first documents make it that the owner is looked at again.
+pub(super) fn next_of(first: &[Option<DocKey>], now: Millis) -> Option<Millis> {
+    let due = first.iter().flatten().filter_map(|key| keys::swept_at(key));
+    // What is due is done behind this sweep; whether it was, the next one sees.
+    due.map(|at| if at > now { at } else { now.plus(LOOK_SOON) }).min()
+}
+
+/// The one that is earlier, where there is one.
+pub(super) fn earlier(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
+    one.into_iter().chain(other).min()
+}
+
+/// [`crate::store::Store::due`].
+pub(super) fn due(tx: &Tx<'_>, now: Millis, horizon: Duration, limit: u32) -> Result<DueOwners, Fault> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut found = DueOwners::default();
+    let looks = tx.index().looks(now.plus(horizon).0, limit);
+    found.more = looks.len() == limit && looks.last().is_some_and(|(at, _)| *at <= now.0);
+    for (at, owner) in looks {
+        let owner = Owner::from_token(&owner).map_err(|error| Fault::Record(error.to_string()))?;
+        found.owners.push((owner, Millis(at).since(now)));
+    }
+    Ok(found)
 }
 
 /// [`Swept::first`]. It may pass over a day of deleted documents: not for the writer's thread.

@@ -103,7 +103,9 @@ impl Writer {
                 if tx.touched() {
                     let mut scratch = Index::default();
                     let before = Tx::new(db, &mut scratch, [Some(writes), flusher.writing()]);
-                    *index = Index::load(&before).map_err(|e| e.at(&self.store))?;
+                    let mut fresh = Index::load(&before).map_err(|e| e.at(&self.store))?;
+                    fresh.keep_looks(index);
+                    *index = fresh;
                 }
                 Err(error.at(&self.store))
             }

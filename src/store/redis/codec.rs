@@ -5,7 +5,7 @@
 
 use super::connection::Again;
 use super::keyspace::LIBRARY;
-use crate::domain::ids::{EventId, JobId, SessionKey};
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::{Quota, QuotaKind};
 use crate::domain::time::Millis;
@@ -241,6 +241,12 @@ impl AnswerParts {
         String::from_utf8(bytes.into()).map_err(|error| nonsense(&self.store, &error.to_string()))
     }
 
+    /// An owner.
+    pub fn owner(&mut self) -> Result<Owner, StoreError> {
+        let token = self.text()?;
+        Owner::from_token(&token).map_err(|error| self.unexpected("an owner", &error.to_string()))
+    }
+
     /// What a sweep found.
     pub fn swept(mut self) -> Result<Swept, StoreError> {
         let (mut sessions, mut due) = (self.nested()?, Vec::new());
@@ -254,6 +260,7 @@ impl AnswerParts {
         for found in &mut swept.first {
             *found = first.optional()?.map(|key| String::from_utf8_lossy(&key).into_owned());
         }
+        swept.next = self.optional_millis()?;
         Ok(swept)
     }
 

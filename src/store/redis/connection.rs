@@ -67,6 +67,27 @@ impl Pool {
         }
     }
 
+    /// Asks several things in one round trip. None is a call of a function.
+    pub async fn run_all(&self, cmds: &[Cmd]) -> Result<Vec<Value>, StoreError> {
+        if cmds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for cmd in cmds {
+            pipe.add_command(cmd.clone());
+        }
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut manager = self.managers[turn % self.managers.len()].clone();
+        let answers = match manager.req_packed_commands(&pipe, 0, cmds.len()).await {
+            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                manager.req_packed_commands(&pipe, 0, cmds.len()).await
+            }
+            answers => answers,
+        };
+        let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
+        answers.map_err(|error| self.classify(&error))
+    }
+
     /// Puts the library of this build on the server.
     ///
     /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.

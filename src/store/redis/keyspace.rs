@@ -1,6 +1,8 @@
 //! Names in Redis: the base key of an owner, the owner registry, the library of this build.
 
 use crate::domain::ids::{Owner, sha256_hex};
+use crate::domain::shard::{Shard, Shards};
+use crate::store::keys;
 use std::sync::LazyLock;
 
 /// The helpers that all methods share, each file's after those that it uses.
@@ -33,6 +35,7 @@ const METHODS: &[&str] = &[
     include_str!("functions/finish.lua"),
     include_str!("functions/seat.lua"),
     include_str!("functions/sweep.lua"),
+    include_str!("functions/due.lua"),
     include_str!("functions/sessions.lua"),
     include_str!("functions/outbox.lua"),
     include_str!("functions/usage.lua"),
@@ -42,10 +45,15 @@ const METHODS: &[&str] = &[
 /// the source in it, and so has every function.
 pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let body = [PRELUDE, METHODS].concat().join("\n");
-    let name = format!("trellis_{}", &sha256_hex(body.as_bytes())[..12]);
+    let swept: Vec<String> = keys::SWEPT
+        .iter()
+        .map(|prefix| format!("['{prefix}'] = '{}', ", if keys::TIMED.contains(prefix) { "timed" } else { "at once" }))
+        .collect();
+    let swept = format!("local SWEPT = {{ {}}}\n", swept.concat());
+    let name = format!("trellis_{}", &sha256_hex(format!("{swept}{body}").as_bytes())[..12]);
     // Every file of methods in a block of its own: Lua allows 200 locals in one scope.
     let methods: Vec<String> = METHODS.iter().map(|method| format!("\ndo\n{method}end\n")).collect();
-    let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{}{}", PRELUDE.concat(), methods.concat());
+    let code = format!("#!lua name={name}\n{swept}local LIBRARY = '{name}'\n{}{}", PRELUDE.concat(), methods.concat());
     Library { name, code }
 });
 
@@ -68,22 +76,56 @@ impl Library {
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     prefix: String,
+    shards: Shards,
 }
 
 impl Keyspace {
     /// All keys start with `prefix:`.
-    pub fn new(prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into() }
+    pub fn new(prefix: impl Into<String>, shards: Shards) -> Self {
+        Self { prefix: prefix.into(), shards }
     }
 
-    /// What every key of an owner starts with; the braces make it one hash tag.
+    /// How many shards there are.
+    pub const fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    /// What every key of a shard starts with; the braces make it one hash tag.
+    fn shard(&self, shard: Shard) -> String {
+        format!("{}:{{{shard}}}", self.prefix)
+    }
+
+    /// What every key of an owner starts with.
     pub fn owner(&self, owner: &Owner) -> String {
-        format!("{}:{{{}}}", self.prefix, owner.token())
+        let token = owner.token();
+        format!("{}:{token}", self.shard(self.shards.of(&token)))
+    }
+
+    /// A shard's owners by when they are looked at.
+    pub fn due(&self, shard: Shard) -> String {
+        format!("{}:due", self.shard(shard))
+    }
+
+    /// Workers by when they last said that they live.
+    pub fn workers(&self) -> String {
+        format!("{}:workers", self.prefix)
+    }
+
+    /// How many shards the keys are made for.
+    pub fn layout(&self) -> String {
+        format!("{}:shards", self.prefix)
     }
 
     /// The hash of an owner's documents.
     pub fn documents(&self, owner: &Owner) -> String {
         format!("{}:doc", self.owner(owner))
+    }
+
+    /// Says for how many shards the keys are made, where nothing says it yet.
+    pub fn make(&self) -> redis::Cmd {
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(self.layout()).arg(self.shards.count()).arg("NX");
+        cmd
     }
 
     /// The registry of owners.
@@ -110,9 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_keys_of_an_owner_have_one_hash_tag() {
-        let keys = Keyspace::new("trellis");
-        assert_eq!(keys.owner(&"acme/x{y}".parse().unwrap()), "trellis:{acme/x%7By%7D}");
+    fn all_keys_of_an_owner_have_the_hash_tag_of_its_shard() {
+        let keys = Keyspace::new("trellis", Shards::default());
+        let shard = keys.shards().of("acme/x%7By%7D");
+        assert_eq!(keys.owner(&"acme/x{y}".parse().unwrap()), format!("trellis:{{{shard}}}:acme/x%7By%7D"));
+        assert_eq!(keys.due(shard), format!("trellis:{{{shard}}}:due"));
         assert_eq!(keys.owners(), "trellis:owners");
     }
 

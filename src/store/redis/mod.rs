@@ -2,12 +2,15 @@
 //!
 //! # Layout
 //!
-//! All keys of an owner start with `O` = `<prefix>:{<tenant>/<user>}`, one hash tag, so that a
-//! function may touch all of them. `S` is `agent/session`, all ids are encoded tokens, times are
+//! All keys of an owner start with `O` = `<prefix>:{<shard>}:<tenant>/<user>`, the hash tag of its shard, so that a
+//! function may touch all of them and the shard's. `S` is `agent/session`, all ids are encoded tokens, times are
 //! milliseconds since the epoch, a zset without a score named has score 0 (it is a sorted index).
 //!
 //! | key | type | layout | lifetime |
 //! |---|---|---|---|
+//! | `<prefix>:shards` | string | how many shards the keys are made for | for good |
+//! | `<prefix>:workers` | zset | worker → when it last asked for what is due | two sweeps |
+//! | `<prefix>:{<shard>}:due` | zset | owner token → when a sweep must look at it, at the latest | while something of it is due |
 //! | `<prefix>:owners` | zset | owner tokens | for good |
 //! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
 //! | `O:keys` | zset | keys of present documents | as the document |
@@ -36,11 +39,14 @@
 //! new work, [`Store::admit`] with an event and [`DocumentStore::write`] that puts something, are refused
 //! there.
 
+mod agree;
 mod codec;
 mod connection;
 mod grant;
 mod keyspace;
+mod looks;
 mod options;
+mod registry;
 mod settings;
 mod usage;
 
@@ -50,14 +56,15 @@ use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
     Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackendSetting, Change, Checkpoint, Commit, Committed,
-    Doc, DocKey, DocWrite, DocumentStore, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease,
-    LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
+    Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish,
+    Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
     SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
 };
 use async_trait::async_trait;
 use codec::{AnswerParts, Args};
 use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
+use looks::Looks;
 pub use options::{RedisOptions, ServerOrInjected};
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -74,6 +81,7 @@ pub struct RedisStore {
     clock: ServerOrInjected,
     registered: Mutex<HashSet<String>>,
     level: FillLevel,
+    looks: Looks,
 }
 
 impl RedisStore {
@@ -86,13 +94,15 @@ impl RedisStore {
             return Err(StoreError::Corrupt { store: pool.store().to_owned(), reason });
         }
         pool.load().await?;
-        let keys = Keyspace::new(options.prefix);
+        let keys = Keyspace::new(options.prefix, options.shards);
+        agree::shards(&pool, &keys).await?;
         Ok(Arc::new(Self {
             pool,
             keys,
             clock: options.clock,
             registered: Mutex::default(),
             level: FillLevel::default(),
+            looks: Looks::default(),
         }))
     }
 
@@ -103,11 +113,15 @@ impl RedisStore {
     /// Arguments of a method with a clock.
     fn timed(&self, method: &str, owner: &Owner, now: Millis) -> Args {
         let mut args = self.args(method, owner);
+        self.clock(&mut args, now);
+        args
+    }
+
+    fn clock(&self, args: &mut Args, now: Millis) {
         match self.clock {
             ServerOrInjected::Server => args.bytes(""),
             ServerOrInjected::Injected => args.number(now.0),
         };
-        args
     }
 
     fn fenced(&self, method: &str, lease: &Lease, now: Millis) -> Args {
@@ -118,34 +132,6 @@ impl RedisStore {
 
     async fn call(&self, args: &Args) -> Result<AnswerParts, StoreError> {
         AnswerParts::new(self.pool.store(), self.pool.run(args.cmd(), args.again()).await?)
-    }
-
-    /// Whether this process has registered the owner. Its server may have been emptied since: the
-    /// functions that are told so look.
-    fn knows(&self, owner: &Owner) -> bool {
-        self.registered.lock().contains(&owner.token())
-    }
-
-    /// Calls a method that may, with `is_first`, write an owner's first keys. It is told whether the owner is known
-    /// to be registered; one that isn't is put into the registry before, in a write of its own.
-    async fn call_registered(
-        &self,
-        owner: &Owner,
-        is_first: bool,
-        args: impl Fn(bool) -> Args,
-    ) -> Result<(String, AnswerParts), StoreError> {
-        if is_first && self.knows(owner) {
-            let mut answer = self.call(&args(true)).await?;
-            let outcome = answer.text()?;
-            if outcome != "unregistered" {
-                return Ok((outcome, answer));
-            }
-        }
-        if is_first {
-            self.register(owner).await?;
-        }
-        let mut answer = self.call(&args(false)).await?;
-        Ok((answer.text()?, answer))
     }
 
     /// Writes documents, within a quota or whatever it is.
@@ -172,19 +158,6 @@ impl RedisStore {
             "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
             other => Err(answer.unexpected("`done` or `conflict`", other)),
         }
-    }
-
-    async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
-        let token = owner.token();
-        let mut cmd = redis::cmd("ZADD");
-        cmd.arg(self.keys.owners()).arg(0).arg(&token);
-        self.pool.run(&cmd, Again::Yes).await?;
-        let mut registered = self.registered.lock();
-        if registered.len() >= REMEMBERED_OWNERS {
-            registered.clear();
-        }
-        registered.insert(token);
-        Ok(())
     }
 }
 
@@ -376,6 +349,12 @@ impl Store for RedisStore {
         }
         self.call(&args).await?.swept()
     }
+
+    async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
+        let mut args = Args::new("due", &self.keys.workers());
+        self.clock(&mut args, now);
+        self.looks.due(&self.pool, &self.keys, args, (worker, horizon, limit)).await
+    }
 }
 
 #[async_trait]
@@ -457,8 +436,7 @@ impl Inspect for RedisStore {
         let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
         let mut owners = Vec::new();
         while !answer.is_empty() {
-            let token = answer.text()?;
-            owners.push(Owner::from_token(&token).map_err(|error| answer.unexpected("an owner", &error.to_string()))?);
+            owners.push(answer.owner()?);
         }
         Ok(owners)
     }

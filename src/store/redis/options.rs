@@ -1,5 +1,7 @@
 //! How a store over Redis is opened.
 
+use crate::domain::shard::Shards;
+
 /// Which clock counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerOrInjected {
@@ -20,11 +22,19 @@ pub struct RedisOptions {
     pub connections: usize,
     /// Which clock counts.
     pub clock: ServerOrInjected,
+    /// How many shards owners lie in: fixed with the first key that is written.
+    pub shards: Shards,
 }
 
 impl RedisOptions {
-    /// Prefix `trellis`, 8 connections, the server's clock.
+    /// Prefix `trellis`, 8 connections, the server's clock, 256 shards.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), prefix: "trellis".to_owned(), connections: 8, clock: ServerOrInjected::Server }
+        Self {
+            url: url.into(),
+            prefix: "trellis".to_owned(),
+            connections: 8,
+            clock: ServerOrInjected::Server,
+            shards: Shards::default(),
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::domain::audit::JobFacts;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
+use crate::process::pace::Pace;
 use crate::store::{Doc, EventKind, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
@@ -48,6 +49,7 @@ struct Seen {
 #[derive(Default)]
 pub struct AuditWatch {
     seen: HashMap<Owner, Seen>,
+    pace: Pace,
 }
 
 /// What a look has found.
@@ -60,11 +62,17 @@ pub struct Looked {
 }
 
 impl AuditWatch {
+    /// One whose looks take no more than that share of the time.
+    pub fn at(pace: Pace) -> Self {
+        Self { pace, ..Self::default() }
+    }
+
     /// Looks at every owner, and puts back what is lost.
     pub async fn look(&mut self, venue: &Venue) -> Result<Looked, AuditError> {
         let mut looked = Looked::default();
         let mut owners = venue.store.all_owners();
         while let Some(page) = owners.next().await? {
+            let began = venue.clock.steady();
             for owner in page.iter().filter(|owner| !is_reserved(owner)) {
                 let lost = self.lost(venue, owner).await?;
                 if lost == 0 {
@@ -74,6 +82,7 @@ impl AuditWatch {
                 looked.unaccounted += repaired.len() as u64;
                 looked.repaired.extend(repaired);
             }
+            self.pace.rest(&venue.clock, began).await;
         }
         Ok(looked)
     }

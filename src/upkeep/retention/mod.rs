@@ -19,6 +19,7 @@ use crate::domain::limits::SPEND_DAYS;
 use crate::domain::lineage::hour;
 use crate::domain::retention::{Asking, RetentionRules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
+use crate::process::pace::Pace;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::venue::agents;
 use crate::venue::ledger::why::PathUse;
@@ -97,12 +98,19 @@ pub struct Janitor {
     rules: RetentionRules,
     /// Of owners that are in the middle of a round.
     places: Mutex<HashMap<Owner, Places>>,
+    pace: Pace,
 }
 
 impl Janitor {
     /// Keeps what `rules` say.
     pub fn new(rules: RetentionRules) -> Self {
-        Self { rules, places: Mutex::default() }
+        Self { rules, places: Mutex::default(), pace: Pace::default() }
+    }
+
+    /// The same, whose looks take no more than that share of the time.
+    #[must_use]
+    pub fn at(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Looks at every owner: at one page of each kind, and on as long as there is something to forget.
@@ -111,6 +119,7 @@ impl Janitor {
         let mut tidied = Tidied { counts, ..Tidied::default() };
         let mut owners = venue.store.all_owners();
         while let Some(page) = owners.next().await? {
+            let began = venue.clock.steady();
             for owner in page.iter().filter(|owner| !is_reserved(owner)) {
                 for _ in 0..STEPS {
                     match self.step(venue, owner).await {
@@ -124,6 +133,7 @@ impl Janitor {
                     }
                 }
             }
+            self.pace.rest(&venue.clock, began).await;
         }
         Ok(tidied)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Looks, as often as the options say, until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
-    let mut watch = AuditWatch::default();
+    let mut watch = AuditWatch::at(worker.options.upkeep);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,

@@ -3,18 +3,18 @@
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout;
 use crate::domain::time::Millis;
-use crate::ingress::timers::{self, OwnerRemainder};
+use crate::ingress::timers;
 use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::external;
 use crate::venue::venue_owner;
 use crate::worker::{Worker, invoked};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Owners looked at per page, and overdue items per owner and look.
-const PAGE: usize = 100;
+/// Owners looked at per shard, and overdue items per owner and look.
+const OWNERS: u32 = 256;
 const ITEMS: u32 = 256;
 
 /// Work that was handed out is handed out again after so long.
@@ -23,8 +23,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Garbage documents freed per owner and sweep.
 const GARBAGE: usize = 500;
 
-/// Owners by the time at which their next timer is due.
-type Soon = BTreeSet<(Millis, Owner)>;
+/// Owners by when they are looked at before the next sweep, by the steady clock.
+type Soon = BTreeSet<(Duration, Owner)>;
 
 /// Sweeps until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
@@ -32,7 +32,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     loop {
         let soon = match tick(&worker).await {
             Ok((true, _)) if !stop.is_cancelled() => continue,
-            // Where the queue keeps the time it tells one worker; here all would fire at the same moment.
+            // Where the queue keeps the time of timers it tells one worker; here it would fire at the same moment.
             Ok(_) if worker.venue.bus.alarms().is_some() => Soon::new(),
             Ok((_, soon)) => soon,
             Err(error) => {
@@ -47,54 +47,102 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     }
 }
 
-/// Until the next sweep timers are fired on time.
-async fn rest(worker: &Worker, mut soon: Soon) {
+/// Until the next sweep those are looked at on time of whom it is known when something is due.
+async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
     let clock = &worker.venue.clock;
     let sweep = clock.steady() + worker.options.sweep;
     loop {
-        let next = soon.first().map(|(at, _)| clock.steady() + at.since(clock.now()));
+        let next = soon.first().map(|(at, _)| *at);
         clock.until(next.map_or(sweep, |next| next.min(sweep))).await;
         if clock.steady() >= sweep {
             return;
         }
-        while let Some((_, owner)) = soon.first().filter(|(at, _)| *at <= clock.now()).cloned() {
-            soon.pop_first();
-            match timers::fire(&worker.venue, &owner).await {
-                Ok(next) => soon.extend(next.at.map(|at| (at, owner))),
-                Err(error) => tracing::warn!(%owner, %error, "timers not fired; the sweep will"),
+        while soon.first().is_some_and(|(at, _)| *at <= clock.steady()) {
+            let Some((_, owner)) = soon.pop_first() else { break };
+            match look(worker, &owner).await {
+                Looked::More => soon.insert((clock.steady(), owner)),
+                Looked::Until(wait) => soon.insert((clock.steady() + wait, owner)),
+                Looked::Done | Looked::Failed => false,
+            };
+            if clock.steady() >= sweep {
+                return;
             }
         }
     }
 }
 
-/// Looks at every owner once. Returns whether there is more, and whose timers come before the next
-/// sweep.
+/// Looks at every owner of whom something is due. Returns whether there is more, and who is to be looked at before the
+/// next sweep.
 async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
-    let mut more = false;
-    let mut soon = Soon::new();
-    let (own, mut others) = (venue_owner(), 0_usize);
-    let mut owners = worker.venue.store.all_owners().of(PAGE);
-    while let Some(page) = owners.next().await? {
-        others += page.iter().filter(|owner| **owner != own).count();
-        for owner in &page {
-            worker.venue.metrics.sweeps.inc();
-            match sweep_owner(worker, owner).await {
-                Ok((left, next)) => {
-                    more |= left;
-                    // The next sweep begins later than so long after this one.
-                    let before = worker.venue.now().plus(worker.options.sweep * 2);
-                    soon.extend(next.filter(|at| *at < before).map(|at| (at, owner.clone())));
-                }
-                // One owner's damaged record must not keep the others from their sweep.
-                Err(error) => tracing::warn!(%owner, %error, "owner not swept; it comes again"),
-            }
+    let (venue, own) = (&worker.venue, venue_owner());
+    if !venue.bus.is_connected() {
+        // Nothing could be sent; others take the share of one that says nothing.
+        return Ok((false, Soon::new()));
+    }
+    let due = venue.store.due(venue.now(), &worker.options.name, horizon(worker), OWNERS).await?;
+    let (began, mut soon) = (venue.clock.steady(), Soon::new());
+    let (now, later): (Vec<_>, Vec<_>) = due.owners.into_iter().partition(|(_, wait)| wait.is_zero());
+    soon.extend(later.into_iter().map(|(owner, wait)| (began + wait, owner)));
+    // In turns: one with much to do keeps nobody waiting for more than a look at it.
+    let mut turns: VecDeque<Owner> = now.into_iter().map(|(owner, _)| owner).collect();
+    let (mut more, mut moved) = (due.more, false);
+    while let Some(owner) = turns.pop_front() {
+        let looked = look(worker, &owner).await;
+        moved |= looked != Looked::Failed;
+        match looked {
+            Looked::More => turns.push_back(owner),
+            Looked::Until(wait) => drop(soon.insert((venue.clock.steady() + wait, owner))),
+            Looked::Done | Looked::Failed => {}
+        }
+        // What is left stays due. Others must hear that this one lives.
+        if venue.clock.steady() >= began + worker.options.sweep {
+            more |= !turns.is_empty();
+            break;
         }
     }
-    worker.seats.share_among(others > 1);
-    Ok((more, soon))
+    let some = venue.store.owners(None, 3).await?;
+    worker.seats.share_among(some.iter().filter(|owner| **owner != own).count() > 1);
+    worker.venue.metrics.sweeps.inc();
+    Ok((more && moved, soon))
 }
 
-/// Returns whether there is more, and when the owner's next timer is due.
+/// What a look at an owner leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// Nothing before the next sweep.
+    Done,
+    /// Something that is due before it, so long from now.
+    Until(Duration),
+    /// Something that is due now.
+    More,
+    /// Nobody knows; it comes again.
+    Failed,
+}
+
+/// The next sweep begins later than so long after this one.
+fn horizon(worker: &Worker) -> Duration {
+    worker.options.sweep * 2
+}
+
+async fn look(worker: &Arc<Worker>, owner: &Owner) -> Looked {
+    let (more, next) = match sweep_owner(worker, owner).await {
+        Ok(left) => left,
+        // One owner's damaged record must not keep the others from their sweep.
+        Err(error) => {
+            tracing::warn!(%owner, %error, "owner not swept; it comes again");
+            return Looked::Failed;
+        }
+    };
+    let now = worker.venue.now();
+    match next {
+        _ if more => Looked::More,
+        Some(next) if next <= now => Looked::More,
+        Some(next) if next < now.plus(horizon(worker)) => Looked::Until(next.since(now)),
+        Some(_) | None => Looked::Done,
+    }
+}
+
+/// Returns whether there is more, and when the owner is to be looked at again.
 async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Option<Millis>), StoreError> {
     let venue = &worker.venue;
     let swept = venue.store.sweep(venue.now(), owner, GRACE, ITEMS).await?;
@@ -103,25 +151,24 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
         venue.wake(owner, session).await;
     }
     let now = venue.now();
-    let timers = match swept.first(keys::TIMERS_DUE).map(|key| keys::timer_of_due(key)) {
-        None => OwnerRemainder { more: false, at: None },
-        Some(Some((at, _))) if at > now => OwnerRemainder { more: false, at: Some(at) },
-        Some(_) => timers::fire(venue, owner).await?,
-    };
+    let mut more = swept.more;
     // What is damaged is told by who looks at it.
-    let is_due = |prefix| {
-        let first = swept.first(prefix).map(|key| keys::job_of_due(prefix, key));
-        first.is_some_and(|first| first.is_none_or(|(at, _)| at <= now))
-    };
-    let more_jobs = is_due(keys::OUTBOUND_DUE) && external::look(venue, owner).await?;
+    let is_due = |prefix| swept.first(prefix).and_then(|key| keys::swept_at(key)).is_some_and(|at| at <= now);
+    let mut next = swept.next;
+    if is_due(keys::TIMERS_DUE) {
+        let left = timers::fire(venue, owner).await?;
+        more |= left.more;
+        next = next.into_iter().chain(left.at).min();
+    }
+    more |= is_due(keys::OUTBOUND_DUE) && external::look(venue, owner).await?;
     if is_due(keys::INVOKED_DUE) {
         invoked::sweep(worker, owner).await?;
     }
-    let more_ends = swept.first(keys::ENDING).is_some() && ending::sweep(venue, owner).await?;
-    if swept.first(keys::GARBAGE).is_some() {
+    more |= is_due(keys::ENDING) && ending::sweep(venue, owner).await?;
+    if is_due(keys::GARBAGE) {
         free_garbage(worker, owner).await?;
     }
-    Ok((swept.more || timers.more || more_jobs || more_ends, timers.at))
+    Ok((more, next))
 }
 
 /// Frees documents that nobody can reach any more, a few at a time.

@@ -13,7 +13,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     if worker.options.retention.is_never() {
         return;
     }
-    let janitor = Janitor::new(worker.options.retention);
+    let janitor = Janitor::new(worker.options.retention).at(worker.options.upkeep);
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     loop {
         tokio::select! {

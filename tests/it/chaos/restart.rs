@@ -108,7 +108,7 @@ async fn stopped(dir: &Path) -> Option<(TestVenue, &'static RedisServer, String)
 
 /// Deletes one entry of a mailbox behind the system's back.
 async fn lose_one(server: &RedisServer, venue: &TestVenue, prefix: &str, session: &SessionKey) {
-    let key = format!("{prefix}:{{{}}}:mailbox:{}", venue.owner.token(), session.token());
+    let key = format!("{}:mailbox:{}", RedisServer::base(prefix, &venue.owner), session.token());
     let removed = server.command(&["ZREMRANGEBYRANK", &key, "0", "0"]).await.unwrap();
     assert_eq!(removed, redis::Value::Int(1), "no entry in `{key}`");
 }

@@ -34,6 +34,7 @@ use trellis::model::Model;
 use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
 use trellis::process::clock::Clock;
+use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
@@ -155,6 +156,7 @@ impl Run {
             approval_time: Duration::from_hours(1),
             turns_per_origin: 1_000,
             audit: Duration::from_hours(1_000_000),
+            upkeep: Pace::default(),
             retention: trellis::domain::retention::RetentionRules::NEVER,
             retry: RetryPolicy {
                 first: Duration::from_millis(200),

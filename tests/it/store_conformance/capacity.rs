@@ -134,7 +134,7 @@ pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(
     assert_eq!(w.commit(at(2), &first, &commit).await, Committed::Done(RELEASED), "nobody is woken twice");
     // A holder that dies now: the very next sweep has it, and the one after doesn't.
     assert_eq!(w.sweep(at(2)).await.outbox, next.wakes());
-    assert_eq!(w.sweep(at(3)).await, Swept::default());
+    w.nothing_is_due(at(3)).await;
     w.take_wakes().await;
 
     let LeaseOutcome::Run(second) = w.wake(at(4), "b").await else { panic!("expected a lease for `b`") };
@@ -144,7 +144,7 @@ pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(
     assert_eq!(give_back().await.unwrap(), Released::Done(RELEASED));
     let ids: Vec<_> = next.wakes().iter().map(|wake| wake.id.clone()).collect();
     w.store.published(&w.owner, &ids).await.unwrap();
-    assert_eq!(w.sweep(at(5)).await, Swept::default(), "the holder published it");
+    w.nothing_is_due(at(5)).await; // The holder published it.
     assert!(matches!(w.wake(at(6), "c").await, LeaseOutcome::Run(_)));
 }
 

@@ -49,7 +49,7 @@ pub async fn a_session_that_rests_is_forgotten_and_begins_anew(world: World) {
     assert_eq!(world.forget(at(6), &forget).await, Forgotten::Done);
     assert_eq!((world.known().await, world.text(&document.key).await), (Vec::new(), None));
     assert_eq!(world.forget(at(6), &forget).await, Forgotten::Done, "again");
-    assert_eq!(world.sweep(at(100_000)).await, Swept::default());
+    world.nothing_is_due(at(100_000)).await;
     let new = world.run(at(7), message("m2")).await;
     assert_eq!((new.version, new.state.clone(), new.mailbox.len(), new.arrivals), (0, None, 1, 1));
     assert!(new.lease.epoch > old.lease.epoch, "no holder of before is its holder");

@@ -163,6 +163,8 @@ macro_rules! conformance {
                 sweep:
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit
+                    an_owner_is_due_when_something_of_it_is what_waits_keeps_its_owner_due
+                    what_is_due_later_is_named_with_its_time names_that_look_like_times_are_none
                     what_else_there_is_to_do_is_told_by_its_first_document
                     unpublished_messages_are_handed_out_once_per_grace published_messages_are_gone
                     a_wake_message_names_its_session a_damaged_gate_stops_neither_sweep_nor_release;
@@ -396,6 +398,12 @@ impl World {
 
     async fn result(&self, id: &str) -> Option<String> {
         self.text(&keys::job_result(&job(id))).await
+    }
+
+    /// A sweep finds nothing, but for a time to look again.
+    async fn nothing_is_due(&self, now: Millis) {
+        let swept = self.sweep(now).await;
+        assert_eq!(swept, Swept { next: swept.next, ..Swept::default() });
     }
 
     async fn sweep(&self, now: Millis) -> Swept {

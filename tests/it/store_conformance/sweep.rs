@@ -120,3 +120,80 @@ pub async fn a_damaged_gate_stops_neither_sweep_nor_release(w: World) {
     w.gate("ACTIVE 1 100 queue").await;
     assert_eq!(w.take_wakes().await, ["waits"]);
 }
+
+/// Whether the world's owner is named at that time.
+async fn is_due(w: &World, now: Millis) -> bool {
+    let due = w.store.due(now, "w1", Duration::ZERO, 100).await.unwrap();
+    due.owners.iter().any(|(owner, wait)| *owner == w.owner && wait.is_zero())
+}
+
+/// Looks, as a sweep does, and says when the next look is.
+async fn next(w: &World, now: Millis) -> Option<Millis> {
+    w.sweep(now).await.next
+}
+
+pub async fn an_owner_is_due_when_something_of_it_is(w: World) {
+    w.agent().await;
+    assert_eq!(next(&w, T0).await, None);
+    assert!(!is_due(&w, at(1_000_000)).await, "an agent alone is nothing to do");
+
+    // An event that nobody took.
+    w.append(T0, "main", message("e1")).await;
+    assert_eq!((is_due(&w, at(4999)).await, is_due(&w, at(5000)).await), (false, true));
+    assert_eq!(next(&w, at(5000)).await, Some(at(5000).plus(GRACE)));
+    assert!(!is_due(&w, at(14_999)).await);
+
+    // A lease, until it ends.
+    let grant = w.run(at(6000), message("e2")).await;
+    let before = next(&w, at(20_000)).await;
+    assert_eq!(before, Some(grant.until));
+    assert_eq!((is_due(&w, at(35_999)).await, is_due(&w, grant.until).await), (false, true));
+    w.done(at(20_001), &grant).await;
+    assert_eq!(next(&w, at(40_000)).await, None);
+
+    // A message that its holder didn't publish.
+    let event = NewEvent { outbox: vec![entry("m1")], ..message("e3") };
+    w.append(at(50_000), "other", event).await;
+    assert!(is_due(&w, at(55_000)).await);
+
+    // A document that says so, before what is due already, and one without a time at once.
+    let (timer, mark) = (format!("{}{:016}-t", keys::TIMERS_DUE, at(51_000).0), keys::garbage("g/gone/"));
+    w.write(at(50_001), &[DocWrite::mark(timer.clone())]).await;
+    assert_eq!((is_due(&w, at(50_999)).await, is_due(&w, at(51_000)).await), (false, true));
+    assert_eq!(next(&w, at(50_500)).await, Some(at(51_000)));
+    assert_eq!(next(&w, at(51_000)).await, Some(at(51_200)), "whether it was done is looked at soon");
+    w.write(at(51_001), &[DocWrite::delete(timer), DocWrite::mark(mark)]).await;
+    assert!(is_due(&w, at(51_002)).await);
+}
+
+pub async fn what_waits_keeps_its_owner_due(w: World) {
+    w.gate("ACTIVE 1 100 queue").await;
+    let grant = w.run(T0, message("e1")).await;
+    assert_eq!(w.admit(at(1), "second", message("e2")).await.lease, LeaseOutcome::Waiting);
+    assert_eq!(next(&w, at(2)).await, Some(grant.until), "it waits for a slot");
+    // Its holder died: whoever waits is told, and told again while it doesn't come.
+    let swept = w.sweep(grant.until).await;
+    assert_eq!((swept.outbox.len(), swept.next), (1, Some(grant.until.plus(GRACE))));
+    w.store.published(&w.owner, &[swept.outbox[0].id.clone()]).await.unwrap();
+    assert!(is_due(&w, grant.until.plus(GRACE)).await);
+    assert_eq!(w.sweep(grant.until.plus(GRACE)).await.outbox.len(), 1);
+}
+
+pub async fn what_is_due_later_is_named_with_its_time(w: World) {
+    w.agent().await;
+    w.append(T0, "main", message("e1")).await;
+    let due = async |horizon| w.store.due(at(1000), "w1", Duration::from_millis(horizon), 100).await.unwrap().owners;
+    assert_eq!(due(3999).await, []);
+    assert_eq!(due(4000).await, [(w.owner.clone(), Duration::from_secs(4))]);
+}
+
+pub async fn names_that_look_like_times_are_none(w: World) {
+    w.agent().await;
+    let marks = [keys::ending(&"9999999999999-bot".parse().unwrap()), keys::garbage("g/9999999999999-x/")];
+    for mark in marks {
+        w.write(T0, &[DocWrite::mark(mark.clone())]).await;
+        assert!(is_due(&w, T0).await, "{mark}");
+        assert!(next(&w, T0).await.is_some_and(|next| next <= at(1000)), "{mark}");
+        w.write(T0, &[DocWrite::delete(mark)]).await;
+    }
+}

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use trellis::domain::ids::Owner;
+use trellis::domain::shard::Shards;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 
 /// Runs the server as a child and kills it as soon as its own input closes, so also when the test
@@ -130,6 +132,12 @@ impl RedisServer {
         options.connections = 2;
         options.clock = clock;
         options
+    }
+
+    /// What the keys of an owner begin with, under this prefix.
+    pub fn base(prefix: &str, owner: &Owner) -> String {
+        let token = owner.token();
+        format!("{prefix}:{{{}}}:{token}", Shards::default().of(&token))
     }
 
     /// A command of the test's own.

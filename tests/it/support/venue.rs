@@ -23,6 +23,7 @@ use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::model::Model;
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::process::clock::Clock;
+use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
@@ -207,6 +208,7 @@ impl TestVenue {
             approval_time: self.approval_time,
             turns_per_origin: self.turns_per_origin,
             audit: self.audit,
+            upkeep: Pace::default(),
             retry: self.retry,
             retention: self.retention,
         };

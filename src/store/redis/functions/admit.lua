@@ -229,6 +229,7 @@ end
 local function look_soon(o, now, s)
   local leased, backing_off = number(o, s, 'until') > now, number(o, s, 'backoff') > now
   if not leased and not backing_off and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
+    look_at(now + LOOK_AGAIN_MS)
     call('ZADD', o .. ':due', 'LT', now + LOOK_AGAIN_MS, s)
   end
 end

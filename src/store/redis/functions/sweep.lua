@@ -44,9 +44,42 @@ local function count_old(o)
   return not is_done
 end
 
-register('sweep', function(keys, args)
-  local o, take = keys[1], reader(args)
-  local now, grace, limit = clock(take()), tonumber(take()), tonumber(take())
+local function first_score(key)
+  return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+-- When the owner is looked at again, or nothing: whatever becomes due says so itself.
+local function next_look(o, now, grace, more, first)
+  local times = { more and now or nil }
+  local function by(at)
+    times[#times + 1] = at
+  end
+  by(first_score(o .. ':due'))
+  local relay, gone = first_score(o .. ':relay'), first_score(o .. ':gone')
+  by(relay and relay + grace)
+  by(gone and gone + TOMBSTONE_MS + 1)
+  -- Who was told to come and didn't is told again.
+  by(call('EXISTS', o .. ':woken') == 1 and now + grace or nil)
+  for _, key in ipairs(first) do
+    local at = key and marked_for(key)
+    -- What is due is done behind this sweep; whether it was, the next one sees.
+    by(at and (at > now and at or now + LOOK_SOON_MS) or nil)
+  end
+  return #times > 0 and math.min(unpack(times))
+end
+
+local function set_look(o, at)
+  local due, owner = looks(o)
+  if at then
+    call('ZADD', due, text(at), owner)
+  else
+    call('ZREM', due, owner)
+  end
+  look = nil
+end
+
+local function sweep(o, take, args, now)
+  local grace, limit = tonumber(take()), tonumber(take())
   local due, more_due = overdue(o .. ':due', now, now + grace, limit)
   -- Part of this answer: the sweep takes wakes without grace.
   wake_all(o, now, grace)
@@ -58,5 +91,19 @@ register('sweep', function(keys, args)
   for i = 1, (#args - 3) / 2 do
     first[i] = call('ZRANGEBYLEX', o .. ':keys', take(), take(), 'LIMIT', 0, 1)[1] or false
   end
-  return { due, messages(o, ids), more and 1 or 0, first }
+  local again = next_look(o, now, grace, more, first)
+  set_look(o, again)
+  return { due, messages(o, ids), more and 1 or 0, first, again and text(again) }
+end
+
+register('sweep', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now = clock(take())
+  local ok, answer = pcall(sweep, o, take, args, now)
+  if not ok then
+    -- One owner's damage is in nobody's way: the others come first.
+    set_look(o, now + LOOK_SOON_MS)
+    error(answer)
+  end
+  return answer
 end, { 'allow-oom' })

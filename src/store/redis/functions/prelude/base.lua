@@ -8,6 +8,8 @@ end
 
 -- A session with a new event, or one that was woken, is looked at again after this.
 local LOOK_AGAIN_MS = 5000
+-- What a sweep found due and left to its caller is looked for again after this.
+local LOOK_SOON_MS = 200
 -- Version of a deleted document is kept so long.
 local TOMBSTONE_MS = 86400000
 local GRANT_BYTES = 1048576
@@ -22,12 +24,26 @@ end
 -- What the call that runs has added to the weight of its owner; see `weigh`.
 local growth
 
+-- When somebody must look at the owner at the latest, for what the call that runs made due; see `look_at`.
+local look
+
+-- A sweep looks at the owner at this time, or before.
+local function look_at(at)
+  look = math.min(look or at, at)
+end
+
+-- The shard's owners, by when they are looked at, and the owner's name in there.
+local function looks(o)
+  local shard, owner = string.match(o, '^(.-}):(.*)$')
+  return shard .. ':due', owner
+end
+
 -- Every call begins and ends with what later files say.
 local begin_call, end_call
 
 local function register(name, callback, flags)
   local function counted(keys, args)
-    growth = nil
+    growth, look = nil, nil
     begin_call()
     local ok, answer = pcall(callback, keys, args)
     -- After a mistake, too: what was changed before it stands in other keys already.
@@ -37,6 +53,10 @@ local function register(name, callback, flags)
     end
     if growth and growth.tally ~= 0 then
       call('HINCRBY', growth.key, 'tally', text(growth.tally))
+    end
+    if look then
+      local due, owner = looks(keys[1])
+      call('ZADD', due, 'LT', text(look), owner)
     end
     if not ok then
       error(answer)

@@ -70,6 +70,8 @@ end
 local function set_cap(o, cap)
   if call('HGET', o .. ':count', 'cap') ~= cap then
     call('HSET', o .. ':count', 'cap', cap)
+    -- Others may have a slot by it.
+    look_at(0)
   end
 end
 

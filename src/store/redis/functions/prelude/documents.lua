@@ -62,6 +62,13 @@ local function change(key, version, old, now, page)
   pages[key] = page
 end
 
+-- A document that says that something is to be done, at the time that is in its key or at once.
+local function marked_for(key)
+  local prefix, rest = string.match(key, '^([^/]*/)(.*)$')
+  local kind = prefix and SWEPT[prefix]
+  return kind and tonumber(kind == 'timed' and string.match(rest, '^(%d+)-') or 0)
+end
+
 -- Writes what was changed.
 local function write_pages(o)
   local docs, new, back, left, gone = {}, {}, {}, {}, {}
@@ -72,11 +79,16 @@ local function write_pages(o)
     if page[2] and not before[2] then
       new[#new + 1] = 0
       new[#new + 1] = key
+      local at = marked_for(key)
+      if at then
+        look_at(at)
+      end
       back[#back + 1] = before[1] > 0 and key or nil
     elseif not page[2] then
       left[#left + 1] = before[2] and key or nil
       gone[#gone + 1] = before[3]
       gone[#gone + 1] = key
+      look_at(before[3] + TOMBSTONE_MS + 1)
     end
   end
   pages, changed = {}, {}

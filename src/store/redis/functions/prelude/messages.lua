@@ -25,6 +25,7 @@ local function send(o, at, entries)
     places[#places + 1] = at
     places[#places + 1] = entry[1]
   end
+  look_at(at == 0 and 0 or at + LOOK_AGAIN_MS)
   in_parts('HSET', o .. ':outbox', messages)
   in_parts('ZADD', o .. ':relay', places)
 end

@@ -199,6 +199,7 @@ end
 
 local function set_due(o, s, at)
   if at then
+    look_at(tonumber(at))
     call('ZADD', o .. ':due', at, s)
   else
     call('ZREM', o .. ':due', s)

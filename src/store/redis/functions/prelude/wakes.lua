@@ -11,7 +11,8 @@ end
 -- {id, `Message` of `src/bus/mod.rs`}. The next sweep hands it out: a free slot can't wait for the
 -- grace of a holder who may be gone.
 local function send_wake(o, s)
-  local owner, agent, name = string.match(o, '{(.*)}$'), string.match(s, '^(.-)/(.*)$')
+  local _, owner = looks(o)
+  local agent, name = string.match(s, '^(.-)/(.*)$')
   local to = '{"in":{"owner":' .. json_name(owner) .. ',"agent":' .. json_name(agent) .. ',"kind":"wake"}}'
   local id = 'wake-' .. s .. '-' .. text(call('HINCRBY', o .. ':count', 'wake', 1))
   local entry = { id, '{"to":' .. to .. ',"body":{"session":' .. json_name(name) .. '}}' }

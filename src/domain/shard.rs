@@ -1,0 +1,130 @@
+//! Shards: owners lie in them, and workers divide them for their sweeps.
+//!
+//! ```text
+//! owner ──hash──▶ shard ──highest hash of shard and worker──▶ the live worker that sweeps it
+//! ```
+//!
+//! Nothing is handed over when a worker comes or goes: each finds the same shares from the same list. Two that see
+//! different lists for a moment look at a shard twice or not at all, and the next sweep sees the same.
+
+use sha2::{Digest, Sha256};
+use std::fmt::{Display, Formatter};
+
+/// How many shards a store has: a power of two, fixed when it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shards(u16);
+
+/// Why there can't be so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} shards: expected a power of two from 1 to {max}", max = Shards::MOST)]
+pub struct IllegalShards(u64);
+
+/// One of a store's shards, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard(pub u16);
+
+/// In hexadecimal digits, as in keys.
+impl Display for Shard {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:03x}", self.0)
+    }
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self(256)
+    }
+}
+
+impl Display for Shards {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+fn hash(parts: &[&[u8]]) -> u64 {
+    let mut sha = Sha256::new();
+    for part in parts {
+        sha.update(part);
+    }
+    sha.finalize().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+impl Shards {
+    /// More wouldn't divide the work better: each is asked for at every sweep.
+    pub const MOST: u64 = 4096;
+
+    /// So many, if it may be.
+    pub fn new(count: u64) -> Result<Self, IllegalShards> {
+        match u16::try_from(count) {
+            Ok(number) if number.is_power_of_two() && count <= Self::MOST => Ok(Self(number)),
+            Ok(_) | Err(_) => Err(IllegalShards(count)),
+        }
+    }
+
+    /// How many.
+    pub const fn count(self) -> u16 {
+        self.0
+    }
+
+    /// In which an owner lies, by its token.
+    pub fn of(self, owner: &str) -> Shard {
+        let place = hash(&[owner.as_bytes()]) % u64::from(self.0);
+        Shard(u16::try_from(place).unwrap_or_default())
+    }
+
+    /// Those that `worker` sweeps while these live; all when it isn't among them.
+    pub fn share(self, live: &[String], worker: &str) -> Vec<Shard> {
+        let weight =
+            |shard: Shard, worker: &str| (hash(&[&shard.0.to_be_bytes(), worker.as_bytes()]), worker.to_owned());
+        let is_mine = |shard: &Shard| {
+            let mine = weight(*shard, worker);
+            live.iter().all(|other| weight(*shard, other) <= mine)
+        };
+        let alone = !live.iter().any(|other| other == worker);
+        (0..self.0).map(Shard).filter(|shard| alone || is_mine(shard)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn their_number_is_a_power_of_two() {
+        for (count, expected) in [(1, true), (256, true), (4096, true), (0, false), (3, false), (8192, false)] {
+            assert_eq!(Shards::new(count).is_ok(), expected, "{count}");
+        }
+        let refused = Shards::new(100).unwrap_err().to_string();
+        assert_eq!(refused, "100 shards: expected a power of two from 1 to 4096");
+    }
+
+    #[test]
+    fn an_owner_lies_where_it_always_did() {
+        let shards = Shards::default();
+        assert_eq!(shards.of("local/me").to_string(), "0aa");
+        let used: BTreeSet<_> = (0..10_000).map(|n| shards.of(&format!("acme/u{n}"))).collect();
+        assert_eq!(used.len(), 256, "no shard is left out");
+        assert_eq!(Shards::new(1).unwrap().of("local/me"), Shard(0));
+    }
+
+    #[test]
+    fn every_shard_is_swept_by_one_of_the_live() {
+        let shards = Shards::default();
+        let live: Vec<_> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        let parts: Vec<_> = live.iter().map(|worker| shards.share(&live, worker)).collect();
+        let all: BTreeSet<_> = parts.iter().flatten().collect();
+        assert_eq!((all.len(), parts.iter().map(Vec::len).sum::<usize>()), (256, 256));
+        let sizes: Vec<_> = parts.iter().map(Vec::len).collect();
+        assert!(sizes.iter().all(|size| (40..90).contains(size)), "{sizes:?}");
+        // Those of one that left are divided, and the others keep theirs.
+        let left = &live[..3];
+        for worker in left {
+            let before = shards.share(&live, worker);
+            let after = shards.share(left, worker);
+            assert!(before.iter().all(|shard| after.contains(shard)));
+        }
+        assert_eq!(shards.share(left, "d").len(), 256, "one that nobody knows of leaves nothing out");
+    }
+}

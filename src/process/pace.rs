@@ -1,0 +1,51 @@
+//! Work in the background that never takes more than a share of a worker.
+
+use super::clock::Clock;
+use std::time::Duration;
+
+/// How much of its time a walk may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    percent: u32,
+}
+
+impl Default for Pace {
+    /// Without rests.
+    fn default() -> Self {
+        Self::percent(100)
+    }
+}
+
+impl Pace {
+    /// So much of it, 1 to 100.
+    pub fn percent(percent: u32) -> Self {
+        Self { percent: percent.clamp(1, 100) }
+    }
+
+    /// Rests behind a piece of work that began then, by the steady clock.
+    pub async fn rest(self, clock: &Clock, began: Duration) {
+        let now = clock.steady();
+        let pause = self.pause(now.saturating_sub(began));
+        if !pause.is_zero() {
+            clock.until(now + pause).await;
+        }
+    }
+
+    /// How long to rest behind so much work.
+    fn pause(self, spent: Duration) -> Duration {
+        spent * (100 - self.percent) / self.percent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_is_what_the_share_leaves() {
+        for (percent, pause) in [(100, 0), (50, 20), (5, 380), (1, 1980), (0, 1980)] {
+            let rest = Pace::percent(percent).pause(Duration::from_millis(20));
+            assert_eq!(rest, Duration::from_millis(pause), "{percent}");
+        }
+    }
+}

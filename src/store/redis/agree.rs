@@ -1,0 +1,35 @@
+//! What a server was made for, and what this process is set to.
+
+use super::codec::AnswerParts;
+use super::connection::{Again, Pool};
+use super::keyspace::Keyspace;
+use crate::store::StoreError;
+use redis::Value;
+
+/// The keys are made for so many shards, or there are none yet.
+pub async fn shards(pool: &Pool, keys: &Keyspace) -> Result<(), StoreError> {
+    let refuse = |reason: String| StoreError::Corrupt { store: pool.store().to_owned(), reason };
+    let wanted = keys.shards().to_string();
+    let mut get = redis::cmd("GET");
+    get.arg(keys.layout());
+    if pool.run(&get, Again::Yes).await? == Value::Nil {
+        let mut old = redis::cmd("EXISTS");
+        old.arg(keys.owners());
+        // Looked for once more: another process may have begun between.
+        if pool.run(&old, Again::Yes).await? != Value::Int(0) && pool.run(&get, Again::Yes).await? == Value::Nil {
+            return Err(refuse(
+                "what lies under this prefix was made by a build from before there were shards, and this one can't read \
+                 it: set another `store.prefix`, or go on with that build"
+                    .to_owned(),
+            ));
+        }
+        pool.run(&keys.make(), Again::Yes).await?;
+    }
+    let found = AnswerParts::new(pool.store(), Value::Array(vec![pool.run(&get, Again::Yes).await?]))?.text()?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "it was made with `store.shards = {found}`, which can't be changed any more, and {wanted} is set: set {found}"
+    )))
+}

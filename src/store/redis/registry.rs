@@ -1,0 +1,50 @@
+//! The registry of owners: who is in it is found by sweeps, audits and operators.
+
+use super::codec::{AnswerParts, Args};
+use super::{REMEMBERED_OWNERS, RedisStore};
+use crate::domain::ids::Owner;
+use crate::store::StoreError;
+
+impl RedisStore {
+    /// Whether this process has registered the owner. Its server may have been emptied since: the
+    /// functions that are told so look.
+    pub(super) fn knows(&self, owner: &Owner) -> bool {
+        self.registered.lock().contains(&owner.token())
+    }
+
+    /// Calls a method that may, with `is_first`, write an owner's first keys. It is told whether the owner is known
+    /// to be registered; one that isn't is put into the registry before, in a write of its own.
+    pub(super) async fn call_registered(
+        &self,
+        owner: &Owner,
+        is_first: bool,
+        args: impl Fn(bool) -> Args,
+    ) -> Result<(String, AnswerParts), StoreError> {
+        if is_first && self.knows(owner) {
+            let mut answer = self.call(&args(true)).await?;
+            let outcome = answer.text()?;
+            if outcome != "unregistered" {
+                return Ok((outcome, answer));
+            }
+        }
+        if is_first {
+            self.register(owner).await?;
+        }
+        let mut answer = self.call(&args(false)).await?;
+        Ok((answer.text()?, answer))
+    }
+
+    pub(super) async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
+        let token = owner.token();
+        let mut cmd = redis::cmd("ZADD");
+        cmd.arg(self.keys.owners()).arg(0).arg(&token);
+        // A server that was emptied is made anew.
+        self.pool.run_all(&[self.keys.make(), cmd]).await?;
+        let mut registered = self.registered.lock();
+        if registered.len() >= REMEMBERED_OWNERS {
+            registered.clear();
+        }
+        registered.insert(token);
+        Ok(())
+    }
+}
