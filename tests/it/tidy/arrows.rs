@@ -14,7 +14,7 @@ const USES: [(&str, &[&str]); 16] = [
     ("venue", &["domain", "config", "process", "store", "bus", "outbox"]),
     ("model", &["domain", "venue"]),
     ("ingress", &["domain", "store", "bus", "venue"]),
-    ("upkeep", &["domain", "store", "bus", "outbox", "venue", "ingress"]),
+    ("upkeep", &["domain", "process", "store", "bus", "outbox", "venue", "ingress"]),
     ("ops", &["domain", "store", "outbox", "venue", "model", "ingress", "upkeep"]),
     ("worker", &["domain", "process", "store", "bus", "outbox", "venue", "model", "ingress", "upkeep", "ops"]),
     ("http", &["domain", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
