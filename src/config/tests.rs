@@ -98,6 +98,7 @@ fn single_wrong_values_say_what_was_expected() {
         ("store.url", "embedded:", "expected `embedded:DIR` or `redis://host:port`, got `embedded:`"),
         ("bus.url", "http://h", "expected `embedded` or `nats://host:port`, got `http://h`"),
         ("bus.replicas", "two", "expected a whole number, got `two`"),
+        ("store.shards", "100", "expected a power of two from 1 to 4096, got `100`"),
         ("http.body_limit", "99999999", "expected 1024 to 983040, got `99999999`"),
         ("http.listen", "8420", "expected an address such as `127.0.0.1:8420`, got `8420`"),
         ("catalog.test", "maybe", "expected `true` or `false`, got `maybe`"),
