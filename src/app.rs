@@ -20,7 +20,7 @@ use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::patient::PatientStore;
-use crate::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
+use crate::store::redis::{RedisOptions, RedisStore};
 use crate::store::{Store, StoreError};
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
@@ -478,10 +478,9 @@ async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
 }
 
 async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>, StoreError> {
-    let (prefix, clock) = (config.store.prefix.clone(), ServerOrInjected::Server);
-    let (url, connections, shards) = (url.to_owned(), config.store.connections, config.store.shards);
-    let options = RedisOptions { url: url.clone(), prefix, connections, clock, shards };
-    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(&url)), || {
+    let (prefix, connections, shards) = (config.store.prefix.clone(), config.store.connections, config.store.shards);
+    let options = RedisOptions { prefix, connections, shards, ..RedisOptions::new(url) };
+    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
         let options = options.clone();
         async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
     })

@@ -20,7 +20,7 @@ use crate::domain::shard::Shards;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Most turns of one worker at the same time: one that waits for its model takes about 20 KB.
+/// Most turns of one worker at the same time: one that waits for its model takes about 50 KB.
 const MAX_SLOTS: i64 = 16_384;
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);

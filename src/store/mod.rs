@@ -249,7 +249,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     #[repeat(Once)]
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
 
-    /// Tells that `worker` lives, for one and a half times `horizon`, and names the owners of its share of the shards at which
+    /// Tells that `worker` lives, for one and a half times `horizon`, 30 s at most, and names the owners of its share of the shards at which
     /// something is due within `horizon`. What makes something due also makes its owner due, in the same write, so that
     /// owners with nothing to do cost nothing. `limit` for each shard.
     #[repeat(Idempotent)]

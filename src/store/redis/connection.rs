@@ -3,7 +3,7 @@
 use super::keyspace::LIBRARY;
 use crate::store::StoreError;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind, Value};
+use redis::{Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -58,34 +58,25 @@ impl Pool {
     /// A server that restarted has dropped every connection of the pool, and each tells only when it
     /// is used: such a call is made again at once, on a new connection.
     pub async fn run(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
-        match self.send(cmd, again).await {
+        match self.send(Asked::One(cmd), again).await {
             Err(error) if is_unknown_function(&error) => {
                 self.load().await?;
-                self.send(cmd, again).await.map_err(|error| self.classify(&error))
+                self.send(Asked::One(cmd), again).await.map_err(|error| self.classify(&error))
             }
             answer => answer.map_err(|error| self.classify(&error)),
         }
     }
 
-    /// Asks several things in one round trip. None is a call of a function.
-    pub async fn run_all(&self, cmds: &[Cmd]) -> Result<Vec<Value>, StoreError> {
+    /// Asks several things in one round trip; the answers are an array. None is a call of a function.
+    pub async fn run_all(&self, cmds: &[Cmd]) -> Result<Value, StoreError> {
         if cmds.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Value::Array(Vec::new()));
         }
         let mut pipe = redis::pipe();
         for cmd in cmds {
             pipe.add_command(cmd.clone());
         }
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut manager = self.managers[turn % self.managers.len()].clone();
-        let answers = match manager.req_packed_commands(&pipe, 0, cmds.len()).await {
-            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
-                manager.req_packed_commands(&pipe, 0, cmds.len()).await
-            }
-            answers => answers,
-        };
-        let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
-        answers.map_err(|error| self.classify(&error))
+        self.send(Asked::All(&pipe, cmds.len()), Again::Yes).await.map_err(|error| self.classify(&error))
     }
 
     /// Puts the library of this build on the server.
@@ -94,25 +85,25 @@ impl Pool {
     pub async fn load(&self) -> Result<(), StoreError> {
         let mut list = redis::cmd("FUNCTION");
         list.arg("LIST").arg("LIBRARYNAME").arg(&LIBRARY.name);
-        let found = self.send(&list, Again::Yes).await.map_err(|error| self.classify(&error))?;
+        let found = self.send(Asked::One(&list), Again::Yes).await.map_err(|error| self.classify(&error))?;
         if matches!(&found, Value::Array(libraries) if !libraries.is_empty()) {
             return Ok(());
         }
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
-        self.send(&load, Again::Yes).await.map(drop).map_err(|error| self.classify(&error))
+        self.send(Asked::One(&load), Again::Yes).await.map(drop).map_err(|error| self.classify(&error))
     }
 
-    async fn send(&self, cmd: &Cmd, again: Again) -> Result<Value, RedisError> {
+    async fn send(&self, asked: Asked<'_>, again: Again) -> Result<Value, RedisError> {
         let mut pauses = LOADING_PAUSES.iter();
         loop {
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
             let mut manager = self.managers[turn % self.managers.len()].clone();
             let answer = match again {
-                Again::Yes => ask(&mut manager, cmd).await,
+                Again::Yes => ask(&mut manager, asked).await,
                 // Whether the connection lasts is found out by a question that can be asked again.
-                Again::No => match ask(&mut manager, &redis::cmd("PING")).await {
-                    Ok(_) => manager.req_packed_command(cmd).await.and_then(Value::extract_error),
+                Again::No => match ask(&mut manager, Asked::One(&redis::cmd("PING"))).await {
+                    Ok(_) => asked.of(&mut manager).await,
                     gone => gone,
                 },
             };
@@ -142,13 +133,30 @@ pub enum Again {
     No,
 }
 
+/// What goes to a server in one round trip.
+#[derive(Clone, Copy)]
+enum Asked<'c> {
+    One(&'c Cmd),
+    /// So many.
+    All(&'c Pipeline, usize),
+}
+
+impl Asked<'_> {
+    async fn of(self, manager: &mut ConnectionManager) -> Result<Value, RedisError> {
+        let answer = match self {
+            Self::One(cmd) => manager.req_packed_command(cmd).await,
+            Self::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await.map(Value::Array),
+        };
+        answer.and_then(Value::extract_error)
+    }
+}
+
 /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
-async fn ask(manager: &mut ConnectionManager, cmd: &Cmd) -> Result<Value, RedisError> {
-    let answer = manager.req_packed_command(cmd).await.and_then(Value::extract_error);
-    match answer {
+async fn ask(manager: &mut ConnectionManager, asked: Asked<'_>) -> Result<Value, RedisError> {
+    match asked.of(manager).await {
         Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
             tracing::debug!(%error, "connection to Redis dropped; asked again");
-            manager.req_packed_command(cmd).await.and_then(Value::extract_error)
+            asked.of(manager).await
         }
         other => other,
     }

@@ -61,15 +61,14 @@ impl Looks {
         };
         let asked: Vec<_> = shards.iter().map(ask).collect();
         let mut due = DueOwners::default();
-        for answer in pool.run_all(&asked).await? {
-            let mut answer = AnswerParts::new(pool.store(), answer)?;
-            let (before, mut overdue) = (due.owners.len(), 0);
+        let mut answers = AnswerParts::new(pool.store(), pool.run_all(&asked).await?)?;
+        while !answers.is_empty() {
+            let (mut answer, mut overdue) = (answers.nested()?, 0);
             while !answer.is_empty() {
                 let (owner, at) = (answer.owner()?, Millis(answer.parsed()?));
                 overdue += u32::from(at <= now);
                 due.owners.push((owner, at.since(now)));
             }
-            due.owners[before..].sort_unstable_by_key(|(_, wait)| *wait);
             due.more |= overdue == limit;
         }
         due.owners.sort_by_key(|(_, wait)| *wait);

@@ -71,9 +71,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Owners remembered as registered, per process; above it they are registered again.
-const REMEMBERED_OWNERS: usize = 100_000;
-
 /// The store over Redis.
 pub struct RedisStore {
     pool: Pool,

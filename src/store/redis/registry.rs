@@ -1,14 +1,17 @@
 //! The registry of owners: who is in it is found by sweeps, audits and operators.
 
+use super::RedisStore;
 use super::codec::{AnswerParts, Args};
-use super::{REMEMBERED_OWNERS, RedisStore};
 use crate::domain::ids::Owner;
 use crate::store::StoreError;
+
+/// Owners remembered as registered, per process; above it they are registered again.
+const REMEMBERED_OWNERS: usize = 100_000;
 
 impl RedisStore {
     /// Whether this process has registered the owner. Its server may have been emptied since: the
     /// functions that are told so look.
-    pub(super) fn knows(&self, owner: &Owner) -> bool {
+    fn knows(&self, owner: &Owner) -> bool {
         self.registered.lock().contains(&owner.token())
     }
 
@@ -34,7 +37,7 @@ impl RedisStore {
         Ok((answer.text()?, answer))
     }
 
-    pub(super) async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
+    async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
