@@ -1,11 +1,7 @@
 //! Exit codes and error texts of bad inputs, through the binary.
 
 use crate::support::cli::{Up, run};
-
-/// A port where nobody listens: bound and closed again.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use crate::support::port;
 
 #[test]
 fn what_is_wrong_before_anything_is_sent() {
@@ -47,14 +43,14 @@ fn what_is_wrong_before_anything_is_sent() {
 #[test]
 fn a_server_that_is_not_running() {
     let dir = tempfile::tempdir().unwrap();
-    let url = format!("http://127.0.0.1:{}", free_port());
+    let url = format!("http://127.0.0.1:{}", port::lasting());
     for args in [&["submit", "a", "x"][..], &["job", "list"], &["agent", "list"], &["lattice", "list"]] {
         let args: Vec<_> = args.iter().copied().chain(["--url", &url]).collect();
         run(dir.path(), &args).expect(8, &format!("no server at `{url}`")).expect(8, "is `trellis up` running?");
     }
-    let nats = format!("nats://127.0.0.1:{}", free_port());
+    let nats = format!("nats://127.0.0.1:{}", port::lasting());
     run(dir.path(), &["submit", "a", "x", "--nats", &nats]).expect(8, &format!("no NATS at `{nats}`"));
-    let redis = format!("store.url=redis://127.0.0.1:{}", free_port());
+    let redis = format!("store.url=redis://127.0.0.1:{}", port::lasting());
     let doctor = ["doctor", "--set", &redis, "--set", &format!("bus.url={nats}")];
     run(dir.path(), &doctor).expect(8, "is unavailable");
 }

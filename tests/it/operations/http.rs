@@ -2,7 +2,7 @@
 
 use super::{agent, call_at};
 use crate::support::http::Server;
-use crate::support::operate;
+use crate::support::{operate, port};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -185,8 +185,7 @@ async fn an_answer_is_json_text_or_bytes_whatever_its_status() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_is_no_fault_of_the_venue() {
-    // A port that nobody listens on: it was free a moment ago.
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let port = port::lasting();
     let (venue, _store) = venue(&format!("127.0.0.1:{port}"), |_| {}).await;
     let server = Server::of(Arc::new(venue)).await;
     let order = json!({"operation": "http:get", "input": {"url": format!("http://127.0.0.1:{port}/")}});

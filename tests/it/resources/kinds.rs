@@ -2,12 +2,12 @@
 
 use super::{Backend, Site, task};
 use crate::support::http::Server;
+use crate::support::port;
 use crate::support::provider::{ProviderServer, answer, careless, refusal};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use trellis::domain::authority::envelope::Mode;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::context::ledger::Status;
@@ -130,7 +130,7 @@ async fn what_was_not_granted_is_denied_before_a_server_is_asked() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_named_with_what_to_do_and_the_turn_goes_on() {
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let port = port::lasting();
     let site = clerk(Site::new().await, kinds(&format!("http://127.0.0.1:{port}/secret-path"), true)).await;
     let (outcome, text) = site.call("s", json!([A]), "docs_search", json!({"query": "x"})).await;
     assert_eq!(outcome, "error");

@@ -1,4 +1,4 @@
-//! Ports for servers that come back on their port after they were killed.
+//! Ports for servers that come back on their port after they were killed, and ports where nobody listens.
 
 use std::collections::HashSet;
 use std::net::TcpListener;
