@@ -1,9 +1,10 @@
-//! Composition root: the only file that names a concrete backend.
+//! Composition root: it and what lies below it alone name concrete backends.
 
-use crate::bus::embedded::EmbeddedBus;
-use crate::bus::nats::{BusOpenError, NatsBus, NatsOptions};
-use crate::bus::{Bus, BusError};
-use crate::config::{BusUrl, Config, HttpConfig, ResourceKind, StoreUrl, mask_url};
+mod backends;
+
+use crate::bus::BusError;
+use crate::bus::nats::{BusOpenError, NatsBus};
+use crate::config::{Config, HttpConfig, ResourceKind, StoreUrl};
 use crate::domain::decode;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::Plain;
@@ -19,9 +20,7 @@ use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::patient::PatientStore;
-use crate::store::redis::{RedisOptions, RedisStore};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
@@ -35,8 +34,10 @@ use crate::venue::resources::{Providers, ResourceProvider};
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::venue::{self, Venue};
 use crate::worker::{self, WorkerOptions};
+use backends::{Backends, store_name};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -110,6 +111,16 @@ pub enum AppError {
     /// The keys of trusted issuers.
     #[error(transparent)]
     Auth(#[from] JwksError),
+    /// A certificate or key of a connection.
+    #[error("`{setting}`: file `{}` can't be read: {error}", file.display())]
+    Pem {
+        /// Which setting.
+        setting: &'static str,
+        /// Its value.
+        file: PathBuf,
+        /// The system's words.
+        error: io::Error,
+    },
     /// The address of the HTTP API.
     #[error(
         "can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `--listen`"
@@ -160,7 +171,7 @@ impl App {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
         let model = models(config).await?;
-        let Backends { store, bus, nats, fsyncs } = backends(config, role, &clock, &metrics).await?;
+        let Backends { store, bus, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
@@ -423,13 +434,6 @@ fn http_policy(config: &Config) -> HttpPolicy {
     }
 }
 
-fn store_name(config: &Config) -> String {
-    match &config.store.url {
-        StoreUrl::Embedded(dir) => format!("embedded:{}", dir.display()),
-        StoreUrl::Redis(url) => mask_url(url),
-    }
-}
-
 /// The models of a configuration.
 pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let c = &config.models;
@@ -442,57 +446,4 @@ pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let (scripted, calls_log) = (c.scripted.clone(), c.calls_log.clone());
     let models = Models::new(ModelOptions { scripted, providers, calls_log, timeout: c.timeout }).await;
     Ok(Arc::new(models.map_err(|e| AppError::Models(e.to_string()))?))
-}
-
-/// Store and queue, and what must be closed at the end.
-struct Backends {
-    store: Arc<dyn Store>,
-    bus: Arc<dyn Bus>,
-    nats: Option<Arc<NatsBus>>,
-    fsyncs: Option<Arc<AtomicU64>>,
-}
-
-async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
-    match (&config.store.url, &config.bus.url) {
-        (StoreUrl::Embedded(dir), _) => {
-            if matches!(role, Role::Worker | Role::Serve) {
-                return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
-            }
-            let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
-            let bus =
-                EmbeddedBus::within(Arc::clone(&store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
-            let fsyncs = Some(store.fsyncs());
-            Ok(Backends { store, bus: Arc::new(bus), nats: None, fsyncs })
-        }
-        // The configuration refuses an embedded queue beside Redis.
-        (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
-            let store = redis(config, url, role).await?;
-            let bus =
-                Arc::new(NatsBus::open(&NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))).await?);
-            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus), fsyncs: None })
-        }
-        (StoreUrl::Redis(_), BusUrl::Embedded) => {
-            Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })
-        }
-    }
-}
-
-async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>, StoreError> {
-    let (prefix, connections, shards) = (config.store.prefix.clone(), config.store.connections, config.store.shards);
-    let options = RedisOptions { prefix, connections, shards, ..RedisOptions::new(url) };
-    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
-        let options = options.clone();
-        async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
-    })
-    .await?;
-    match role {
-        // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
-        Role::Up | Role::Worker => {
-            let policy =
-                RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
-            Ok(Arc::new(PatientStore::new(store, policy)))
-        }
-        // A caller is told at once, and when to try again.
-        Role::Serve | Role::Doctor => Ok(store),
-    }
 }

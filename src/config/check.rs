@@ -4,6 +4,7 @@ mod auth;
 mod kinds;
 mod quota;
 mod spend;
+mod tls;
 
 use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
 use super::{
@@ -25,6 +26,9 @@ const MAX_SLOTS: i64 = 16_384;
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
+const STORE_URL: &str =
+    "`embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS)";
+
 /// Below it renewals and clock differences between machines eat the lease up.
 const SHORTEST_LEASE: Duration = Duration::from_millis(200);
 
@@ -34,11 +38,13 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     let l = &mut layers;
     let config = Config {
         store: StoreConfig {
-            url: parse(l, "store.url", "`embedded:DIR` or `redis://host:port`", |text| store_url(text).map(Some))
+            url: parse(l, "store.url", STORE_URL, |text| store_url(text).map(Some))
                 .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
             prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
             connections: number(l, "store.connections", 1..=64),
             shards: shards(l, "store.shards"),
+            tls: tls::read(l, "store"),
+            wait_replicas: number(l, "store.wait_replicas", 0..=5),
             max_bytes: Some(number(l, "store.max_bytes", 0..=1 << 50)).filter(|bytes| *bytes > 0),
             require_durable: l.entry("store.require_durable").value.as_bool().unwrap_or_default(),
         },
@@ -248,7 +254,8 @@ fn store_url(text: &str) -> Option<StoreUrl> {
     if let Some(dir) = text.strip_prefix("embedded:") {
         return (!dir.is_empty()).then(|| StoreUrl::Embedded(PathBuf::from(dir)));
     }
-    has_host(text, &["redis://"]).then(|| StoreUrl::Redis(text.to_owned()))
+    let schemes = ["redis://", "rediss://", "redis+cluster://", "rediss+cluster://"];
+    has_host(text, &schemes).then(|| StoreUrl::Redis(text.to_owned()))
 }
 
 fn bus_url(text: &str) -> Option<BusUrl> {

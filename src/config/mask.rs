@@ -4,7 +4,8 @@ use crate::domain::visible::is_secret_name;
 
 const HIDDEN: &str = "***";
 
-/// `url` without its user and password; comma-separated URLs are masked one by one.
+/// `url` without its user and password; comma-separated URLs are masked one by one. (A comma may be in a password, and
+/// between the hosts of one URL.)
 pub fn mask_url(url: &str) -> String {
     let one = |url: &str| match url.split_once("://") {
         Some((scheme, rest)) => {
@@ -17,7 +18,14 @@ pub fn mask_url(url: &str) -> String {
         }
         None => url.to_owned(),
     };
-    url.split(',').map(one).collect::<Vec<_>>().join(",")
+    let mut urls: Vec<String> = Vec::new();
+    for part in url.split(',') {
+        match urls.last_mut() {
+            Some(before) if !part.contains("://") => *before = format!("{before},{part}"),
+            _ => urls.push(part.to_owned()),
+        }
+    }
+    urls.iter().map(|url| one(url)).collect::<Vec<_>>().join(",")
 }
 
 /// The value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password`

@@ -78,8 +78,21 @@ pub struct StoreConfig {
     pub shards: Shards,
     /// Bytes that an embedded store may have on the disk.
     pub max_bytes: Option<u64>,
+    /// Certificates for TLS to Redis.
+    pub tls: TlsFiles,
+    /// Replicas that must have a change before it is answered.
+    pub wait_replicas: u32,
     /// Don't start when a guarantee doesn't hold.
     pub require_durable: bool,
+}
+
+/// PEM files of a connection that is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsFiles {
+    /// Who signs the servers' certificates; `None`: who the system trusts.
+    pub ca: Option<PathBuf>,
+    /// This client's certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
 }
 
 /// `store.url`, parsed.
@@ -87,7 +100,7 @@ pub struct StoreConfig {
 pub enum StoreUrl {
     /// `embedded:DIR`.
     Embedded(PathBuf),
-    /// `redis://…`, credentials included.
+    /// `redis://…` or another of its schemes, credentials included.
     Redis(String),
 }
 

@@ -23,7 +23,7 @@ pub async fn shards(pool: &Pool, keys: &Keyspace) -> Result<(), StoreError> {
                     .to_owned(),
             ));
         }
-        pool.run(&keys.make(), Again::Yes).await?;
+        pool.change(&keys.make(), Again::Yes).await?;
     }
     let found = AnswerParts::new(pool.store(), Value::Array(vec![pool.run(&get, Again::Yes).await?]))?.text()?;
     if found == wanted {

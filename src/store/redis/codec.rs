@@ -1,200 +1,14 @@
-//! Arguments and answers of the functions. Everything is binary safe: Lua sees user bytes as one
-//! opaque string, never as a format of its own.
-//!
-//! A list is its count and then its items; an option is `0`, or `1` and the value.
+//! Answers of the functions: parts one after the other, a list is an array, what may be missing is a null.
 
-use super::connection::Again;
-use super::keyspace::LIBRARY;
-use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::quota::{Quota, QuotaKind};
 use crate::domain::time::Millis;
 use crate::store::{
-    After, Change, Continuation, Doc, DocConflict, DocWrite, EventKind, Expect, JobFinish, LeaseCheck, METHODS,
-    MailboxEntry, NewEvent, NewJob, OutboxEntry, Repeat, Resting, SessionFacts, StoreError, Swept, Versions,
+    Continuation, Doc, DocConflict, EventKind, LeaseCheck, MailboxEntry, OutboxEntry, SessionFacts, StoreError, Swept,
+    Versions,
 };
 use bytes::Bytes;
-use redis::{Cmd, Value};
-
-/// Largest whole number that a Lua number holds exactly.
-const LARGEST: u64 = 1 << 53;
-
-/// Arguments of one call.
-pub struct Args(Cmd, Again);
-
-/// Whether a function may be called again: its method says so. (`write_at_limit` is a write, `grant` an
-/// admission without an event.)
-fn again(function: &str) -> Again {
-    let method = if function == "write_at_limit" { "write" } else { function };
-    let is_once = METHODS.iter().any(|known| known.name == method && known.repeat == Repeat::Once);
-    if is_once { Again::No } else { Again::Yes }
-}
-
-impl Args {
-    /// A call of the function of `method` on the keys that start with `base`.
-    pub fn new(method: &str, base: &str) -> Self {
-        let mut cmd = redis::cmd("FCALL");
-        cmd.arg(LIBRARY.function(method)).arg(1).arg(base);
-        Self(cmd, again(method))
-    }
-
-    /// Whether the call may be made again.
-    pub const fn again(&self) -> Again {
-        self.1
-    }
-
-    /// The command.
-    pub const fn cmd(&self) -> &Cmd {
-        &self.0
-    }
-
-    /// Bytes as they are.
-    pub fn bytes(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        self.0.arg(bytes.as_ref());
-        self
-    }
-
-    /// A whole number; beyond what Lua holds exactly it is cut to that.
-    pub fn number(&mut self, number: u64) -> &mut Self {
-        self.0.arg(number.min(LARGEST));
-        self
-    }
-
-    /// A flag.
-    pub fn flag(&mut self, flag: bool) -> &mut Self {
-        self.number(u64::from(flag))
-    }
-
-    /// An optional value.
-    pub fn option(&mut self, value: Option<impl AsRef<[u8]>>) -> &mut Self {
-        match value {
-            Some(value) => self.flag(true).bytes(value),
-            None => self.flag(false),
-        }
-    }
-
-    fn list<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T)) -> &mut Self {
-        self.number(items.len() as u64);
-        for one in items {
-            item(self, one);
-        }
-        self
-    }
-
-    /// Texts.
-    pub fn texts(&mut self, texts: &[String]) -> &mut Self {
-        self.list(texts, |args, text| {
-            args.bytes(text);
-        })
-    }
-
-    /// Ids of events.
-    pub fn events(&mut self, events: &[EventId]) -> &mut Self {
-        self.list(events, |args, event| {
-            args.bytes(event.as_str());
-        })
-    }
-
-    /// Sessions that rest.
-    pub fn resting(&mut self, sessions: &[Resting]) -> &mut Self {
-        self.list(sessions, |args, resting| {
-            args.bytes(resting.session.token()).number(resting.arrivals);
-        })
-    }
-
-    /// Records by index.
-    pub fn calls(&mut self, calls: &[(u32, Bytes)]) -> &mut Self {
-        self.list(calls, |args, (index, bytes)| {
-            args.number(u64::from(*index)).bytes(bytes);
-        })
-    }
-
-    /// Document writes.
-    pub fn writes(&mut self, writes: &[DocWrite]) -> &mut Self {
-        self.list(writes, |args, write| {
-            args.bytes(&write.key);
-            match write.expect {
-                Expect::Any => args.bytes(""),
-                Expect::Version(version) => args.number(version),
-            };
-            match &write.change {
-                Change::Put(bytes) => args.bytes("p").bytes(bytes),
-                Change::Delete => args.bytes("d"),
-                Change::Check => args.bytes("c"),
-            };
-        })
-    }
-
-    /// Opened jobs.
-    pub fn jobs(&mut self, jobs: &[NewJob]) -> &mut Self {
-        self.list(jobs, |args, job| {
-            args.bytes(job.job.as_str()).bytes(&job.head).bytes(job.parent.as_ref().map_or("", JobId::as_str));
-        })
-    }
-
-    /// One finished job.
-    pub fn finish(&mut self, finish: &JobFinish) -> &mut Self {
-        self.bytes(finish.job.as_str()).bytes(finish.status.as_str()).bytes(&finish.result)
-    }
-
-    /// The status of a served job.
-    pub fn status(&mut self, status: Option<&(JobId, JobStatus)>) -> &mut Self {
-        match status {
-            Some((job, status)) => self.flag(true).bytes(job.as_str()).bytes(status.as_str()),
-            None => self.flag(false),
-        }
-    }
-
-    /// Finished jobs.
-    pub fn finishes(&mut self, finishes: &[JobFinish]) -> &mut Self {
-        self.list(finishes, |args, finish| {
-            args.finish(finish);
-        })
-    }
-
-    /// Outbox entries.
-    pub fn outbox(&mut self, entries: &[OutboxEntry]) -> &mut Self {
-        self.list(entries, |args, entry| {
-            args.bytes(&entry.id).bytes(&entry.message);
-        })
-    }
-
-    /// An event.
-    pub fn event(&mut self, event: &NewEvent) -> &mut Self {
-        self.bytes(event.id.as_str())
-            .bytes(&event.body_hash)
-            .bytes(event.kind.letter().to_string())
-            .option(event.job.as_ref().map(JobId::as_str))
-            .bytes(&event.order)
-            .bytes(&event.body)
-            .jobs(event.open.as_slice())
-            .finishes(event.finish.as_slice())
-            .outbox(&event.outbox)
-            .quota(event.within.as_ref())
-            .flag(event.asks_way)
-    }
-
-    /// What may be kept.
-    pub fn quota(&mut self, quota: Option<&Quota>) -> &mut Self {
-        let Some(quota) = quota else { return self.flag(false) };
-        self.flag(true);
-        for kind in QuotaKind::ALL {
-            self.number(quota.get(kind));
-        }
-        self
-    }
-
-    /// What happens to the lease.
-    pub fn after(&mut self, after: After) -> &mut Self {
-        match after {
-            After::Keep => self.bytes("keep"),
-            After::Release { arrivals, due, backoff } => {
-                let due = due.map(|due| due.0.min(LARGEST).to_string());
-                self.bytes("release").number(arrivals).option(due).flag(backoff)
-            }
-        }
-    }
-}
+use redis::Value;
 
 /// Parts of an answer, one after the other.
 pub struct AnswerParts {
@@ -439,12 +253,6 @@ impl AnswerParts {
     }
 }
 
-/// Reads documents of the hash `key`: cheaper than a function.
-pub fn read(key: &str, fields: &[String]) -> Cmd {
-    let mut cmd = redis::cmd("HMGET");
-    cmd.arg(key).arg(fields);
-    cmd
-}
 
 fn nonsense(store: &str, reason: &str) -> StoreError {
     StoreError::Corrupt { store: store.to_owned(), reason: reason.to_owned() }
@@ -463,14 +271,6 @@ const fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_beyond_lua_are_cut() {
-        let mut args = Args::new("admit", "x");
-        args.number(u64::MAX);
-        let packed = String::from_utf8(args.cmd().get_packed_command()).unwrap();
-        assert!(packed.ends_with("\r\n9007199254740992\r\n"), "{packed}");
-    }
 
     #[test]
     fn an_answer_of_another_shape_is_corrupt_and_says_what_was_expected() {

@@ -1,55 +1,66 @@
-//! The connections: several per process, functions loaded on demand, errors classified.
+//! The connections: several per process, functions loaded on demand, answers waited for.
 
+use super::failure::{classify, is_unknown_function, passes};
 use super::keyspace::LIBRARY;
+use super::wire::{Sent, Wire, Place};
+use super::options::RedisOptions;
+use super::servers::Servers;
 use crate::store::StoreError;
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value};
+use futures::future::try_join_all;
+use redis::{Cmd, RedisError, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A command without an answer after it may or may not have been applied. (The driver's own
-/// default of 500 ms is shorter than a slow fsync.)
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the TCP connection and its greeting.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts to connect before a waiting call fails; the next call starts them again.
-const CONNECT_RETRIES: usize = 3;
-/// Pauses while the server reads its append-only file; then the call fails.
-const LOADING_PAUSES: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1), Duration::from_secs(2)];
+/// Pauses while the server reads its append-only file, or a cluster moves a slot or makes a replica the primary (which
+/// takes its `cluster-node-timeout` and some seconds); then the call fails.
+const PAUSES: [Duration; 9] = [
+    Duration::from_millis(20),
+    Duration::from_millis(80),
+    Duration::from_millis(400),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    // Of a cluster alone.
+    Duration::from_secs(2),
+    Duration::from_secs(2),
+    Duration::from_secs(2),
+    Duration::from_secs(2),
+];
+/// How long replicas have to confirm; their primary's connection stands still meanwhile.
+const REPLICAS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connections to one server.
+/// Connections to one server, or to all nodes of one cluster.
 pub struct Pool {
     store: String,
-    managers: Vec<ConnectionManager>,
+    is_cluster: bool,
+    wires: Vec<Wire>,
     next: AtomicUsize,
+    wait_replicas: u32,
 }
 
 impl Pool {
-    /// Connections that are opened when they are first used; only the `url` is checked here.
-    pub fn new(url: &str, connections: usize) -> Result<Self, StoreError> {
-        let bad = |error: RedisError| StoreError::Unavailable {
-            store: "redis".to_owned(),
-            reason: format!("illegal url: {error}"),
-        };
-        let info = url.into_connection_info().map_err(bad)?;
-        let info = info.set_tcp_settings(redis::io::tcp::TcpSettings::default().set_nodelay(true));
-        let store = format!("redis://{}", info.addr());
-        let client = Client::open(info).map_err(bad)?;
-        let config = ConnectionManagerConfig::new()
-            .set_response_timeout(Some(RESPONSE_TIMEOUT))
-            .set_connection_timeout(Some(CONNECTION_TIMEOUT))
-            .set_number_of_retries(CONNECT_RETRIES)
-            .set_max_delay(Duration::from_secs(1));
-        let managers = (0..connections.max(1))
-            .map(|_| ConnectionManager::new_lazy_with_config(client.clone(), config.clone()).map_err(bad))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { store, managers, next: AtomicUsize::new(0) })
+    /// Connections that are opened when they are first used; only the `url` and the certificates are checked here.
+    pub fn new(options: &RedisOptions) -> Result<Self, StoreError> {
+        let bad = |reason: String| StoreError::Unavailable { store: "redis".to_owned(), reason };
+        let servers = Servers::of(&options.url).map_err(|reason| bad(format!("illegal url: {reason}")))?;
+        let tls = options.tls.as_ref().filter(|_| servers.is_tls);
+        let wires = Wire::several(&servers, tls, options.connections.max(1)).map_err(|e| bad(e.to_string()))?;
+        let (store, is_cluster) = (servers.shown, servers.is_cluster);
+        Ok(Self { store, is_cluster, wires, next: AtomicUsize::new(0), wait_replicas: options.wait_replicas })
     }
 
-    /// The server's address, without credentials.
+    /// The server's address, or those of the nodes that are asked first, without credentials.
     pub fn store(&self) -> &str {
         &self.store
+    }
+
+    /// Several primaries divide the keys.
+    pub const fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    /// Replicas that must have a change before it counts.
+    pub const fn wait_replicas(&self) -> u32 {
+        self.wait_replicas
     }
 
     /// Runs a command, waiting a little for a server that loads, and loading the library when the
@@ -58,69 +69,134 @@ impl Pool {
     /// A server that restarted has dropped every connection of the pool, and each tells only when it
     /// is used: such a call is made again at once, on a new connection.
     pub async fn run(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
-        match self.send(Asked::One(cmd), again).await {
-            Err(error) if is_unknown_function(&error) => {
-                self.load().await?;
-                self.send(Asked::One(cmd), again).await.map_err(|error| self.classify(&error))
+        self.ask(cmd, again, false).await
+    }
+
+    /// The same of what changes something: it counts when as many replicas have it as it takes.
+    pub async fn change(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
+        self.ask(cmd, again, self.wait_replicas > 0).await
+    }
+
+    async fn ask(&self, cmd: &Cmd, again: Again, waits: bool) -> Result<Value, StoreError> {
+        let place = Place::Of(cmd);
+        let once = async || {
+            if !waits {
+                return self.send(Sent::One(cmd), place, again).await;
             }
-            answer => answer.map_err(|error| self.classify(&error)),
+            // In one pipeline, so that both go over one connection: what is confirmed is what this one wrote.
+            let mut pipe = redis::pipe();
+            pipe.add_command(cmd.clone()).cmd("WAIT").arg(self.wait_replicas).arg(REPLICAS_TIMEOUT.as_millis() as u64);
+            self.send(Sent::All(&pipe, 2), place, again).await
+        };
+        let answers = match once().await {
+            Err(error) if is_unknown_function(&error) => {
+                self.load(place).await?;
+                once().await
+            }
+            answers => answers,
+        };
+        let mut answers = answers.map_err(|error| self.failed(&error))?.into_iter();
+        let answer = answers.next().unwrap_or(Value::Nil);
+        match answers.next() {
+            Some(Value::Int(have)) if have < i64::from(self.wait_replicas) => Err(StoreError::Unavailable {
+                store: self.store.clone(),
+                reason: format!(
+                    "its primary has it, but {have} of {} replicas confirmed it within {} s (`store.wait_replicas`)",
+                    self.wait_replicas,
+                    REPLICAS_TIMEOUT.as_secs()
+                ),
+            }),
+            _ => Ok(answer),
         }
     }
 
-    /// Asks several things in one round trip; the answers are an array. None is a call of a function.
+    /// Asks several things at once; the answers are an array. None is a call of a function.
     pub async fn run_all(&self, cmds: &[Cmd]) -> Result<Value, StoreError> {
-        if cmds.is_empty() {
-            return Ok(Value::Array(Vec::new()));
+        let failed = |error| self.failed(&error);
+        let Some(first) = cmds.first() else { return Ok(Value::Array(Vec::new())) };
+        if self.is_cluster {
+            // Each goes where its key is; the driver sends what is of one node together.
+            let one = |cmd| async move { self.send(Sent::One(cmd), Place::Of(cmd), Again::Yes).await };
+            let answers = try_join_all(cmds.iter().map(one)).await.map_err(failed)?;
+            return Ok(Value::Array(answers.into_iter().flatten().collect()));
         }
         let mut pipe = redis::pipe();
         for cmd in cmds {
             pipe.add_command(cmd.clone());
         }
-        self.send(Asked::All(&pipe, cmds.len()), Again::Yes).await.map_err(|error| self.classify(&error))
+        self.send(Sent::All(&pipe, cmds.len()), Place::Of(first), Again::Yes).await.map(Value::Array).map_err(failed)
     }
 
-    /// Puts the library of this build on the server.
-    ///
-    /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.
-    pub async fn load(&self) -> Result<(), StoreError> {
-        let mut list = redis::cmd("FUNCTION");
-        list.arg("LIST").arg("LIBRARYNAME").arg(&LIBRARY.name);
-        let found = self.send(Asked::One(&list), Again::Yes).await.map_err(|error| self.classify(&error))?;
-        if matches!(&found, Value::Array(libraries) if !libraries.is_empty()) {
-            return Ok(());
-        }
-        let mut load = redis::cmd("FUNCTION");
-        load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
-        self.send(Asked::One(&load), Again::Yes).await.map(drop).map_err(|error| self.classify(&error))
-    }
-
-    async fn send(&self, asked: Asked<'_>, again: Again) -> Result<Value, RedisError> {
-        let mut pauses = LOADING_PAUSES.iter();
+    /// Asks every primary the same, with its name where there are several; each answers for itself.
+    pub async fn everywhere(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
+        let mut pauses = self.pauses();
         loop {
-            let turn = self.next.fetch_add(1, Ordering::Relaxed);
-            let mut manager = self.managers[turn % self.managers.len()].clone();
-            let answer = match again {
-                Again::Yes => ask(&mut manager, asked).await,
-                // Whether the connection lasts is found out by a question that can be asked again.
-                Again::No => match ask(&mut manager, Asked::One(&redis::cmd("PING"))).await {
-                    Ok(_) => asked.of(&mut manager).await,
-                    gone => gone,
-                },
-            };
-            match (&answer, pauses.next()) {
-                (Err(error), Some(pause)) if is_loading(error) => tokio::time::sleep(*pause).await,
-                _ => return answer,
+            match (self.wire().ask_all(cmd).await, pauses.next()) {
+                (Err(error), Some(pause)) if passes(&error) => tokio::time::sleep(*pause).await,
+                (answers, _) => {
+                    let each = |(node, answer): (_, Result<_, RedisError>)| (node, answer.map_err(|e| self.failed(&e)));
+                    return Ok(answers.map_err(|error| self.failed(&error))?.into_iter().map(each).collect());
+                }
             }
         }
     }
 
-    fn classify(&self, error: &RedisError) -> StoreError {
-        let (store, reason) = (self.store.clone(), error.to_string());
-        match verdict(error) {
-            Verdict::Unavailable => StoreError::Unavailable { store, reason },
-            Verdict::Full => StoreError::Full { store, reason },
-            Verdict::Corrupt => StoreError::Corrupt { store, reason },
+    /// Puts the library of this build on every primary that hasn't got it.
+    pub async fn load_everywhere(&self) -> Result<(), StoreError> {
+        for (node, found) in self.everywhere(&library_there()).await? {
+            if !is_there(&found?) {
+                self.load(Place::Node(&node)).await?;
+            }
         }
+        Ok(())
+    }
+
+    /// Puts the library of this build on a server.
+    ///
+    /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.
+    async fn load(&self, place: Place<'_>) -> Result<(), StoreError> {
+        let there = library_there();
+        let found = self.send(Sent::One(&there), place, Again::Yes).await.map_err(|error| self.failed(&error))?;
+        if found.iter().any(is_there) {
+            return Ok(());
+        }
+        let mut load = redis::cmd("FUNCTION");
+        load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
+        self.send(Sent::One(&load), place, Again::Yes).await.map(drop).map_err(|error| self.failed(&error))
+    }
+
+    async fn send(&self, asked: Sent<'_>, place: Place<'_>, again: Again) -> Result<Vec<Value>, RedisError> {
+        let mut pauses = self.pauses();
+        loop {
+            let wire = self.wire();
+            let answers = match again {
+                Again::Yes => wire.ask_twice(asked, place).await,
+                // Whether the connection lasts is found out by a question that can be asked again.
+                Again::No => match wire.ask_twice(Sent::One(&redis::cmd("PING")), place).await {
+                    Ok(_) => wire.ask(asked, place).await,
+                    gone => gone,
+                },
+            };
+            let Err(error) = &answers else { return answers };
+            // Another node may be the primary soon.
+            let lost = || self.is_cluster && (error.is_connection_dropped() || error.is_connection_refusal());
+            match pauses.next() {
+                Some(pause) if passes(error) || again == Again::Yes && lost() => tokio::time::sleep(*pause).await,
+                _ => return answers,
+            }
+        }
+    }
+
+    fn pauses(&self) -> impl Iterator<Item = &'static Duration> {
+        PAUSES.iter().take(if self.is_cluster { PAUSES.len() } else { 5 })
+    }
+
+    fn wire(&self) -> &Wire {
+        &self.wires[self.next.fetch_add(1, Ordering::Relaxed) % self.wires.len()]
+    }
+
+    fn failed(&self, error: &RedisError) -> StoreError {
+        classify(&self.store, error)
     }
 }
 
@@ -133,99 +209,26 @@ pub enum Again {
     No,
 }
 
-/// What goes to a server in one round trip.
-#[derive(Clone, Copy)]
-enum Asked<'c> {
-    One(&'c Cmd),
-    /// So many.
-    All(&'c Pipeline, usize),
+fn library_there() -> Cmd {
+    let mut list = redis::cmd("FUNCTION");
+    list.arg("LIST").arg("LIBRARYNAME").arg(&LIBRARY.name);
+    list
 }
 
-impl Asked<'_> {
-    async fn of(self, manager: &mut ConnectionManager) -> Result<Value, RedisError> {
-        let answer = match self {
-            Self::One(cmd) => manager.req_packed_command(cmd).await,
-            Self::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await.map(Value::Array),
-        };
-        answer.and_then(Value::extract_error)
-    }
-}
-
-/// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
-async fn ask(manager: &mut ConnectionManager, asked: Asked<'_>) -> Result<Value, RedisError> {
-    match asked.of(manager).await {
-        Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
-            tracing::debug!(%error, "connection to Redis dropped; asked again");
-            asked.of(manager).await
-        }
-        other => other,
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Unavailable,
-    Full,
-    Corrupt,
-}
-
-fn verdict(error: &RedisError) -> Verdict {
-    match error.kind() {
-        ErrorKind::Server(ServerErrorKind::ResponseError) if says(error, "max number of clients") => {
-            Verdict::Unavailable
-        }
-        ErrorKind::Server(ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot)
-        | ErrorKind::Parse
-        | ErrorKind::UnexpectedReturnType => Verdict::Corrupt,
-        ErrorKind::Extension => match error.code() {
-            Some("OOM" | "MISCONF") => Verdict::Full,
-            // The server is busy, or lacks the replicas or the login that it asks for.
-            Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS") => Verdict::Unavailable,
-            _ => Verdict::Corrupt,
-        },
-        _ => Verdict::Unavailable,
-    }
-}
-
-fn is_loading(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
-}
-
-fn is_unknown_function(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) && says(error, "Function not found")
-}
-
-fn says(error: &RedisError, words: &str) -> bool {
-    error.detail().is_some_and(|detail| detail.contains(words))
+fn is_there(found: &Value) -> bool {
+    matches!(found, Value::Array(libraries) if !libraries.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(code: &str, expected: &Verdict) {
-        let error = redis::make_extension_error(code.to_owned(), Some("words".to_owned()));
-        assert_eq!(&verdict(&error), expected, "{code}");
-    }
-
-    #[test]
-    fn errors_say_whether_calling_again_can_help() {
-        check("OOM", &Verdict::Full);
-        check("MISCONF", &Verdict::Full);
-        check("BUSY", &Verdict::Unavailable);
-        check("NOREPLICAS", &Verdict::Unavailable);
-        check("WRONGTYPE", &Verdict::Corrupt);
-        check("CORRUPT", &Verdict::Corrupt);
-        let io = RedisError::from(std::io::Error::other("reset"));
-        assert_eq!(verdict(&io), Verdict::Unavailable);
-    }
-
     #[test]
     fn an_illegal_url_is_refused_and_a_legal_one_shown_without_its_password() {
-        assert!(Pool::new("http://x", 1).is_err());
+        assert!(Pool::new(&RedisOptions::new("http://x")).is_err());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _guard = runtime.enter();
-        let pool = Pool::new("redis://me:secret@127.0.0.1:7/0", 2).unwrap();
+        let pool = Pool::new(&RedisOptions::new("redis://me:secret@127.0.0.1:7/0")).unwrap();
         assert_eq!(pool.store(), "redis://127.0.0.1:7");
     }
 }

@@ -1,6 +1,7 @@
 //! What becomes of an event; the lease of a session: how it is asked for, and what it brings.
 
-use super::codec::{AnswerParts, Args};
+use super::args::Args;
+use super::codec::AnswerParts;
 use super::{millis, usage};
 use crate::domain::dead::Attempt;
 use crate::domain::job::{ErrorCode, JobResult};

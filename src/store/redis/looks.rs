@@ -1,6 +1,7 @@
 //! Which owners this worker looks at: its shards, and what is due in them.
 
-use super::codec::{AnswerParts, Args};
+use super::args::Args;
+use super::codec::AnswerParts;
 use super::connection::Pool;
 use super::keyspace::Keyspace;
 use super::millis;

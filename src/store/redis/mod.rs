@@ -40,15 +40,19 @@
 //! there.
 
 mod agree;
+mod args;
 mod codec;
 mod connection;
+mod failure;
 mod grant;
 mod keyspace;
 mod looks;
 mod options;
 mod registry;
+mod servers;
 mod settings;
 mod usage;
+mod wire;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
@@ -61,11 +65,13 @@ use crate::store::{
     SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
 };
 use async_trait::async_trait;
-use codec::{AnswerParts, Args};
+use args::Args;
+use codec::AnswerParts;
 use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
 use looks::Looks;
 pub use options::{RedisOptions, ServerOrInjected};
+pub use servers::{FORM as URL_FORM, RedisTls, Servers};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -85,12 +91,12 @@ impl RedisStore {
     /// Connects and loads the functions. Doesn't retry past the driver's own attempts (about two
     /// seconds): the caller does.
     pub async fn open(options: RedisOptions) -> Result<Arc<Self>, StoreError> {
-        let pool = Pool::new(&options.url, options.connections)?;
+        let pool = Pool::new(&options)?;
         if options.prefix.contains(['{', '}']) {
             let reason = format!("illegal prefix `{}`: braces would change the hash tag", options.prefix);
             return Err(StoreError::Corrupt { store: pool.store().to_owned(), reason });
         }
-        pool.load().await?;
+        pool.load_everywhere().await?;
         let keys = Keyspace::new(options.prefix, options.shards);
         agree::shards(&pool, &keys).await?;
         Ok(Arc::new(Self {
@@ -127,8 +133,15 @@ impl RedisStore {
         args
     }
 
+    async fn answer(&self, args: &Args) -> Result<redis::Value, StoreError> {
+        match args.changes() {
+            true => self.pool.change(args.cmd(), args.again()).await,
+            false => self.pool.run(args.cmd(), args.again()).await,
+        }
+    }
+
     async fn call(&self, args: &Args) -> Result<AnswerParts, StoreError> {
-        AnswerParts::new(self.pool.store(), self.pool.run(args.cmd(), args.again()).await?)
+        AnswerParts::new(self.pool.store(), self.answer(args).await?)
     }
 
     /// Writes documents, within a quota or whatever it is.
@@ -231,7 +244,7 @@ impl Store for RedisStore {
         for id in ids {
             args.bytes(id);
         }
-        self.pool.run(args.cmd(), args.again()).await.map(drop)
+        self.answer(&args).await.map(drop)
     }
 
     async fn finish(
@@ -348,7 +361,7 @@ impl Store for RedisStore {
     }
 
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
-        let mut args = Args::new("due", &self.keys.workers());
+        let mut args = Args::of_key("due", &self.keys.workers());
         self.clock(&mut args, now);
         self.looks.due(&self.pool, &self.keys, args, (worker, horizon, limit)).await
     }
@@ -360,7 +373,7 @@ impl DocumentStore for RedisStore {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let answer = self.pool.run(&codec::read(&self.keys.documents(owner), keys), Again::Yes).await?;
+        let answer = self.pool.run(&args::read(&self.keys.documents(owner), keys), Again::Yes).await?;
         AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())
     }
 

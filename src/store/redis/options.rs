@@ -1,5 +1,6 @@
 //! How a store over Redis is opened.
 
+use super::servers::RedisTls;
 use crate::domain::shard::Shards;
 
 /// Which clock counts.
@@ -14,12 +15,16 @@ pub enum ServerOrInjected {
 /// How to open a [`super::RedisStore`].
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
-    /// `redis://[user:password@]host:port/db`.
+    /// `redis[s]://[user:password@]host:port/db`, or `redis[s]+cluster://[user:password@]host:port,host:port`.
     pub url: String,
+    /// Certificates, where the URL says TLS.
+    pub tls: Option<RedisTls>,
     /// All keys start with it.
     pub prefix: String,
     /// Connections: with several, one fsync of the server covers the commits of all of them.
     pub connections: usize,
+    /// Replicas that must have a change before it is answered.
+    pub wait_replicas: u32,
     /// Which clock counts.
     pub clock: ServerOrInjected,
     /// How many shards owners lie in: fixed with the first key that is written.
@@ -27,10 +32,12 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Prefix `trellis`, 8 connections, the server's clock, 256 shards.
+    /// Prefix `trellis`, 8 connections, no replica waited for, the server's clock, 256 shards.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            tls: None,
+            wait_replicas: 0,
             prefix: "trellis".to_owned(),
             connections: 8,
             clock: ServerOrInjected::Server,

@@ -1,7 +1,9 @@
 //! The registry of owners: who is in it is found by sweeps, audits and operators.
 
 use super::RedisStore;
-use super::codec::{AnswerParts, Args};
+use super::args::Args;
+use super::codec::AnswerParts;
+use super::connection::Again;
 use crate::domain::ids::Owner;
 use crate::store::StoreError;
 
@@ -41,8 +43,13 @@ impl RedisStore {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
-        // A server that was emptied is made anew.
-        self.pool.run_all(&[self.keys.make(), cmd]).await?;
+        if self.pool.wait_replicas() == 0 {
+            // A server that was emptied is made anew.
+            self.pool.run_all(&[self.keys.make(), cmd]).await?;
+        } else {
+            self.pool.change(&self.keys.make(), Again::Yes).await?;
+            self.pool.change(&cmd, Again::Yes).await?;
+        }
         let mut registered = self.registered.lock();
         if registered.len() >= REMEMBERED_OWNERS {
             registered.clear();

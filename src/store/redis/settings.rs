@@ -1,6 +1,7 @@
 //! The server's settings on which the guarantees rest, for `trellis doctor`.
 
-use super::connection::{Again, Pool};
+use super::connection::Pool;
+use super::wire::text;
 use crate::store::{BackendSetting, Fill, StoreError};
 use redis::Value;
 
@@ -16,35 +17,82 @@ const EXPECTED: [(&str, &str, &str); 5] = [
 /// First version with functions.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// Reads them all. A server that doesn't let itself be asked (managed ones rename `CONFIG`) gets
+/// Reads them all, of every primary. A server that doesn't let itself be asked (managed ones rename `CONFIG`) gets
 /// a value `unknown` with a problem, no error.
 pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
-    let mut info = redis::cmd("INFO");
-    info.arg("server");
-    let mut settings = vec![version(&text(&pool.run(&info, Again::Yes).await?))];
+    let versions = everywhere(pool, &["INFO", "server"]).await?;
+    let mut settings = of_nodes(versions, |answer| version(&answer.map(|value| text(&value)).unwrap_or_default()));
     for (name, expected, problem) in EXPECTED {
-        let mut get = redis::cmd("CONFIG");
-        get.arg("GET").arg(name);
-        let value = match pool.run(&get, Again::Yes).await {
-            Ok(answer) => value_of(&answer),
-            Err(error) if error.is_transient() => return Err(error),
-            Err(_) => None,
-        };
-        settings.push(judge(name, expected, problem, value.as_deref()));
+        let values = everywhere(pool, &["CONFIG", "GET", name]).await?;
+        settings.extend(of_nodes(values, |answer| {
+            judge(name, expected, problem, answer.and_then(|value| value_of(&value)).as_deref())
+        }));
     }
+    let behind = everywhere(pool, &["INFO", "replication"]).await?;
+    let behind = behind.into_iter().map(|(_, answer)| replicas(&answer.map(|value| text(&value)).unwrap_or_default()));
+    settings.extend(copies(pool.is_cluster(), pool.wait_replicas(), behind.min().unwrap_or(0)));
     settings.push(room(fill(pool).await));
     Ok(settings)
 }
 
-/// What the server uses of its memory, as it counts itself when it refuses; nothing where it doesn't say.
-pub async fn fill(pool: &Pool) -> Fill {
-    let mut info = redis::cmd("INFO");
-    info.arg("memory");
-    match pool.run(&info, Again::Yes).await {
-        Ok(answer) => memory(&text(&answer)),
-        // Where it matters, the call that comes behind says so.
-        Err(_) => Fill::default(),
+/// What each primary answers; nothing where it refuses.
+async fn everywhere(pool: &Pool, words: &[&str]) -> Result<Vec<(String, Option<Value>)>, StoreError> {
+    let mut cmd = redis::cmd(words[0]);
+    cmd.arg(&words[1..]);
+    let each = |(node, answer): (String, Result<Value, StoreError>)| match answer {
+        Ok(value) => Ok((node, Some(value))),
+        Err(error) if error.is_transient() => Err(error),
+        Err(_) => Ok((node, None)),
+    };
+    pool.everywhere(&cmd).await?.into_iter().map(each).collect()
+}
+
+/// One setting where all nodes agree; else one of each, with its name.
+fn of_nodes(
+    answers: Vec<(String, Option<Value>)>,
+    judge: impl Fn(Option<Value>) -> BackendSetting,
+) -> Vec<BackendSetting> {
+    let mut all: Vec<_> = answers.into_iter().map(|(node, answer)| (node, judge(answer))).collect();
+    if all.iter().all(|(_, setting)| setting.value == all[0].1.value) {
+        return all.drain(..).take(1).map(|(_, setting)| setting).collect();
     }
+    let named = |(node, setting): (String, BackendSetting)| {
+        let name = format!("{} at {node}", setting.name);
+        BackendSetting { name, ..setting }
+    };
+    all.into_iter().map(named).collect()
+}
+
+/// Replicas that are connected to a primary.
+fn replicas(info: &str) -> u32 {
+    info.lines().find_map(|line| line.strip_prefix("connected_slaves:")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Where a commit is when it is answered. A single server without replicas needs no word about it.
+fn copies(is_cluster: bool, waits: u32, behind: u32) -> Option<BackendSetting> {
+    if !is_cluster && waits == 0 && behind == 0 {
+        return None;
+    }
+    let problem = if waits > behind {
+        Some(format!("a primary has {behind} replicas, so that nothing can be committed; add some or set `store.wait_replicas = {behind}`"))
+    } else if behind == 0 {
+        Some("a primary has no replica: what it keeps is away for as long as it is; add one".to_owned())
+    } else if waits == 0 {
+        Some("a failover can lose acknowledged commits; set `store.wait_replicas = 1`".to_owned())
+    } else {
+        None
+    };
+    let value = format!("on the primary and {waits} of {behind} replicas");
+    Some(BackendSetting { name: "redis commits".to_owned(), value, problem })
+}
+
+/// What the servers use of their memory, as they count themselves when they refuse: of the primary that is the fullest.
+/// Nothing where it doesn't say.
+pub async fn fill(pool: &Pool) -> Fill {
+    // Where it matters, the call that comes behind says that a server doesn't answer.
+    let nodes = everywhere(pool, &["INFO", "memory"]).await.unwrap_or_default();
+    let fills = nodes.into_iter().filter_map(|(_, answer)| answer).map(|answer| memory(&text(&answer)));
+    fills.max_by_key(|fill| fill.percent()).unwrap_or_default()
 }
 
 fn memory(info: &str) -> Fill {
@@ -93,14 +141,6 @@ fn value_of(answer: &Value) -> Option<String> {
     }
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +155,43 @@ mod tests {
         ] {
             assert_eq!(version(info).problem.is_none(), fine, "{info}");
         }
+    }
+
+    #[test]
+    fn where_a_commit_is_when_it_is_answered_follows_from_replicas() {
+        let problem = |is_cluster, waits, behind| copies(is_cluster, waits, behind).map(|setting| setting.problem);
+        assert!(problem(false, 0, 0).is_none(), "one server");
+        for (is_cluster, waits, behind, said) in [
+            (false, 1, 0, "nothing can be committed"),
+            (true, 2, 1, "set `store.wait_replicas = 1`"),
+            (true, 0, 0, "has no replica"),
+            (true, 0, 1, "a failover can lose acknowledged commits"),
+            (false, 0, 1, "a failover can lose acknowledged commits"),
+        ] {
+            let problem = problem(is_cluster, waits, behind).unwrap().unwrap();
+            assert!(problem.contains(said), "{is_cluster} {waits} {behind}: {problem}");
+        }
+        assert_eq!(problem(true, 1, 1), Some(None));
+        assert_eq!(replicas("# Replication\r\nrole:master\r\nconnected_slaves:2\r\n"), 2);
+    }
+
+    #[test]
+    fn nodes_that_agree_are_one_setting() {
+        let answers = |values: &[&str]| {
+            let node = |(n, value): (usize, &&str)| {
+                (format!("h:{n}"), Some(Value::Array(vec![Value::Nil, Value::BulkString(value.as_bytes().to_vec())])))
+            };
+            values.iter().enumerate().map(node).collect::<Vec<_>>()
+        };
+        let of = |values: &[&str]| {
+            let all = of_nodes(answers(values), |answer| {
+                judge("appendonly", "yes", "set it", answer.and_then(|value| value_of(&value)).as_deref())
+            });
+            all.into_iter().map(|one| (one.name, one.problem.is_some())).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["yes", "yes"]), [("redis appendonly".to_owned(), false)]);
+        let two = [("redis appendonly at h:0".to_owned(), false), ("redis appendonly at h:1".to_owned(), true)];
+        assert_eq!(of(&["yes", "no"]), two);
     }
 
     #[test]

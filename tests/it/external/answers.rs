@@ -38,7 +38,7 @@ async fn signs_start_a_job_and_its_result_wakes_the_session() {
     assert_eq!(record["op"], "v/ops/queue/publish");
     assert_eq!(record["outbound"]["queue"], "ocr");
     assert!(record["outbound"]["started"].is_u64() && record["outbound"]["ignored"].is_null(), "{record}");
-    assert_eq!(office.keys("q.due/").await, [""; 0], "it is watched no more");
+    office.is_watched_no_more().await;
     office.books_are_closed().await;
 }
 

@@ -199,6 +199,17 @@ impl Office {
         assert_eq!(books.unaccounted, 0, "{:?}", books.missing);
     }
 
+    /// No job has a time at which it is looked at. The last one goes after its session was told.
+    async fn is_watched_no_more(&self) {
+        for _ in 0..1_000 {
+            if self.keys("q.due/").await.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("still watched: {:?}", self.keys("q.due/").await);
+    }
+
     /// Keys of documents under a prefix.
     async fn keys(&self, prefix: &str) -> Vec<String> {
         let found = self.venue.venue.store.scan(&self.venue.owner, prefix, None, false, 100).await.unwrap();

@@ -28,7 +28,7 @@ async fn given_up(office: &Office, clerks: &JobId, id: &JobId, why: &str) {
     assert_eq!((job.status, code(&job)), (JobStatus::Failed, json!("TIMEOUT")));
     let error = job.result.unwrap().error.unwrap();
     assert!(error.contains(why), "{error}");
-    assert_eq!(office.keys("q.due/").await, [""; 0]);
+    office.is_watched_no_more().await;
     office.books_are_closed().await;
 }
 

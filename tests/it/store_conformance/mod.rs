@@ -21,6 +21,7 @@ mod priority;
 pub mod quota;
 mod reads;
 mod redis;
+mod redis_cluster;
 mod repeated;
 mod seat;
 mod sweep;

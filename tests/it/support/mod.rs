@@ -14,6 +14,7 @@ pub mod provider;
 pub mod python;
 pub mod raw;
 pub mod redis;
+pub mod redis_cluster;
 pub mod site;
 pub mod terminal;
 pub mod venue;

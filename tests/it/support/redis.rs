@@ -13,14 +13,17 @@ use trellis::domain::shard::Shards;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 
 /// Runs the server as a child and kills it as soon as its own input closes, so also when the test
-/// process is killed. `$1` configuration, `$2` port, `$3` folder, `$4` = `shared` removes the folder.
+/// process is killed. `$1` configuration, `$2` port, `$3` folder, `$4` = `shared` removes the folder; then more options.
 const SUPERVISOR: &str = r#"
-redis-server "$1" --port "$2" --dir "$3" --bind 127.0.0.1 --daemonize no >>"$3/log" 2>&1 &
+conf=$1 port=$2 dir=$3 shared=$4
+shift 4
+redis-server "$conf" --port "$port" --dir "$dir" --bind 127.0.0.1 --daemonize no "$@" >>"$dir/log" 2>&1 &
 pid=$!
+echo $pid >"$dir/pid"
 cat >/dev/null
 kill -9 $pid
 wait $pid
-if [ "$4" = shared ]; then rm -rf "$3"; fi
+if [ "$shared" = shared ]; then rm -rf "$dir"; fi
 "#;
 
 /// A server; killed with SIGKILL when dropped.
@@ -28,26 +31,33 @@ pub struct RedisServer {
     port: u16,
     dir: PathBuf,
     shared: bool,
+    options: Vec<String>,
     supervisor: Option<Child>,
 }
 
 impl RedisServer {
     /// One for this test alone; `None` when there is no `redis-server`.
     pub fn start() -> Option<Self> {
-        is_installed().then(|| Self::start_on_free_port(false))
+        Self::start_with(&[])
+    }
+
+    /// The same with more options than `config/redis.conf` has.
+    pub fn start_with(options: &[&str]) -> Option<Self> {
+        is_installed().then(|| Self::start_on_free_port(false, options))
     }
 
     /// The one of this test process; `None` when there is no `redis-server`.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<RedisServer>> = OnceLock::new();
-        SHARED.get_or_init(|| is_installed().then(|| Self::start_on_free_port(true))).as_ref()
+        SHARED.get_or_init(|| is_installed().then(|| Self::start_on_free_port(true, &[]))).as_ref()
     }
 
-    fn start_on_free_port(shared: bool) -> Self {
+    fn start_on_free_port(shared: bool, options: &[&str]) -> Self {
         for _ in 0..5 {
             let port = port::lasting();
             let dir = tempfile::tempdir().unwrap().keep();
-            let mut server = Self { port, dir, shared, supervisor: None };
+            let options = options.iter().map(ToString::to_string).collect();
+            let mut server = Self { port, dir, shared, options, supervisor: None };
             if server.start_again() {
                 return server;
             }
@@ -84,6 +94,7 @@ impl RedisServer {
         let mut command = Command::new("sh");
         command.arg("-c").arg(SUPERVISOR).arg("redis-supervisor").arg(conf);
         command.arg(self.port.to_string()).arg(&self.dir).arg(if self.shared { "shared" } else { "own" });
+        command.args(&self.options);
         let output = File::create(self.dir.join("supervisor.log")).unwrap();
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(output);
         self.supervisor = Some(command.spawn().unwrap());
@@ -118,6 +129,34 @@ impl RedisServer {
         let path = parts.next().expect("the server keeps a log");
         let bytes = path.metadata().unwrap().len();
         (path, bytes)
+    }
+
+    /// Stops it in its tracks (SIGSTOP), or lets it go on.
+    pub fn pause(&self, paused: bool) {
+        let pid = std::fs::read_to_string(self.dir.join("pid")).unwrap();
+        let sent = Command::new("kill").args([if paused { "-STOP" } else { "-CONT" }, pid.trim()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// What an option was given with.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let at = self.options.iter().position(|option| option == name)?;
+        self.options.get(at + 1).map(String::as_str)
+    }
+
+    /// The text that answers a command.
+    pub async fn text(&self, words: &[&str]) -> String {
+        redis::from_redis_value(self.command(words).await.unwrap()).unwrap()
+    }
+
+    /// Its port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// `redis://127.0.0.1:PORT`.
@@ -165,7 +204,7 @@ pub async fn store() -> Option<Arc<RedisStore>> {
     Some(RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap())
 }
 
-fn is_installed() -> bool {
+pub fn is_installed() -> bool {
     let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
         assert!(std::env::var_os("CI").is_none(), "`redis-server` is not on PATH");

@@ -1,0 +1,100 @@
+//! The store and the queue that a configuration names.
+
+use super::{AppError, Role};
+use crate::bus::Bus;
+use crate::bus::embedded::EmbeddedBus;
+use crate::bus::nats::{NatsBus, NatsOptions};
+use crate::config::{BusUrl, Config, StoreUrl, TlsFiles, mask_url};
+use crate::process::clock::Clock;
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
+use crate::process::telemetry::Metrics;
+use crate::store::Store;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::patient::PatientStore;
+use crate::store::redis::{RedisOptions, RedisStore, RedisTls};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Store and queue, and what must be closed at the end.
+pub struct Backends {
+    pub store: Arc<dyn Store>,
+    pub bus: Arc<dyn Bus>,
+    /// Of a queue in NATS.
+    pub nats: Option<Arc<NatsBus>>,
+    /// Of a store in this process.
+    pub fsyncs: Option<Arc<AtomicU64>>,
+}
+
+pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
+    match (&config.store.url, &config.bus.url) {
+        (StoreUrl::Embedded(dir), _) => {
+            if matches!(role, Role::Worker | Role::Serve) {
+                return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
+            }
+            let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
+            let bus =
+                EmbeddedBus::within(Arc::clone(&store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
+            let fsyncs = Some(store.fsyncs());
+            Ok(Backends { store, bus: Arc::new(bus), nats: None, fsyncs })
+        }
+        // The configuration refuses an embedded queue beside Redis.
+        (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
+            let store = redis(config, url, role).await?;
+            let bus =
+                Arc::new(NatsBus::open(&NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))).await?);
+            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus), fsyncs: None })
+        }
+        (StoreUrl::Redis(_), BusUrl::Embedded) => {
+            Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })
+        }
+    }
+}
+
+async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>, AppError> {
+    let c = &config.store;
+    let options = RedisOptions {
+        prefix: c.prefix.clone(),
+        connections: c.connections,
+        shards: c.shards,
+        tls: Some(certificates(&c.tls)?),
+        wait_replicas: c.wait_replicas,
+        ..RedisOptions::new(url)
+    };
+    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
+        let options = options.clone();
+        async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
+    })
+    .await?;
+    match role {
+        // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
+        Role::Up | Role::Worker => {
+            let policy =
+                RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
+            Ok(Arc::new(PatientStore::new(store, policy)))
+        }
+        // A caller is told at once, and when to try again.
+        Role::Serve | Role::Doctor => Ok(store),
+    }
+}
+
+/// Reads the files of `store.tls_*`.
+fn certificates(files: &TlsFiles) -> Result<RedisTls, AppError> {
+    let read = |setting, file: &PathBuf| {
+        std::fs::read(file).map_err(|error| AppError::Pem { setting, file: file.clone(), error })
+    };
+    let authority = files.ca.as_ref().map(|file| read("store.tls_ca", file)).transpose()?;
+    let client = files.client.as_ref().map(|(cert, key)| {
+        Ok::<_, AppError>((read("store.tls_cert", cert)?, read("store.tls_key", key)?))
+    });
+    Ok(RedisTls { authority, client: client.transpose()? })
+}
+
+/// For messages.
+pub fn store_name(config: &Config) -> String {
+    match &config.store.url {
+        StoreUrl::Embedded(dir) => format!("embedded:{}", dir.display()),
+        StoreUrl::Redis(url) => mask_url(url),
+    }
+}

@@ -1,0 +1,255 @@
+//! Arguments of the functions. Everything is binary safe: Lua sees user bytes as one opaque string, never as a format
+//! of its own.
+//!
+//! A list is its count and then its items; an option is `0`, or `1` and the value.
+
+use super::connection::Again;
+use super::keyspace::LIBRARY;
+use crate::domain::ids::{EventId, JobId};
+use crate::domain::job::JobStatus;
+use crate::domain::quota::{Quota, QuotaKind};
+use crate::store::{
+    After, Change, DocWrite, Expect, JobFinish, METHODS, NewEvent, NewJob, OutboxEntry, Repeat, Resting,
+};
+use bytes::Bytes;
+use redis::Cmd;
+
+/// Largest whole number that a Lua number holds exactly.
+const LARGEST: u64 = 1 << 53;
+
+/// Functions that change nothing whose loss a failover could bring: a lease that isn't renewed and a look that comes
+/// again are as good as before.
+const FLEETING: [&str; 8] = ["scan", "page", "sessions", "mail", "outbox", "usage", "due", "renew"];
+
+/// Arguments of one call.
+pub struct Args {
+    cmd: Cmd,
+    again: Again,
+    changes: bool,
+}
+
+/// Whether a function may be called again: its method says so. (`write_at_limit` is a write, `grant` an
+/// admission without an event.)
+fn again(function: &str) -> Again {
+    let method = if function == "write_at_limit" { "write" } else { function };
+    let is_once = METHODS.iter().any(|known| known.name == method && known.repeat == Repeat::Once);
+    if is_once { Again::No } else { Again::Yes }
+}
+
+impl Args {
+    /// A call of the function of `method` on the keys that start with `base`.
+    ///
+    /// A cluster that moves a slot moves it key by key, and asks whether the keys that a call names are there. `base`
+    /// is no key itself: with a second name beside it, whatever that is, no node takes the call until all are moved.
+    pub fn new(method: &str, base: &str) -> Self {
+        let mut cmd = redis::cmd("FCALL");
+        cmd.arg(LIBRARY.function(method)).arg(2).arg(base).arg([base, ":"].concat());
+        Self { cmd, again: again(method), changes: !FLEETING.contains(&method) }
+    }
+
+    /// A call on one key and nothing else.
+    pub fn of_key(method: &str, key: &str) -> Self {
+        let mut cmd = redis::cmd("FCALL");
+        cmd.arg(LIBRARY.function(method)).arg(1).arg(key);
+        Self { cmd, again: again(method), changes: !FLEETING.contains(&method) }
+    }
+
+    /// Whether the call may be made again.
+    pub const fn again(&self) -> Again {
+        self.again
+    }
+
+    /// Whether it may change what must not be lost.
+    pub const fn changes(&self) -> bool {
+        self.changes
+    }
+
+    /// The command.
+    pub const fn cmd(&self) -> &Cmd {
+        &self.cmd
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.cmd.arg(bytes.as_ref());
+        self
+    }
+
+    /// A whole number; beyond what Lua holds exactly it is cut to that.
+    pub fn number(&mut self, number: u64) -> &mut Self {
+        self.cmd.arg(number.min(LARGEST));
+        self
+    }
+
+    /// A flag.
+    pub fn flag(&mut self, flag: bool) -> &mut Self {
+        self.number(u64::from(flag))
+    }
+
+    /// An optional value.
+    pub fn option(&mut self, value: Option<impl AsRef<[u8]>>) -> &mut Self {
+        match value {
+            Some(value) => self.flag(true).bytes(value),
+            None => self.flag(false),
+        }
+    }
+
+    fn list<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T)) -> &mut Self {
+        self.number(items.len() as u64);
+        for one in items {
+            item(self, one);
+        }
+        self
+    }
+
+    /// Texts.
+    pub fn texts(&mut self, texts: &[String]) -> &mut Self {
+        self.list(texts, |args, text| {
+            args.bytes(text);
+        })
+    }
+
+    /// Ids of events.
+    pub fn events(&mut self, events: &[EventId]) -> &mut Self {
+        self.list(events, |args, event| {
+            args.bytes(event.as_str());
+        })
+    }
+
+    /// Sessions that rest.
+    pub fn resting(&mut self, sessions: &[Resting]) -> &mut Self {
+        self.list(sessions, |args, resting| {
+            args.bytes(resting.session.token()).number(resting.arrivals);
+        })
+    }
+
+    /// Records by index.
+    pub fn calls(&mut self, calls: &[(u32, Bytes)]) -> &mut Self {
+        self.list(calls, |args, (index, bytes)| {
+            args.number(u64::from(*index)).bytes(bytes);
+        })
+    }
+
+    /// Document writes.
+    pub fn writes(&mut self, writes: &[DocWrite]) -> &mut Self {
+        self.list(writes, |args, write| {
+            args.bytes(&write.key);
+            match write.expect {
+                Expect::Any => args.bytes(""),
+                Expect::Version(version) => args.number(version),
+            };
+            match &write.change {
+                Change::Put(bytes) => args.bytes("p").bytes(bytes),
+                Change::Delete => args.bytes("d"),
+                Change::Check => args.bytes("c"),
+            };
+        })
+    }
+
+    /// Opened jobs.
+    pub fn jobs(&mut self, jobs: &[NewJob]) -> &mut Self {
+        self.list(jobs, |args, job| {
+            args.bytes(job.job.as_str()).bytes(&job.head).bytes(job.parent.as_ref().map_or("", JobId::as_str));
+        })
+    }
+
+    /// One finished job.
+    pub fn finish(&mut self, finish: &JobFinish) -> &mut Self {
+        self.bytes(finish.job.as_str()).bytes(finish.status.as_str()).bytes(&finish.result)
+    }
+
+    /// The status of a served job.
+    pub fn status(&mut self, status: Option<&(JobId, JobStatus)>) -> &mut Self {
+        match status {
+            Some((job, status)) => self.flag(true).bytes(job.as_str()).bytes(status.as_str()),
+            None => self.flag(false),
+        }
+    }
+
+    /// Finished jobs.
+    pub fn finishes(&mut self, finishes: &[JobFinish]) -> &mut Self {
+        self.list(finishes, |args, finish| {
+            args.finish(finish);
+        })
+    }
+
+    /// Outbox entries.
+    pub fn outbox(&mut self, entries: &[OutboxEntry]) -> &mut Self {
+        self.list(entries, |args, entry| {
+            args.bytes(&entry.id).bytes(&entry.message);
+        })
+    }
+
+    /// An event.
+    pub fn event(&mut self, event: &NewEvent) -> &mut Self {
+        self.bytes(event.id.as_str())
+            .bytes(&event.body_hash)
+            .bytes(event.kind.letter().to_string())
+            .option(event.job.as_ref().map(JobId::as_str))
+            .bytes(&event.order)
+            .bytes(&event.body)
+            .jobs(event.open.as_slice())
+            .finishes(event.finish.as_slice())
+            .outbox(&event.outbox)
+            .quota(event.within.as_ref())
+            .flag(event.asks_way)
+    }
+
+    /// What may be kept.
+    pub fn quota(&mut self, quota: Option<&Quota>) -> &mut Self {
+        let Some(quota) = quota else { return self.flag(false) };
+        self.flag(true);
+        for kind in QuotaKind::ALL {
+            self.number(quota.get(kind));
+        }
+        self
+    }
+
+    /// What happens to the lease.
+    pub fn after(&mut self, after: After) -> &mut Self {
+        match after {
+            After::Keep => self.bytes("keep"),
+            After::Release { arrivals, due, backoff } => {
+                let due = due.map(|due| due.0.min(LARGEST).to_string());
+                self.bytes("release").number(arrivals).option(due).flag(backoff)
+            }
+        }
+    }
+}
+
+/// Reads documents of the hash `key`: cheaper than a function.
+pub fn read(key: &str, fields: &[String]) -> Cmd {
+    let mut cmd = redis::cmd("HMGET");
+    cmd.arg(key).arg(fields);
+    cmd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(args: &Args) -> String {
+        String::from_utf8(args.cmd().get_packed_command()).unwrap()
+    }
+
+    #[test]
+    fn numbers_beyond_lua_are_cut() {
+        let mut args = Args::new("admit", "x");
+        args.number(u64::MAX);
+        assert!(packed(&args).ends_with("\r\n9007199254740992\r\n"));
+    }
+
+    #[test]
+    fn a_call_on_an_owner_names_two_keys_so_that_no_node_takes_it_while_they_move() {
+        let words = packed(&Args::new("commit", "t:{a}:acme/x"));
+        assert!(words.contains("\r\n2\r\n$12\r\nt:{a}:acme/x\r\n$13\r\nt:{a}:acme/x:\r\n"), "{words}");
+        assert!(packed(&Args::of_key("due", "t:workers")).contains("\r\n1\r\n$9\r\nt:workers\r\n"));
+    }
+
+    #[test]
+    fn what_must_not_be_lost_waits_for_replicas() {
+        for (method, changes) in [("commit", true), ("admit", true), ("renew", false), ("scan", false)] {
+            assert_eq!(Args::new(method, "x").changes(), changes, "{method}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What an error of the driver means: whether calling again can help, and what to tell.
+
+use crate::store::StoreError;
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// For a store of this name.
+pub fn classify(store: &str, error: &RedisError) -> StoreError {
+    let (store, reason) = (store.to_owned(), reason(error));
+    match verdict(error) {
+        Verdict::Unavailable => StoreError::Unavailable { store, reason },
+        Verdict::Full => StoreError::Full { store, reason },
+        Verdict::Corrupt => StoreError::Corrupt { store, reason },
+    }
+}
+
+/// Surely not applied, and soon otherwise: a server that loads, or a cluster whose slots or primaries are on the move.
+pub fn passes(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Server(kind) => matches!(
+            kind,
+            ServerErrorKind::BusyLoading
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ReadOnly
+        ),
+        ErrorKind::ClusterConnectionNotFound => true,
+        _ => false,
+    }
+}
+
+/// The library isn't on that server.
+pub fn is_unknown_function(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) && says(error, "Function not found")
+}
+
+/// The driver's words, and what they mean where they don't say it.
+fn reason(error: &RedisError) -> String {
+    let means = match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+            let to = error.redirect_node().map(|(node, slot)| format!("slot {slot} is said to be at {node}"));
+            format!("{}, which doesn't answer", to.unwrap_or_else(|| "its slot is said to be at another node".into()))
+        }
+        ErrorKind::Server(ServerErrorKind::TryAgain) => "its slot is being moved to another node".into(),
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => "the server is a replica now".into(),
+        ErrorKind::Server(ServerErrorKind::ClusterDown) => "no primary has its slot, or too few are left".into(),
+        ErrorKind::ClusterConnectionNotFound => "no node of the cluster can be reached".into(),
+        _ => return error.to_string(),
+    };
+    format!("{means} ({error})")
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Unavailable,
+    Full,
+    Corrupt,
+}
+
+fn verdict(error: &RedisError) -> Verdict {
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::ResponseError) if says(error, "max number of clients") => {
+            Verdict::Unavailable
+        }
+        ErrorKind::Server(ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot)
+        | ErrorKind::Parse
+        | ErrorKind::UnexpectedReturnType => Verdict::Corrupt,
+        ErrorKind::Extension => match error.code() {
+            Some("OOM" | "MISCONF") => Verdict::Full,
+            // The server is busy, or lacks the replicas or the login that it asks for.
+            Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS") => Verdict::Unavailable,
+            _ => Verdict::Corrupt,
+        },
+        _ => Verdict::Unavailable,
+    }
+}
+
+fn says(error: &RedisError, words: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_server(code: &str, words: &str) -> RedisError {
+        let line = format!("-{code} {words}\r\n");
+        redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn errors_say_whether_calling_again_can_help() {
+        for (code, expected) in [
+            ("OOM", Verdict::Full),
+            ("MISCONF", Verdict::Full),
+            ("BUSY", Verdict::Unavailable),
+            ("NOREPLICAS", Verdict::Unavailable),
+            ("WRONGTYPE", Verdict::Corrupt),
+            ("CORRUPT", Verdict::Corrupt),
+            ("CROSSSLOT", Verdict::Corrupt),
+            ("CLUSTERDOWN", Verdict::Unavailable),
+            ("READONLY", Verdict::Unavailable),
+        ] {
+            assert_eq!(verdict(&of_server(code, "words")), expected, "{code}");
+        }
+        let io = RedisError::from(std::io::Error::other("reset"));
+        assert_eq!(verdict(&io), Verdict::Unavailable);
+    }
+
+    #[test]
+    fn what_a_cluster_says_on_the_move_passes_and_is_explained() {
+        for (code, words, said) in [
+            ("MOVED", "77 127.0.0.1:7001", "slot 77 is said to be at 127.0.0.1:7001, which doesn't answer"),
+            ("ASK", "77 127.0.0.1:7001", "slot 77 is said to be at 127.0.0.1:7001"),
+            ("TRYAGAIN", "Multiple keys request during rehashing of slot", "its slot is being moved to another node"),
+            ("CLUSTERDOWN", "Hash slot not served", "no primary has its slot"),
+            ("READONLY", "You can't write against a read only replica.", "the server is a replica now"),
+            ("LOADING", "Redis is loading the dataset in memory", "loading"),
+        ] {
+            let error = of_server(code, words);
+            assert!(passes(&error), "{code}");
+            let told = classify("redis+cluster://a:1", &error);
+            assert!(matches!(told, StoreError::Unavailable { .. }) && told.to_string().contains(said), "{told}");
+        }
+        assert!(!passes(&of_server("OOM", "x")) && !passes(&RedisError::from(std::io::Error::other("reset"))));
+    }
+}

@@ -1,0 +1,189 @@
+//! One way to the servers: a connection to one, or to all nodes of a cluster.
+
+use super::servers::Servers;
+use crate::store::redis::RedisTls;
+use parking_lot::Mutex;
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::{ClusterClient, ClusterConfig};
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::{Client, Cmd, Pipeline, RedisError, Value};
+use std::time::Duration;
+
+/// A command without an answer after it may or may not have been applied. (The driver's own
+/// default of 500 ms is shorter than a slow fsync.)
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// For the TCP connection and its greeting.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Attempts to connect before a waiting call fails; the next call starts them again.
+const CONNECT_RETRIES: usize = 3;
+
+/// What goes to a server in one round trip.
+#[derive(Clone, Copy)]
+pub enum Sent<'c> {
+    /// One command.
+    One(&'c Cmd),
+    /// So many, of one slot where there are slots.
+    All(&'c Pipeline, usize),
+}
+
+/// Which server of a cluster is asked.
+#[derive(Clone, Copy)]
+pub enum Place<'c> {
+    /// Who has the key of this command.
+    Of(&'c Cmd),
+    /// `host:port`.
+    Node(&'c str),
+}
+
+impl Place<'_> {
+    fn routing(self) -> SingleNodeRoutingInfo {
+        match self {
+            // What is answered counts, so it is the primary that answers.
+            Self::Of(cmd) => match key(cmd) {
+                Some(key) => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)),
+                None => SingleNodeRoutingInfo::RandomPrimary,
+            },
+            Self::Node(address) => {
+                let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                SingleNodeRoutingInfo::ByAddress { host, port: port.parse().unwrap_or_default() }
+            }
+        }
+    }
+}
+
+/// The first key of a command: a function says before how many it names.
+fn key(cmd: &Cmd) -> Option<&[u8]> {
+    let mut words = cmd.args_iter().map(|word| match word {
+        redis::Arg::Simple(bytes) => Some(bytes),
+        _ => None,
+    });
+    let is_call = words.next()? == Some(b"FCALL");
+    words.nth(if is_call { 2 } else { 0 })?
+}
+
+/// One of the connections of a [`super::connection::Pool`].
+pub enum Wire {
+    /// To one server; made anew by the driver when it breaks.
+    One(ConnectionManager),
+    /// To a cluster.
+    Cluster(Box<ClusterWire>),
+}
+
+/// Connections to all nodes of a cluster.
+///
+/// The driver repeats nothing by itself: whether a command may be sent again, only its method knows. It asks for the
+/// nodes anew when one of them points elsewhere or drops its connection; for a node that is only silent, a new one
+/// is made.
+pub struct ClusterWire {
+    client: ClusterClient,
+    /// With how many there were before.
+    now: Mutex<(ClusterConnection, u64)>,
+}
+
+impl Wire {
+    /// So many, connected when they are first used.
+    pub fn several(servers: &Servers, tls: Option<&RedisTls>, count: usize) -> Result<Vec<Self>, RedisError> {
+        if servers.is_cluster {
+            let mut builder = ClusterClient::builder(servers.nodes.clone())
+                .retries(0)
+                .response_timeout(RESPONSE_TIMEOUT)
+                .connection_timeout(CONNECTION_TIMEOUT);
+            if let Some(tls) = tls {
+                builder = builder.certs(tls.clone().into());
+            }
+            let client = builder.build()?;
+            let wire = || {
+                let now = client.get_pending_async_connection_with_config(ClusterConfig::new());
+                Self::Cluster(Box::new(ClusterWire { client: client.clone(), now: Mutex::new((now, 0)) }))
+            };
+            return Ok((0..count).map(|_| wire()).collect());
+        }
+        let client = match (tls, servers.nodes.first()) {
+            (Some(tls), Some(node)) => Client::build_with_tls(node.clone(), tls.clone().into())?,
+            (None, Some(node)) => Client::open(node.clone())?,
+            (_, None) => return Ok(Vec::new()),
+        };
+        let config = ConnectionManagerConfig::new()
+            .set_response_timeout(Some(RESPONSE_TIMEOUT))
+            .set_connection_timeout(Some(CONNECTION_TIMEOUT))
+            .set_number_of_retries(CONNECT_RETRIES)
+            .set_max_delay(Duration::from_secs(1));
+        (0..count)
+            .map(|_| ConnectionManager::new_lazy_with_config(client.clone(), config.clone()).map(Self::One))
+            .collect()
+    }
+
+    /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
+    pub async fn ask_twice(&self, asked: Sent<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+        match self.ask(asked, place).await {
+            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                tracing::debug!(%error, "connection to Redis dropped; asked again");
+                self.ask(asked, place).await
+            }
+            other => other,
+        }
+    }
+
+    /// Asks; an answer that is an error is one.
+    pub async fn ask(&self, asked: Sent<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+        let answers = match self {
+            Self::One(manager) => match asked {
+                Sent::One(cmd) => manager.clone().req_packed_command(cmd).await.map(|value| vec![value]),
+                Sent::All(pipe, count) => manager.clone().req_packed_commands(pipe, 0, count).await,
+            },
+            Self::Cluster(wire) => wire.ask(asked, place.routing()).await,
+        };
+        answers?.into_iter().map(Value::extract_error).collect()
+    }
+
+    /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.
+    pub async fn ask_all(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, RedisError>)>, RedisError> {
+        let Self::Cluster(wire) = self else {
+            let mut answers = self.ask_twice(Sent::One(cmd), Place::Of(cmd)).await?;
+            return Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]);
+        };
+        let everywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+        let mut connection = wire.now.lock().0.clone();
+        match connection.route_command(cmd.clone(), everywhere).await? {
+            Value::Map(answers) => {
+                Ok(answers.into_iter().map(|(node, answer)| (text(&node), answer.extract_error())).collect())
+            }
+            other => Ok(vec![(String::new(), other.extract_error())]),
+        }
+    }
+}
+
+impl ClusterWire {
+    async fn ask(&self, asked: Sent<'_>, to: SingleNodeRoutingInfo) -> Result<Vec<Value>, RedisError> {
+        let (mut connection, number) = self.now.lock().clone();
+        let answers = match asked {
+            Sent::One(cmd) => {
+                connection.route_command(cmd.clone(), RoutingInfo::SingleNode(to)).await.map(|value| vec![value])
+            }
+            Sent::All(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count, to).await,
+        };
+        if answers.as_ref().is_err_and(RedisError::is_timeout) {
+            self.renew(number);
+        }
+        answers
+    }
+
+    /// The node may be paused or cut off, and another have its slots by now: nobody but the other nodes says so.
+    fn renew(&self, number: u64) {
+        let mut now = self.now.lock();
+        if now.1 == number {
+            *now = (self.client.get_pending_async_connection_with_config(ClusterConfig::new()), number + 1);
+        }
+    }
+}
+
+/// Text of an answer, empty for any other.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}
