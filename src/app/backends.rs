@@ -85,9 +85,10 @@ fn certificates(files: &TlsFiles) -> Result<RedisTls, AppError> {
         std::fs::read(file).map_err(|error| AppError::Pem { setting, file: file.clone(), error })
     };
     let authority = files.ca.as_ref().map(|file| read("store.tls_ca", file)).transpose()?;
-    let client = files.client.as_ref().map(|(cert, key)| {
-        Ok::<_, AppError>((read("store.tls_cert", cert)?, read("store.tls_key", key)?))
-    });
+    let client = files
+        .client
+        .as_ref()
+        .map(|(cert, key)| Ok::<_, AppError>((read("store.tls_cert", cert)?, read("store.tls_key", key)?)));
     Ok(RedisTls { authority, client: client.transpose()? })
 }
 

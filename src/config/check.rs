@@ -48,19 +48,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             max_bytes: Some(number(l, "store.max_bytes", 0..=1 << 50)).filter(|bytes| *bytes > 0),
             require_durable: l.entry("store.require_durable").value.as_bool().unwrap_or_default(),
         },
-        bus: BusConfig {
-            url: parse(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
-            prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),
-            replicas: number(l, "bus.replicas", 1..=5),
-            out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
-            max_bytes: number(l, "bus.max_bytes", 1 << 20..=1 << 50),
-            monitor: parse(l, "bus.monitor", "`` or `http://host:port`", |text| match text {
-                "" => Some(None),
-                text => {
-                    has_host(text, &["http://"]).then(|| Some(Some(text.trim_end_matches('/').to_owned()))).flatten()
-                }
-            }),
-        },
+        bus: bus(l),
         http: http(l),
         http_client: HttpClientConfig {
             allow_hosts: parse(
@@ -104,6 +92,20 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     };
     combinations(l, &config);
     if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
+}
+
+fn bus(l: &mut Layers) -> BusConfig {
+    BusConfig {
+        url: parse(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
+        prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),
+        replicas: number(l, "bus.replicas", 1..=5),
+        out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
+        max_bytes: number(l, "bus.max_bytes", 1 << 20..=1 << 50),
+        monitor: parse(l, "bus.monitor", "`` or `http://host:port`", |text| match text {
+            "" => Some(None),
+            text => has_host(text, &["http://"]).then(|| Some(Some(text.trim_end_matches('/').to_owned()))).flatten(),
+        }),
+    }
 }
 
 fn http(l: &mut Layers) -> HttpConfig {

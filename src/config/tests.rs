@@ -94,12 +94,24 @@ fn all_errors_are_reported_together_with_key_origin_and_expectation() {
 #[test]
 fn single_wrong_values_say_what_was_expected() {
     for (key, value, expected) in [
-        ("store.url", "redis:", "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `redis:`"),
-        ("store.url", "embedded:", "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `embedded:`"),
-        ("store.url", "redis+cluster:///", "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `redis+cluster:///`"),
+        (
+            "store.url",
+            "redis:",
+            "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `redis:`",
+        ),
+        (
+            "store.url",
+            "embedded:",
+            "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `embedded:`",
+        ),
+        (
+            "store.url",
+            "redis+cluster:///",
+            "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `redis+cluster:///`",
+        ),
         ("store.tls_cert", "c.pem", "a client shows a certificate and has its key: set `store.tls_key` too"),
         ("store.tls_key", "k.pem", "a client shows a certificate and has its key: set `store.tls_cert` too"),
-        ("store.wait_replicas", "6", "expected a whole number from 0 to 5, got `6`"),
+        ("store.wait_replicas", "6", "expected 0 to 5, got `6`"),
         ("bus.url", "http://h", "expected `embedded` or `nats://host:port`, got `http://h`"),
         ("bus.replicas", "two", "expected a whole number, got `two`"),
         ("store.shards", "100", "expected a power of two from 1 to 4096, got `100`"),

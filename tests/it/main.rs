@@ -75,6 +75,7 @@ mod prompts;
 mod queue;
 mod quota;
 mod reads;
+mod redis_cluster;
 mod redis_store;
 mod refusals;
 mod repair;

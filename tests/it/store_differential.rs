@@ -481,3 +481,11 @@ async fn embedded_and_redis_give_equal_answers() {
     let embedded = EmbeddedStore::open(dir.path()).unwrap();
     check(&*embedded, &*redis).await;
 }
+
+#[tokio::test]
+async fn embedded_and_a_redis_cluster_give_equal_answers() {
+    let Some(cluster) = crate::support::redis_cluster::store().await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let embedded = EmbeddedStore::open(dir.path()).unwrap();
+    check(&*embedded, &*cluster).await;
+}

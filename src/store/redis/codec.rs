@@ -253,7 +253,6 @@ impl AnswerParts {
     }
 }
 
-
 fn nonsense(store: &str, reason: &str) -> StoreError {
     StoreError::Corrupt { store: store.to_owned(), reason: reason.to_owned() }
 }

@@ -2,9 +2,9 @@
 
 use super::failure::{classify, is_unknown_function, passes};
 use super::keyspace::LIBRARY;
-use super::wire::{Sent, Wire, Place};
 use super::options::RedisOptions;
 use super::servers::Servers;
+use super::wire::{Place, RoundTrip, Wire};
 use crate::store::StoreError;
 use futures::future::try_join_all;
 use redis::{Cmd, RedisError, Value};
@@ -27,6 +27,8 @@ const PAUSES: [Duration; 9] = [
 ];
 /// How long replicas have to confirm; their primary's connection stands still meanwhile.
 const REPLICAS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often one call puts the library on a server that lacks it.
+const LOADS: usize = 3;
 
 /// Connections to one server, or to all nodes of one cluster.
 pub struct Pool {
@@ -78,35 +80,43 @@ impl Pool {
     }
 
     async fn ask(&self, cmd: &Cmd, again: Again, waits: bool) -> Result<Value, StoreError> {
-        let place = Place::Of(cmd);
+        // All over one wire: each knows by itself which node has a slot, and may know it later than others.
+        let (wire, place) = (self.wire(), Place::Of(cmd));
         let once = async || {
             if !waits {
-                return self.send(Sent::One(cmd), place, again).await;
+                return self.send(wire, RoundTrip::One(cmd), place, again).await;
             }
             // In one pipeline, so that both go over one connection: what is confirmed is what this one wrote.
             let mut pipe = redis::pipe();
             pipe.add_command(cmd.clone()).cmd("WAIT").arg(self.wait_replicas).arg(REPLICAS_TIMEOUT.as_millis() as u64);
-            self.send(Sent::All(&pipe, 2), place, again).await
+            self.send(wire, RoundTrip::All(&pipe, 2), place, again).await
         };
-        let answers = match once().await {
-            Err(error) if is_unknown_function(&error) => {
-                self.load(place).await?;
-                once().await
+        let mut answers = once().await;
+        // More than once where slots move: the next node may not have it either.
+        for _ in 0..LOADS {
+            if !answers.as_ref().is_err_and(is_unknown_function) {
+                break;
             }
-            answers => answers,
-        };
-        let mut answers = answers.map_err(|error| self.failed(&error))?.into_iter();
-        let answer = answers.next().unwrap_or(Value::Nil);
-        match answers.next() {
-            Some(Value::Int(have)) if have < i64::from(self.wait_replicas) => Err(StoreError::Unavailable {
-                store: self.store.clone(),
-                reason: format!(
-                    "its primary has it, but {have} of {} replicas confirmed it within {} s (`store.wait_replicas`)",
-                    self.wait_replicas,
-                    REPLICAS_TIMEOUT.as_secs()
-                ),
-            }),
-            _ => Ok(answer),
+            self.load(wire, place).await?;
+            answers = once().await;
+        }
+        let answers = answers.map_err(|error| self.failed(&error))?;
+        if let Some(Value::Int(have)) = answers.get(1)
+            && *have < i64::from(self.wait_replicas)
+        {
+            return Err(self.too_few_replicas(*have));
+        }
+        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+    }
+
+    fn too_few_replicas(&self, have: i64) -> StoreError {
+        StoreError::Unavailable {
+            store: self.store.clone(),
+            reason: format!(
+                "its primary has it, but {have} of {} replicas confirmed it within {} s (`store.wait_replicas`)",
+                self.wait_replicas,
+                REPLICAS_TIMEOUT.as_secs()
+            ),
         }
     }
 
@@ -114,9 +124,10 @@ impl Pool {
     pub async fn run_all(&self, cmds: &[Cmd]) -> Result<Value, StoreError> {
         let failed = |error| self.failed(&error);
         let Some(first) = cmds.first() else { return Ok(Value::Array(Vec::new())) };
+        let wire = self.wire();
         if self.is_cluster {
             // Each goes where its key is; the driver sends what is of one node together.
-            let one = |cmd| async move { self.send(Sent::One(cmd), Place::Of(cmd), Again::Yes).await };
+            let one = |cmd| async move { self.send(wire, RoundTrip::One(cmd), Place::Of(cmd), Again::Yes).await };
             let answers = try_join_all(cmds.iter().map(one)).await.map_err(failed)?;
             return Ok(Value::Array(answers.into_iter().flatten().collect()));
         }
@@ -124,14 +135,25 @@ impl Pool {
         for cmd in cmds {
             pipe.add_command(cmd.clone());
         }
-        self.send(Sent::All(&pipe, cmds.len()), Place::Of(first), Again::Yes).await.map(Value::Array).map_err(failed)
+        self.send(wire, RoundTrip::All(&pipe, cmds.len()), Place::Of(first), Again::Yes)
+            .await
+            .map(Value::Array)
+            .map_err(failed)
     }
 
     /// Asks every primary the same, with its name where there are several; each answers for itself.
     pub async fn everywhere(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
+        self.everywhere_over(self.wire(), cmd).await
+    }
+
+    async fn everywhere_over(
+        &self,
+        wire: &Wire,
+        cmd: &Cmd,
+    ) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
         let mut pauses = self.pauses();
         loop {
-            match (self.wire().ask_all(cmd).await, pauses.next()) {
+            match (wire.ask_all(cmd).await, pauses.next()) {
                 (Err(error), Some(pause)) if passes(&error) => tokio::time::sleep(*pause).await,
                 (answers, _) => {
                     let each = |(node, answer): (_, Result<_, RedisError>)| (node, answer.map_err(|e| self.failed(&e)));
@@ -143,9 +165,10 @@ impl Pool {
 
     /// Puts the library of this build on every primary that hasn't got it.
     pub async fn load_everywhere(&self) -> Result<(), StoreError> {
-        for (node, found) in self.everywhere(&library_there()).await? {
+        let wire = self.wire();
+        for (node, found) in self.everywhere_over(wire, &library_there()).await? {
             if !is_there(&found?) {
-                self.load(Place::Node(&node)).await?;
+                self.load(wire, Place::Node(&node)).await?;
             }
         }
         Ok(())
@@ -154,25 +177,31 @@ impl Pool {
     /// Puts the library of this build on a server.
     ///
     /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.
-    async fn load(&self, place: Place<'_>) -> Result<(), StoreError> {
+    async fn load(&self, wire: &Wire, place: Place<'_>) -> Result<(), StoreError> {
         let there = library_there();
-        let found = self.send(Sent::One(&there), place, Again::Yes).await.map_err(|error| self.failed(&error))?;
+        let found =
+            self.send(wire, RoundTrip::One(&there), place, Again::Yes).await.map_err(|error| self.failed(&error))?;
         if found.iter().any(is_there) {
             return Ok(());
         }
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
-        self.send(Sent::One(&load), place, Again::Yes).await.map(drop).map_err(|error| self.failed(&error))
+        self.send(wire, RoundTrip::One(&load), place, Again::Yes).await.map(drop).map_err(|error| self.failed(&error))
     }
 
-    async fn send(&self, asked: Sent<'_>, place: Place<'_>, again: Again) -> Result<Vec<Value>, RedisError> {
+    async fn send(
+        &self,
+        wire: &Wire,
+        asked: RoundTrip<'_>,
+        place: Place<'_>,
+        again: Again,
+    ) -> Result<Vec<Value>, RedisError> {
         let mut pauses = self.pauses();
         loop {
-            let wire = self.wire();
             let answers = match again {
                 Again::Yes => wire.ask_twice(asked, place).await,
                 // Whether the connection lasts is found out by a question that can be asked again.
-                Again::No => match wire.ask_twice(Sent::One(&redis::cmd("PING")), place).await {
+                Again::No => match wire.ask_twice(RoundTrip::One(&redis::cmd("PING")), place).await {
                     Ok(_) => wire.ask(asked, place).await,
                     gone => gone,
                 },

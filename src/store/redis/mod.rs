@@ -64,15 +64,15 @@ use crate::store::{
     Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
     SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
 };
-use async_trait::async_trait;
 use args::Args;
+use async_trait::async_trait;
 use codec::AnswerParts;
 use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
 use looks::Looks;
 pub use options::{RedisOptions, ServerOrInjected};
-pub use servers::{FORM as URL_FORM, RedisTls, Servers};
 use parking_lot::Mutex;
+pub use servers::{FORM as URL_FORM, RedisTls, Servers};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -361,7 +361,7 @@ impl Store for RedisStore {
     }
 
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
-        let mut args = Args::of_key("due", &self.keys.workers());
+        let mut args = Args::new("due", &self.keys.workers());
         self.clock(&mut args, now);
         self.looks.due(&self.pool, &self.keys, args, (worker, horizon, limit)).await
     }

@@ -114,7 +114,10 @@ mod tests {
             ("redis://u:secret@h:port", "`h:port`: "),
             ("redis+cluster://u:secret@a:1,b:x", "`b:x`: "),
             ("redis+cluster://a,", "``: "),
-            ("redis+cluster://u:secret@a:1/3", "a cluster has no databases: expected nothing behind the hosts in `a:1/3`"),
+            (
+                "redis+cluster://u:secret@a:1/3",
+                "a cluster has no databases: expected nothing behind the hosts in `a:1/3`",
+            ),
         ] {
             let error = Servers::of(url).err().unwrap();
             assert!(error.contains(said) && !error.contains("secret"), "{url}: {error}");

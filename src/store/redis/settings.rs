@@ -74,7 +74,9 @@ fn copies(is_cluster: bool, waits: u32, behind: u32) -> Option<BackendSetting> {
         return None;
     }
     let problem = if waits > behind {
-        Some(format!("a primary has {behind} replicas, so that nothing can be committed; add some or set `store.wait_replicas = {behind}`"))
+        Some(format!(
+            "a primary has {behind} replicas, so that nothing can be committed; add some or set `store.wait_replicas = {behind}`"
+        ))
     } else if behind == 0 {
         Some("a primary has no replica: what it keeps is away for as long as it is; add one".to_owned())
     } else if waits == 0 {

@@ -20,7 +20,7 @@ const CONNECT_RETRIES: usize = 3;
 
 /// What goes to a server in one round trip.
 #[derive(Clone, Copy)]
-pub enum Sent<'c> {
+pub enum RoundTrip<'c> {
     /// One command.
     One(&'c Cmd),
     /// So many, of one slot where there are slots.
@@ -116,7 +116,7 @@ impl Wire {
     }
 
     /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
-    pub async fn ask_twice(&self, asked: Sent<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+    pub async fn ask_twice(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
         match self.ask(asked, place).await {
             Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
                 tracing::debug!(%error, "connection to Redis dropped; asked again");
@@ -127,11 +127,11 @@ impl Wire {
     }
 
     /// Asks; an answer that is an error is one.
-    pub async fn ask(&self, asked: Sent<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+    pub async fn ask(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
         let answers = match self {
             Self::One(manager) => match asked {
-                Sent::One(cmd) => manager.clone().req_packed_command(cmd).await.map(|value| vec![value]),
-                Sent::All(pipe, count) => manager.clone().req_packed_commands(pipe, 0, count).await,
+                RoundTrip::One(cmd) => manager.clone().req_packed_command(cmd).await.map(|value| vec![value]),
+                RoundTrip::All(pipe, count) => manager.clone().req_packed_commands(pipe, 0, count).await,
             },
             Self::Cluster(wire) => wire.ask(asked, place.routing()).await,
         };
@@ -141,7 +141,7 @@ impl Wire {
     /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.
     pub async fn ask_all(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, RedisError>)>, RedisError> {
         let Self::Cluster(wire) = self else {
-            let mut answers = self.ask_twice(Sent::One(cmd), Place::Of(cmd)).await?;
+            let mut answers = self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd)).await?;
             return Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]);
         };
         let everywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
@@ -156,13 +156,13 @@ impl Wire {
 }
 
 impl ClusterWire {
-    async fn ask(&self, asked: Sent<'_>, to: SingleNodeRoutingInfo) -> Result<Vec<Value>, RedisError> {
+    async fn ask(&self, asked: RoundTrip<'_>, to: SingleNodeRoutingInfo) -> Result<Vec<Value>, RedisError> {
         let (mut connection, number) = self.now.lock().clone();
         let answers = match asked {
-            Sent::One(cmd) => {
+            RoundTrip::One(cmd) => {
                 connection.route_command(cmd.clone(), RoutingInfo::SingleNode(to)).await.map(|value| vec![value])
             }
-            Sent::All(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count, to).await,
+            RoundTrip::All(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count, to).await,
         };
         if answers.as_ref().is_err_and(RedisError::is_timeout) {
             self.renew(number);

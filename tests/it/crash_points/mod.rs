@@ -7,6 +7,7 @@ mod poison;
 mod scenarios;
 
 use crate::support::redis::RedisServer;
+use crate::support::redis_cluster::{self, RedisCluster};
 use crate::support::watched::Watched;
 use course::check_course;
 use mortal::{Life, Line, Log, Trace, Voice};
@@ -63,6 +64,7 @@ const AT_ONCE: usize = 12;
 enum Backend {
     Embedded,
     Redis,
+    Cluster,
 }
 
 /// How a run ended.
@@ -98,6 +100,7 @@ impl Run {
                 let options = RedisServer::shared().unwrap().options(ServerOrInjected::Injected);
                 RedisStore::open(options).await.unwrap()
             }
+            Backend::Cluster => redis_cluster::store().await.unwrap(),
         };
         std::fs::write(dir.join("rules.toml"), RULES).unwrap();
         let scripted = ScriptedOptions { place: Some(dir.join("rules.toml")), ..ScriptedOptions::default() };
@@ -473,6 +476,13 @@ scenarios! {
 fn a_task_of_three_turns_on_redis() {
     if RedisServer::shared().is_some() {
         enumerate(&THREE_TURNS, Backend::Redis);
+    }
+}
+
+#[test]
+fn a_task_of_three_turns_on_a_redis_cluster() {
+    if RedisCluster::shared().is_some() {
+        enumerate(&THREE_TURNS, Backend::Cluster);
     }
 }
 

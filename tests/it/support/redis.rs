@@ -52,7 +52,8 @@ impl RedisServer {
         SHARED.get_or_init(|| is_installed().then(|| Self::start_on_free_port(true, &[]))).as_ref()
     }
 
-    fn start_on_free_port(shared: bool, options: &[&str]) -> Self {
+    /// Gone with its folder when the test process is, where it is shared.
+    pub fn start_on_free_port(shared: bool, options: &[&str]) -> Self {
         for _ in 0..5 {
             let port = port::lasting();
             let dir = tempfile::tempdir().unwrap().keep();
@@ -152,11 +153,6 @@ impl RedisServer {
     /// Its port.
     pub const fn port(&self) -> u16 {
         self.port
-    }
-
-    /// Its folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// `redis://127.0.0.1:PORT`.

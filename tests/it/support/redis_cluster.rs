@@ -22,10 +22,7 @@ impl RedisCluster {
         if !is_installed() {
             return None;
         }
-        let nodes: Vec<_> = (0..2 * PRIMARIES).map(|_| node()).collect();
-        let cluster = Self { nodes };
-        cluster.join().await;
-        Some(cluster)
+        Some(Self::made(false).await)
     }
 
     /// The one of this test process.
@@ -34,9 +31,15 @@ impl RedisCluster {
         // Made by a runtime of its own: the one of the test that comes first ends with it.
         let made = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(Self::start())
+            is_installed().then(|| runtime.block_on(Self::made(true)))
         };
         SHARED.get_or_init(|| std::thread::spawn(made).join().unwrap()).as_ref()
+    }
+
+    async fn made(shared: bool) -> Self {
+        let cluster = Self { nodes: (0..2 * PRIMARIES).map(|_| node(shared)).collect() };
+        cluster.join().await;
+        cluster
     }
 
     async fn join(&self) {
@@ -77,7 +80,7 @@ impl RedisCluster {
 
     /// Adds a primary without slots.
     pub async fn grow(&mut self) {
-        let new = node();
+        let new = node(false);
         let (port, bus) = (self.nodes[0].port().to_string(), bus_port(&self.nodes[0]));
         new.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await.unwrap();
         self.nodes.push(new);
@@ -86,6 +89,7 @@ impl RedisCluster {
             until("all know the new one", async || {
                 let known = node.text(&["CLUSTER", "NODES"]).await;
                 known.lines().filter(|line| line.contains("connected")).count() == count
+                    && node.text(&["CLUSTER", "INFO"]).await.contains("cluster_state:ok")
             })
             .await;
         }
@@ -149,11 +153,11 @@ pub async fn store() -> Option<Arc<RedisStore>> {
     Some(RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap())
 }
 
-fn node() -> RedisServer {
+fn node(shared: bool) -> RedisServer {
     let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redis-cluster.conf");
     let (conf, bus) = (conf.to_str().unwrap().to_owned(), port::lasting().to_string());
     let options = ["--include", &conf, "--cluster-port", &bus, "--cluster-node-timeout", "1500"];
-    RedisServer::start_with(&options).expect("redis-server is installed")
+    RedisServer::start_on_free_port(shared, &options)
 }
 
 /// As it was given to the node.
