@@ -21,6 +21,7 @@ use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::StoreError;
 use crate::store::embedded::EmbeddedStore;
+use crate::upkeep::audit::tail;
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
@@ -171,7 +172,7 @@ impl App {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
         let model = models(config).await?;
-        let Backends { store, bus, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
+        let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
@@ -195,6 +196,7 @@ impl App {
             prompts,
             meters: Meters::default(),
             local: LocalWorker::default(),
+            history,
             metrics,
         };
         Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
@@ -230,6 +232,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
     }
+    let watch = tail::watch(Arc::clone(&app.venue), worker_options(config).name, shutdown.stopping().clone());
+    shutdown.spawn_service("tail", watch);
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }

@@ -12,6 +12,8 @@ use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls};
+use crate::store::tail::TailStore;
+use crate::venue::history::History;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +23,7 @@ use std::time::Duration;
 pub struct Backends {
     pub store: Arc<dyn Store>,
     pub bus: Arc<dyn Bus>,
+    pub history: History,
     /// Of a queue in NATS.
     pub nats: Option<Arc<NatsBus>>,
     /// Of a store in this process.
@@ -37,14 +40,14 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
             let bus =
                 EmbeddedBus::within(Arc::clone(&store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
             let fsyncs = Some(store.fsyncs());
-            Ok(Backends { store, bus: Arc::new(bus), nats: None, fsyncs })
+            Ok(Backends { store, bus: Arc::new(bus), history: History::default(), nats: None, fsyncs })
         }
         // The configuration refuses an embedded queue beside Redis.
         (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
-            let store = redis(config, url, role).await?;
+            let (store, history) = redis(config, url, role).await?;
             let bus =
                 Arc::new(NatsBus::open(&NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))).await?);
-            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus), fsyncs: None })
+            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, history, nats: Some(bus), fsyncs: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
             Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })
@@ -52,7 +55,7 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
     }
 }
 
-async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>, AppError> {
+async fn redis(config: &Config, url: &str, role: Role) -> Result<(Arc<dyn Store>, History), AppError> {
     let c = &config.store;
     let options = RedisOptions {
         prefix: c.prefix.clone(),
@@ -60,6 +63,7 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
         shards: c.shards,
         tls: Some(certificates(&c.tls)?),
         wait_replicas: c.wait_replicas,
+        waits_for_failover: matches!(role, Role::Up | Role::Worker),
         ..RedisOptions::new(url)
     };
     let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
@@ -67,16 +71,19 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
         async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
     })
     .await?;
-    match role {
-        // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
-        Role::Up | Role::Worker => {
-            let policy =
-                RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
-            Ok(Arc::new(PatientStore::new(store, policy)))
-        }
-        // A caller is told at once, and when to try again.
-        Role::Serve | Role::Doctor => Ok(store),
+    let shards = store.is_cluster().then_some(c.shards);
+    if role == Role::Doctor {
+        return Ok((store, History::of(None, shards)));
     }
+    let tail = Arc::new(TailStore::new(store));
+    let history = History::of(Some(Arc::clone(&tail)), shards);
+    if role == Role::Serve {
+        // A caller is told at once, and when to try again.
+        return Ok((tail, history));
+    }
+    // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
+    let policy = RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
+    Ok((Arc::new(PatientStore::new(tail, policy)), history))
 }
 
 /// Reads the files of `store.tls_*`.

@@ -16,7 +16,9 @@ use std::sync::Arc;
 /// Reads the configured store and queue, of all owners; exits with 1 when something is unaccounted
 /// for. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair")]
+#[command(
+    after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss"
+)]
 pub(crate) struct Audit {
     /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
     /// gone with it fails with `LOST`, and its caller is told), lost results are sent again, lost messages are written
@@ -24,6 +26,11 @@ pub(crate) struct Audit {
     /// minute.
     #[arg(long)]
     repair: bool,
+    /// Show only what is known to be lost: times at which the store was older than the queue knew it, what processes had
+    /// been told that is kept and found missing, and jobs that the queue tells of and the store doesn't know. Exits with
+    /// 1 when such a job is not accounted for.
+    #[arg(long)]
+    after_loss: bool,
     #[command(flatten)]
     running: Running,
 }
@@ -56,16 +63,21 @@ impl Audit {
             app.close().await;
             report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?
         };
-        context.out.value(&shown, || {
-            NUMBERS.map(|name| format!("{name} = {}", shown[name].as_u64().unwrap_or_default())).join("\n")
-        })?;
+        let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };
+        let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
+        context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         for repair in shown["repaired"].as_array().into_iter().flatten() {
             let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
             note(&format!("repaired: {owner}: {found}; {did}"));
         }
-        for (kind, key) in
-            [("unreadable", "unreadableSubjects"), ("set back", "setBack"), ("missing", "missing"), ("drift", "drift")]
-        {
+        let lines = [
+            ("set back", "setBack"),
+            ("lost", "lost"),
+            ("missing", "missing"),
+            ("unreadable", "unreadableSubjects"),
+            ("drift", "drift"),
+        ];
+        for (kind, key) in lines.into_iter().take(if self.after_loss { 3 } else { lines.len() }) {
             for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 note(&format!("{kind}: {line}"));
             }

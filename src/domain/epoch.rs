@@ -1,37 +1,55 @@
 //! Whether a store was set back: a number that grows in the store and in the queue, by which they know each other.
+//!
+//! Each part of a store that can be set back by itself has one, and the queue has one for all: they go ahead together.
 
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
 /// How far a store was at a time; the queue keeps the newest, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Mark {
     /// Grows by one with each beat.
     pub epoch: u64,
     /// When it was left.
     pub at: Millis,
+    /// Parts of the store that it was left in, 0 and 1 being the same.
+    #[serde(skip_serializing_if = "is_one")]
+    pub parts: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_one(parts: &usize) -> bool {
+    *parts <= 1
 }
 
 /// The store was found to be older than it had been.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetBack {
     /// When that was found.
     pub found: Millis,
-    /// What the store said.
+    /// What the store said, its oldest part.
     pub store: Mark,
     /// What the queue said.
     pub queue: Mark,
+    /// Which parts, of one that has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<usize>,
 }
 
 impl std::fmt::Display for SetBack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { found, store, queue } = self;
+        let Self { found, store, queue, parts } = self;
+        let which = match parts.as_slice() {
+            [] => String::new(),
+            [one] => format!(" in shard {one:03x} of {}", queue.parts),
+            [first, .., last] => format!(" in {} of {} shards, {first:03x} to {last:03x}", parts.len(), queue.parts),
+        };
         write!(
             f,
-            "found at {}: the store was as it had been at {} (epoch {}), the queue knows it from {} (epoch {}); what was \
-             accepted in between is lost where the queue doesn't tell of it",
+            "found at {}: the store was{which} as it had been at {} (epoch {}), the queue knows it from {} (epoch {}); \
+             what was accepted in between is lost where the queue doesn't tell of it",
             found.rfc3339(),
             store.at.rfc3339(),
             store.epoch,
@@ -41,22 +59,30 @@ impl std::fmt::Display for SetBack {
     }
 }
 
-/// Whether a store with this mark was set back, by what the queue remembers.
-pub fn compare(store: Mark, queue: Mark, now: Millis) -> Option<SetBack> {
-    (store.epoch < queue.epoch).then_some(SetBack { found: now, store, queue })
+/// Whether a store whose parts have these marks was set back, by what the queue remembers.
+///
+/// A part without a mark may be new: that says something only where the queue's mark is of as many parts.
+pub fn compare(store: &[Mark], queue: Mark, now: Millis) -> Option<SetBack> {
+    let counts = queue.parts.max(1) == store.len();
+    let is_back = |mark: &Mark| mark.epoch < queue.epoch && (counts || mark.epoch > 0);
+    let oldest = *store.iter().filter(|mark| is_back(mark)).min_by_key(|mark| mark.epoch)?;
+    let back = store.iter().enumerate().filter(|(_, mark)| is_back(mark)).map(|(part, _)| part);
+    let parts = if store.len() > 1 { back.collect() } else { Vec::new() };
+    Some(SetBack { found: now, store: oldest, queue, parts })
 }
 
-/// The mark that is left next: ahead of both.
-pub fn next(store: Mark, queue: Mark, now: Millis) -> Mark {
-    Mark { epoch: store.epoch.max(queue.epoch) + 1, at: now }
+/// The mark that is left next in each part: ahead of all.
+pub fn next(store: &[Mark], queue: Mark, now: Millis) -> Mark {
+    let last = store.iter().map(|mark| mark.epoch).fold(queue.epoch, u64::max);
+    Mark { epoch: last + 1, at: now, parts: store.len() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const fn mark(epoch: u64) -> Mark {
-        Mark { epoch, at: Millis(epoch * 1_000) }
+    const fn mark(epoch: u64, parts: usize) -> Mark {
+        Mark { epoch, at: Millis(epoch * 1_000), parts }
     }
 
     #[test]
@@ -64,11 +90,32 @@ mod tests {
         for (store, queue, set_back, then) in
             [(0, 0, false, 1), (7, 7, false, 8), (8, 7, false, 9), (3, 7, true, 8), (0, 7, true, 8)]
         {
-            let (store, queue) = (mark(store), mark(queue));
-            assert_eq!(compare(store, queue, Millis(9)).is_some(), set_back, "{store:?} {queue:?}");
-            let next = next(store, queue, Millis(9));
-            assert_eq!(next, Mark { epoch: then, at: Millis(9) });
-            assert_eq!(compare(next, next, Millis(9)), None, "it is told once");
+            let (store, queue) = ([mark(store, 1)], mark(queue, 0));
+            assert_eq!(compare(&store, queue, Millis(9)).is_some(), set_back, "{store:?} {queue:?}");
+            let next = next(&store, queue, Millis(9));
+            assert_eq!((next.epoch, next.at), (then, Millis(9)));
+            assert_eq!(compare(&[next], next, Millis(9)), None, "it is told once");
         }
+    }
+
+    #[test]
+    fn each_part_is_set_back_by_itself() {
+        let found = |store: &[u64], queue| {
+            let store: Vec<_> = store.iter().map(|epoch| mark(*epoch, 4)).collect();
+            compare(&store, queue, Millis(9)).map(|found| found.parts)
+        };
+        assert_eq!(found(&[7, 8, 7, 9], mark(7, 4)), None);
+        assert_eq!(found(&[7, 3, 7, 0], mark(7, 4)), Some(vec![1, 3]));
+        assert_eq!(found(&[7, 0, 0, 0], mark(7, 1)), None, "the others had none yet");
+        assert_eq!(found(&[7, 0, 0, 6], mark(7, 1)), Some(vec![3]));
+        let said = compare(&[mark(7, 2), mark(5, 2)], mark(7, 2), Millis(9)).unwrap().to_string();
+        assert!(said.contains("was in shard 001 of 2 as it had been at") && said.contains("(epoch 5)"), "{said}");
+        assert_eq!(next(&[mark(7, 4), mark(9, 4)], mark(8, 4), Millis(3)), Mark { epoch: 10, at: Millis(3), parts: 2 });
+    }
+
+    #[test]
+    fn marks_of_a_store_with_one_part_are_stored_as_ever() {
+        assert_eq!(serde_json::to_string(&mark(7, 1)).unwrap(), r#"{"epoch":7,"at":7000}"#);
+        assert_eq!(serde_json::from_str::<Mark>(r#"{"epoch":7,"at":7000}"#).unwrap(), mark(7, 0));
     }
 }

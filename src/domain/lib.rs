@@ -17,6 +17,7 @@ pub mod foreign;
 pub mod schema;
 pub mod outputs;
 pub mod epoch;
+pub mod tail;
 pub mod origin;
 pub mod lineage;
 pub mod priority;

@@ -353,6 +353,9 @@ pub const BUCKET_ENTRY_BYTES: usize = 16 * 1024;
 /// several times what kills a task by default.
 pub const ATTEMPTS_KEPT: usize = 20;
 
+/// Records of what was lost with a server that are kept, one for each process that found something.
+pub const LOSSES_KEPT: usize = 1_000;
+
 /// Messages whose subject means nothing that are kept: enough to see who sends them.
 pub const STRAYS_KEPT: usize = 1_000;
 

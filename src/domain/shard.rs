@@ -54,6 +54,9 @@ impl Shards {
     /// More wouldn't divide the work better: each is asked for at every sweep.
     pub const MOST: u64 = 4096;
 
+    /// All owners in the same.
+    pub const ONE: Self = Self(1);
+
     /// So many, if it may be.
     pub fn new(count: u64) -> Result<Self, IllegalShards> {
         match u16::try_from(count) {
@@ -71,6 +74,21 @@ impl Shards {
     pub fn of(self, owner: &str) -> Shard {
         let place = hash(&[owner.as_bytes()]) % u64::from(self.0);
         Shard(u16::try_from(place).unwrap_or_default())
+    }
+
+    /// A token in each, in their order: the first of `token(0)`, `token(1)`, … that lies there.
+    pub fn one_in_each(self, token: impl Fn(u32) -> String) -> Vec<String> {
+        let (mut found, mut left) = (vec![None; usize::from(self.0)], self.0);
+        for token in (0..).map(token) {
+            let place = &mut found[usize::from(self.of(&token).0)];
+            if place.is_none() {
+                (*place, left) = (Some(token), left - 1);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        found.into_iter().flatten().collect()
     }
 
     /// Those that `worker` sweeps while these live; all when it isn't among them.
@@ -107,6 +125,16 @@ mod tests {
         let used: BTreeSet<_> = (0..10_000).map(|n| shards.of(&format!("acme/u{n}"))).collect();
         assert_eq!(used.len(), 256, "no shard is left out");
         assert_eq!(Shards::new(1).unwrap().of("local/me"), Shard(0));
+    }
+
+    #[test]
+    fn there_is_a_name_in_each() {
+        for shards in [Shards::ONE, Shards::default(), Shards::new(4096).unwrap()] {
+            let names = shards.one_in_each(|n| format!("n{n}"));
+            let places: Vec<_> = names.iter().map(|name| shards.of(name)).collect();
+            assert_eq!(places, (0..shards.count()).map(Shard).collect::<Vec<_>>());
+        }
+        assert_eq!(Shards::ONE.one_in_each(|n| format!("n{n}")), ["n0"]);
     }
 
     #[test]

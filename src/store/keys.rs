@@ -31,8 +31,9 @@
 //! | `i.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | as it |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
-//! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner only | workers | for good |
+//! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
 //! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
+//! | `epoch.tail/<found>-<worker>` | JSON of what a process was told that is kept, and isn't, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
 //! | `auditor` | `<until> <worker>`: who looks for what is lost; in the venue's own owner only | workers | for good |
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
@@ -67,11 +68,13 @@ use crate::store::DocKey;
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 
 mod claims;
+mod history;
 mod marks;
 mod parts;
 mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
+pub use history::{EPOCH, LOSSES, SET_BACKS, is_of_people, losses, set_back};
 pub use marks::{ENDING, GARBAGE, SWEPT, TIMED, ending, ending_agent, garbage, swept_at};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
@@ -289,17 +292,6 @@ pub const DEAD_LETTERS: &str = "dead/";
 /// Document of a dead letter; `died` is when its job failed.
 pub fn dead_letter(died: Millis, job: &JobId) -> String {
     format!("{DEAD_LETTERS}{:016}-{job}", died.0)
-}
-
-/// Document of how far the store is.
-pub const EPOCH: &str = "epoch";
-
-/// Prefix of times at which the store was found set back.
-pub const SET_BACKS: &str = "epoch.back/";
-
-/// Document of such a time.
-pub fn set_back(found: Millis) -> String {
-    format!("{SET_BACKS}{:016}", found.0)
 }
 
 /// Prefix of messages whose subject means nothing, the oldest first.

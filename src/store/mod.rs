@@ -24,6 +24,7 @@ pub mod embedded;
 pub mod faulty;
 mod fill;
 mod forget;
+mod history;
 pub mod keys;
 mod layer;
 mod outside;
@@ -31,6 +32,7 @@ pub mod patient;
 pub mod redis;
 pub mod steps;
 mod swept;
+pub mod tail;
 mod types;
 mod usage;
 
@@ -49,6 +51,7 @@ pub use amend::*;
 pub use docs::*;
 pub use fill::{Fill, FillLevel};
 pub use forget::*;
+pub use history::KnownHistory;
 pub use layer::{Repeat, StoreMethod};
 pub use outside::*;
 pub use swept::{DueOwners, Swept};
@@ -348,5 +351,10 @@ pub trait Inspect {
     /// The settings on which the guarantees rest.
     #[repeat(Reads)]
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError>;
+
+    /// Names of what has been written so far, of each server that answers: a new one when a server has begun anew or
+    /// has made place for another, which may lack what was acknowledged last.
+    #[repeat(Reads)]
+    async fn history(&self) -> Result<Vec<String>, StoreError>;
 }
 }

@@ -261,7 +261,8 @@ pub struct Lease {
     pub owner: Owner,
     /// Which session.
     pub session: SessionKey,
-    /// Fencing token: grows with every grant of this session.
+    /// Fencing token: grows with every grant of this session, and no other grant has it, one that the store has lost
+    /// included.
     pub epoch: u64,
 }
 
@@ -289,6 +290,8 @@ pub struct Grant {
     pub ground: Versions,
     /// Turns committed in this session so far.
     pub version: u64,
+    /// Epoch and turn of the last commit: no two commits have the same.
+    pub last: Option<(u64, u64)>,
     /// The session state of the last commit.
     pub state: Option<Bytes>,
     /// The recorded reply of a turn that was not committed.

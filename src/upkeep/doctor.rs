@@ -24,8 +24,10 @@ const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
 const QUEUED: &[u8] = &[1];
 
 /// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
-const REACH: [(&str, &[u8]); 12] = [
+const REACH: [(&str, &[u8]); 14] = [
     ("redis memory", &[]),
+    ("redis replicas", &[]),
+    ("redis slots on the move", &[]),
     ("embedded size", &[]),
     ("quota of an owner", &[]),
     ("redis save", &[]),
@@ -157,7 +159,9 @@ fn with_reach(
     default: &'static [u8],
 ) -> impl Iterator<Item = (BackendSetting, &'static [u8])> {
     settings.into_iter().map(move |setting| {
-        let reach = REACH.iter().find(|(name, _)| *name == setting.name).map_or(default, |(_, reach)| reach);
+        // That of one server among several has its name behind it.
+        let plain = setting.name.split(" at ").next().unwrap_or_default();
+        let reach = REACH.iter().find(|(name, _)| *name == plain).map_or(default, |(_, reach)| reach);
         (setting, reach)
     })
 }

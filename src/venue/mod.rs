@@ -34,6 +34,7 @@ pub mod spending;
 pub mod strays;
 
 pub mod context;
+pub mod history;
 
 use crate::bus::Bus;
 use crate::domain::authority::grant::Boundary;
@@ -51,6 +52,7 @@ use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
 use context::PromptCache;
+use history::History;
 use std::sync::Arc;
 
 /// Owner under which the venue keeps its own documents.
@@ -86,6 +88,8 @@ pub struct Venue {
     pub meters: rates::Meters,
     /// The worker of this process.
     pub local: local::LocalWorker,
+    /// Whether the store is still what it has said.
+    pub history: History,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

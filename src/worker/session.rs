@@ -60,8 +60,7 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     }
     // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
     if matches!(ended, End::Idle) && !leased.expired {
-        let Leased { lease, run, state, ground, past, .. } = leased;
-        worker.memory.keep(&lease, run.version, state, ground, past);
+        worker.memory.keep(leased);
     }
     ended
 }

@@ -57,6 +57,7 @@ mod killed;
 mod ledger;
 mod lifecycle;
 mod lists;
+mod lost_tail;
 mod model_provider;
 mod models;
 mod nats_accounts;

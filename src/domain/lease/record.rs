@@ -19,7 +19,7 @@ const fn is_zero(rank: &i8) -> bool {
 pub struct SessionRecord {
     /// Turns committed.
     pub version: u64,
-    /// Grants so far: the fencing token.
+    /// The fencing token: the time of the last grant, or the number behind the one before.
     pub epoch: u64,
     /// The lease, live or lapsed; `None` when given back.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -238,10 +238,14 @@ impl SessionRecord {
 
     /// `lease` begins, of a session that is [`Availability::Free`]; one that never had a lease begins behind `floor`.
     /// What a lapsed one served: its crash counts against that.
+    ///
+    /// The time is in the epoch, so that a store that was set back gives nobody the epoch of a holder that it has
+    /// forgotten and that still runs.
     pub fn grant(&mut self, now: Millis, lease: LeaseRecord, floor: u64) -> Option<Serving> {
         let until = lease.until;
         let lapsed = self.lease.replace(lease).map(|lapsed| self.note_crash(lapsed, now));
-        self.epoch = if self.epoch > 0 { self.epoch } else { floor } + 1;
+        let before = if self.epoch > 0 { self.epoch } else { floor };
+        self.epoch = now.0.max(before + 1);
         self.backoff = None;
         self.extend(until);
         if lapsed.is_some() {

@@ -94,9 +94,10 @@ fn hand_out(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, crash_limit: Option<u
         _ => tx.get(Space::Core, &slot.part(layout::STATE))?.map(|b| Bytes::copy_from_slice(&b)),
     };
     let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
-    let (version, arrivals, attempts) = (slot.now.version, slot.now.arrivals, slot.now.attempts.clone());
+    let (version, last) = (slot.now.version, slot.now.last);
+    let (arrivals, attempts) = (slot.now.arrivals, slot.now.attempts.clone());
     let ground = ground(tx, slot)?;
-    Ok(Grant { lease, until, ground, version, state, checkpoint, calls, mailbox, arrivals, attempts })
+    Ok(Grant { lease, until, ground, version, last, state, checkpoint, calls, mailbox, arrivals, attempts })
 }
 
 type Recorded = (Option<Bytes>, Vec<(u32, Bytes)>);

@@ -372,6 +372,11 @@ impl Inspect for EmbeddedStore {
         self.call(move |tx| outbox::all(tx, &owner)).await
     }
 
+    /// One for good: what is acknowledged is on the disk.
+    async fn history(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
         let setting =
             |name: &str, value: &str| BackendSetting { name: name.into(), value: value.into(), problem: None };

@@ -41,7 +41,8 @@ impl Args {
     ///
     /// `base` is no key itself, so that a node of a cluster that hands the keys of its slot over takes no call on them
     /// any more: it names the other node, which has only some of them yet. This is waited out and not followed
-    /// ([`super::failure::passes`]).
+    /// ([`super::failure::passes`]). A replica that becomes the primary then knows nothing of it: see
+    /// `config/redis-cluster.conf`.
     pub fn new(method: &str, base: &str) -> Self {
         let mut cmd = redis::cmd("FCALL");
         cmd.arg(LIBRARY.function(method)).arg(1).arg(base);

@@ -1,12 +1,12 @@
 //! The connections: several per process, functions loaded on demand, answers waited for.
 
 use super::failure::{classify, is_unknown_function, passes};
-use super::keyspace::LIBRARY;
+use super::keyspace::{Keyspace, LIBRARY};
 use super::options::RedisOptions;
 use super::servers::Servers;
-use super::wire::{Place, RoundTrip, Wire};
+use super::wire::{Place, RoundTrip, Wire, key};
 use crate::store::StoreError;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use redis::{Cmd, RedisError, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,8 +25,10 @@ const PAUSES: [Duration; 9] = [
     Duration::from_secs(2),
     Duration::from_secs(2),
 ];
-/// How long replicas have to confirm; their primary's connection stands still meanwhile.
-const REPLICAS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many of them are of one server.
+const PAUSES_OF_ONE: usize = 5;
+/// How long replicas have to confirm; the connection that waits stands still meanwhile.
+const REPLICAS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often one call puts the library on a server that lacks it.
 const LOADS: usize = 3;
 
@@ -34,9 +36,21 @@ const LOADS: usize = 3;
 pub struct Pool {
     store: String,
     is_cluster: bool,
-    wires: Vec<Wire>,
-    next: AtomicUsize,
+    wires: Wires,
+    /// Of calls that wait for replicas: nothing else is sent on these, for it would wait as well.
+    waiting: Wires,
     wait_replicas: u32,
+    prefix: String,
+    pauses: &'static [Duration],
+}
+
+/// Used in turn.
+struct Wires(Vec<Wire>, AtomicUsize);
+
+impl Wires {
+    fn next(&self) -> &Wire {
+        &self.0[self.1.fetch_add(1, Ordering::Relaxed) % self.0.len()]
+    }
 }
 
 impl Pool {
@@ -45,9 +59,18 @@ impl Pool {
         let bad = |reason: String| StoreError::Unavailable { store: "redis".to_owned(), reason };
         let servers = Servers::of(&options.url).map_err(|reason| bad(format!("illegal url: {reason}")))?;
         let tls = options.tls.as_ref().filter(|_| servers.is_tls);
-        let wires = Wire::several(&servers, tls, options.connections.max(1)).map_err(|e| bad(e.to_string()))?;
-        let (store, is_cluster) = (servers.shown, servers.is_cluster);
-        Ok(Self { store, is_cluster, wires, next: AtomicUsize::new(0), wait_replicas: options.wait_replicas })
+        let several = || Wire::several(&servers, tls, options.connections.max(1)).map_err(|e| bad(e.to_string()));
+        let wires = || several().map(|wires| Wires(wires, AtomicUsize::new(0)));
+        let long = servers.is_cluster && options.waits_for_failover;
+        Ok(Self {
+            wires: wires()?,
+            waiting: wires()?,
+            wait_replicas: options.wait_replicas,
+            prefix: options.prefix.clone(),
+            pauses: if long { &PAUSES } else { &PAUSES[..PAUSES_OF_ONE] },
+            store: servers.shown,
+            is_cluster: servers.is_cluster,
+        })
     }
 
     /// The server's address, or those of the nodes that are asked first, without credentials.
@@ -71,79 +94,108 @@ impl Pool {
     /// A server that restarted has dropped every connection of the pool, and each tells only when it
     /// is used: such a call is made again at once, on a new connection.
     pub async fn run(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
-        self.ask(cmd, again, false).await
+        let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, again, self.pauses).await?;
+        Ok(answers.pop().unwrap_or(Value::Nil))
+    }
+
+    /// The same of what may be asked again at any time, without waiting for a node of a cluster that is away.
+    pub async fn run_now(&self, cmd: &Cmd) -> Result<Value, StoreError> {
+        let pauses = if self.is_cluster { &[] } else { self.pauses };
+        let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, Again::Yes, pauses).await?;
+        Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
     /// The same of what changes something: it counts when as many replicas have it as it takes.
     pub async fn change(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
-        self.ask(cmd, again, self.wait_replicas > 0).await
+        if self.wait_replicas == 0 {
+            return self.run(cmd, again).await;
+        }
+        let mut mark = redis::cmd("FCALL");
+        mark.arg(LIBRARY.function("mark")).arg(1).arg(Keyspace::mark(&self.prefix, key(cmd).unwrap_or_default()));
+        // In one pipeline, so that all of it goes over one connection: what is confirmed is what this one wrote.
+        let mut pipe = redis::pipe();
+        pipe.add_command(mark).add_command(cmd.clone());
+        pipe.cmd("WAIT").arg(self.wait_replicas).arg(REPLICAS_TIMEOUT.as_millis() as u64);
+        let answers = self.ask(self.waiting.next(), RoundTrip::Waiting(&pipe, 2), cmd, again, self.pauses).await?;
+        let mut answers = answers.into_iter().skip(1);
+        match (answers.next(), answers.next()) {
+            (Some(answer), Some(Value::Int(have))) if have >= i64::from(self.wait_replicas) => Ok(answer),
+            (_, confirmed) => Err(self.unconfirmed(confirmed)),
+        }
     }
 
-    async fn ask(&self, cmd: &Cmd, again: Again, waits: bool) -> Result<Value, StoreError> {
-        // All over one wire: each knows by itself which node has a slot, and may know it later than others.
-        let (wire, place) = (self.wire(), Place::Of(cmd));
-        let once = async || {
-            if !waits {
-                return self.send(wire, RoundTrip::One(cmd), place, again).await;
-            }
-            // In one pipeline, so that both go over one connection: what is confirmed is what this one wrote.
-            let mut pipe = redis::pipe();
-            pipe.add_command(cmd.clone()).cmd("WAIT").arg(self.wait_replicas).arg(REPLICAS_TIMEOUT.as_millis() as u64);
-            self.send(wire, RoundTrip::All(&pipe, 2), place, again).await
+    fn unconfirmed(&self, answer: Option<Value>) -> StoreError {
+        let confirmed = match answer.unwrap_or(Value::Nil).extract_error() {
+            Ok(Value::Int(have)) => format!("{have} confirmed it within {} s", REPLICAS_TIMEOUT.as_secs()),
+            Ok(_) => "it doesn't say how many have it".to_owned(),
+            Err(error) => error.to_string(),
         };
-        let mut answers = once().await;
+        let wanted = self.wait_replicas;
+        StoreError::Unavailable {
+            store: self.store.clone(),
+            reason: format!("its primary has it, and {wanted} replicas must (`store.wait_replicas`): {confirmed}"),
+        }
+    }
+
+    /// Asks over one wire: each knows by itself which node has a slot, and may know it later than others.
+    async fn ask(
+        &self,
+        wire: &Wire,
+        asked: RoundTrip<'_>,
+        of: &Cmd,
+        again: Again,
+        pauses: &[Duration],
+    ) -> Result<Vec<Value>, StoreError> {
+        let place = Place::Of(of);
+        let mut answers = self.send(wire, asked, place, again, pauses).await;
         // More than once where slots move: the next node may not have it either.
         for _ in 0..LOADS {
             if !answers.as_ref().is_err_and(is_unknown_function) {
                 break;
             }
             self.load(wire, place).await?;
-            answers = once().await;
+            answers = self.send(wire, asked, place, again, pauses).await;
         }
-        let answers = answers.map_err(|error| self.failed(&error))?;
-        if let Some(Value::Int(have)) = answers.get(1)
-            && *have < i64::from(self.wait_replicas)
-        {
-            return Err(self.too_few_replicas(*have));
-        }
-        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+        answers.map_err(|error| self.failed(&error))
     }
 
-    fn too_few_replicas(&self, have: i64) -> StoreError {
-        StoreError::Unavailable {
-            store: self.store.clone(),
-            reason: format!(
-                "its primary has it, but {have} of {} replicas confirmed it within {} s (`store.wait_replicas`)",
-                self.wait_replicas,
-                REPLICAS_TIMEOUT.as_secs()
-            ),
-        }
-    }
-
-    /// Asks several things at once; the answers are an array. None is a call of a function.
-    pub async fn run_all(&self, cmds: &[Cmd]) -> Result<Value, StoreError> {
-        let failed = |error| self.failed(&error);
-        let Some(first) = cmds.first() else { return Ok(Value::Array(Vec::new())) };
-        let wire = self.wire();
+    /// Asks several things at once, without waiting for a server that is away; each answers for itself. None is a call
+    /// of a function.
+    pub async fn run_each(&self, cmds: &[Cmd]) -> Vec<Result<Value, StoreError>> {
+        let wire = self.wires.next();
         if self.is_cluster {
             // Each goes where its key is; the driver sends what is of one node together.
-            let one = |cmd| async move { self.send(wire, RoundTrip::One(cmd), Place::Of(cmd), Again::Yes).await };
-            let answers = try_join_all(cmds.iter().map(one)).await.map_err(failed)?;
-            return Ok(Value::Array(answers.into_iter().flatten().collect()));
+            let one = |cmd| async move {
+                let answers = wire.ask_twice(RoundTrip::One(cmd), Place::Of(cmd)).await;
+                answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)).map_err(|error| self.failed(&error))
+            };
+            return join_all(cmds.iter().map(one)).await;
         }
+        let Some(first) = cmds.first() else { return Vec::new() };
         let mut pipe = redis::pipe();
         for cmd in cmds {
             pipe.add_command(cmd.clone());
         }
-        self.send(wire, RoundTrip::All(&pipe, cmds.len()), Place::Of(first), Again::Yes)
-            .await
-            .map(Value::Array)
-            .map_err(failed)
+        match self.send(wire, RoundTrip::All(&pipe, cmds.len()), Place::Of(first), Again::Yes, self.pauses).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(error) => cmds.iter().map(|_| Err(self.failed(&error))).collect(),
+        }
+    }
+
+    /// Why no node of a cluster can be reached, by a plain connection to the first that was named: the driver doesn't say.
+    pub async fn why_unreachable(&self, options: &RedisOptions) -> Option<String> {
+        let servers = Servers::of(&options.url).ok().filter(|servers| servers.is_cluster)?;
+        let alone = Servers { nodes: servers.nodes.into_iter().take(1).collect(), is_cluster: false, ..servers };
+        let tls = options.tls.as_ref().filter(|_| alone.is_tls);
+        let wire = Wire::several(&alone, tls, 1).ok()?.pop()?;
+        let cmd = redis::cmd("CLUSTER").arg("SLOTS").clone();
+        let address = alone.nodes.first()?.addr().to_string();
+        wire.ask(RoundTrip::One(&cmd), Place::Of(&cmd)).await.err().map(|error| format!("{address}: {error}"))
     }
 
     /// Asks every primary the same, with its name where there are several; each answers for itself.
     pub async fn everywhere(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
-        self.everywhere_over(self.wire(), cmd).await
+        self.everywhere_over(self.wires.next(), cmd).await
     }
 
     async fn everywhere_over(
@@ -151,7 +203,7 @@ impl Pool {
         wire: &Wire,
         cmd: &Cmd,
     ) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
-        let mut pauses = self.pauses();
+        let mut pauses = self.pauses.iter();
         loop {
             match (wire.ask_all(cmd).await, pauses.next()) {
                 (Err(error), Some(pause)) if passes(&error) => tokio::time::sleep(*pause).await,
@@ -163,9 +215,15 @@ impl Pool {
         }
     }
 
+    /// The same at once, of those that answer.
+    pub async fn everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
+        let answers = self.wires.next().ask_all(cmd).await.unwrap_or_default();
+        answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect()
+    }
+
     /// Puts the library of this build on every primary that hasn't got it.
     pub async fn load_everywhere(&self) -> Result<(), StoreError> {
-        let wire = self.wire();
+        let wire = self.wires.next();
         for (node, found) in self.everywhere_over(wire, &library_there()).await? {
             if !is_there(&found?) {
                 self.load(wire, Place::Node(&node)).await?;
@@ -179,14 +237,19 @@ impl Pool {
     /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.
     async fn load(&self, wire: &Wire, place: Place<'_>) -> Result<(), StoreError> {
         let there = library_there();
-        let found =
-            self.send(wire, RoundTrip::One(&there), place, Again::Yes).await.map_err(|error| self.failed(&error))?;
+        let found = self
+            .send(wire, RoundTrip::One(&there), place, Again::Yes, self.pauses)
+            .await
+            .map_err(|error| self.failed(&error))?;
         if found.iter().any(is_there) {
             return Ok(());
         }
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
-        self.send(wire, RoundTrip::One(&load), place, Again::Yes).await.map(drop).map_err(|error| self.failed(&error))
+        self.send(wire, RoundTrip::One(&load), place, Again::Yes, self.pauses)
+            .await
+            .map(drop)
+            .map_err(|error| self.failed(&error))
     }
 
     async fn send(
@@ -195,8 +258,9 @@ impl Pool {
         asked: RoundTrip<'_>,
         place: Place<'_>,
         again: Again,
+        pauses: &[Duration],
     ) -> Result<Vec<Value>, RedisError> {
-        let mut pauses = self.pauses();
+        let mut pauses = pauses.iter();
         loop {
             let answers = match again {
                 Again::Yes => wire.ask_twice(asked, place).await,
@@ -216,16 +280,8 @@ impl Pool {
         }
     }
 
-    fn pauses(&self) -> impl Iterator<Item = &'static Duration> {
-        PAUSES.iter().take(if self.is_cluster { PAUSES.len() } else { 5 })
-    }
-
-    fn wire(&self) -> &Wire {
-        &self.wires[self.next.fetch_add(1, Ordering::Relaxed) % self.wires.len()]
-    }
-
     fn failed(&self, error: &RedisError) -> StoreError {
-        classify(&self.store, error)
+        classify(&self.store, self.is_cluster, error)
     }
 }
 

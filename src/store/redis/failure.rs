@@ -3,9 +3,15 @@
 use crate::store::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// For a store of this name.
-pub fn classify(store: &str, error: &RedisError) -> StoreError {
-    let (store, reason) = (store.to_owned(), reason(error));
+/// For a store of this name, one server or a cluster.
+pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError {
+    let moved = matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask));
+    let reason = if moved && !is_cluster {
+        format!("it is a node of a cluster: set `store.url` to `redis+cluster://` with its nodes ({error})")
+    } else {
+        reason(error)
+    };
+    let store = store.to_owned();
     match verdict(error) {
         Verdict::Unavailable => StoreError::Unavailable { store, reason },
         Verdict::Full => StoreError::Full { store, reason },
@@ -70,7 +76,7 @@ fn verdict(error: &RedisError) -> Verdict {
         ErrorKind::Extension => match error.code() {
             Some("OOM" | "MISCONF") => Verdict::Full,
             // The server is busy, or lacks the replicas or the login that it asks for.
-            Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS") => Verdict::Unavailable,
+            Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS" | "UNBLOCKED") => Verdict::Unavailable,
             _ => Verdict::Corrupt,
         },
         _ => Verdict::Unavailable,
@@ -97,6 +103,7 @@ mod tests {
             ("MISCONF", Verdict::Full),
             ("BUSY", Verdict::Unavailable),
             ("NOREPLICAS", Verdict::Unavailable),
+            ("UNBLOCKED", Verdict::Unavailable),
             ("WRONGTYPE", Verdict::Corrupt),
             ("CORRUPT", Verdict::Corrupt),
             ("CROSSSLOT", Verdict::Corrupt),
@@ -121,9 +128,11 @@ mod tests {
         ] {
             let error = of_server(code, words);
             assert!(passes(&error), "{code}");
-            let told = classify("redis+cluster://a:1", &error);
+            let told = classify("redis+cluster://a:1", true, &error);
             assert!(matches!(told, StoreError::Unavailable { .. }) && told.to_string().contains(said), "{told}");
         }
+        let told = classify("redis://a:1", false, &of_server("MOVED", "77 127.0.0.1:7001")).to_string();
+        assert!(told.contains("set `store.url` to `redis+cluster://` with its nodes"), "{told}");
         assert!(!passes(&of_server("OOM", "x")) && !passes(&RedisError::from(std::io::Error::other("reset"))));
     }
 }

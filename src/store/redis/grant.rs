@@ -66,6 +66,7 @@ fn grant(part: &mut AnswerParts, request: &Admit) -> Result<Grant, StoreError> {
     let epoch = part.number()?;
     let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
     let (until, ground, version) = (part.millis()?, part.ground()?, part.number()?);
+    let last = last(part)?;
     let (state, checkpoint) = (part.optional()?, part.optional()?);
     let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
     calls.sort_by_key(|(index, _): &(u32, _)| *index);
@@ -74,6 +75,7 @@ fn grant(part: &mut AnswerParts, request: &Admit) -> Result<Grant, StoreError> {
         until,
         ground,
         version,
+        last,
         state,
         checkpoint,
         calls,
@@ -81,6 +83,16 @@ fn grant(part: &mut AnswerParts, request: &Admit) -> Result<Grant, StoreError> {
         arrivals: part.number()?,
         attempts: attempts(part)?,
     })
+}
+
+/// `epoch turn`, or nothing before the first commit.
+fn last(part: &mut AnswerParts) -> Result<Option<(u64, u64)>, StoreError> {
+    let text = part.text()?;
+    let pair = |(epoch, turn): (&str, &str)| Some((epoch.parse().ok()?, turn.parse().ok()?));
+    match text.split_once(' ').and_then(pair) {
+        None if !text.is_empty() => Err(part.unexpected("epoch and turn of a commit", &text)),
+        last => Ok(last),
+    }
 }
 
 /// Lines of `epoch turn lapsed job worker`; the name may have blanks.

@@ -36,6 +36,7 @@ const METHODS: &[&str] = &[
     include_str!("functions/seat.lua"),
     include_str!("functions/sweep.lua"),
     include_str!("functions/due.lua"),
+    include_str!("functions/mark.lua"),
     include_str!("functions/sessions.lua"),
     include_str!("functions/outbox.lua"),
     include_str!("functions/usage.lua"),
@@ -93,6 +94,15 @@ impl Keyspace {
     /// What every key of a shard starts with; the braces make it one hash tag.
     fn shard(&self, shard: Shard) -> String {
         format!("{}:{{{shard}}}", self.prefix)
+    }
+
+    /// What is written beside `key`, on the same server, when replicas must have it.
+    pub fn mark(prefix: &str, key: &[u8]) -> Vec<u8> {
+        let tag = key.iter().position(|byte| *byte == b'{').and_then(|from| {
+            let length = key[from + 1..].iter().position(|byte| *byte == b'}').filter(|length| *length > 0)?;
+            Some(&key[from + 1..=from + length])
+        });
+        [prefix.as_bytes(), b":{", tag.unwrap_or(key), b"}:mark"].concat()
     }
 
     /// What every key of an owner starts with.
@@ -158,6 +168,8 @@ mod tests {
         assert_eq!(keys.owner(&"acme/x{y}".parse().unwrap()), format!("trellis:{{{shard}}}:acme/x%7By%7D"));
         assert_eq!(keys.due(shard), format!("trellis:{{{shard}}}:due"));
         assert_eq!(keys.owners(), "trellis:owners");
+        let mark = |key: &str| String::from_utf8(Keyspace::mark("t", key.as_bytes())).unwrap();
+        assert_eq!((mark("t:{0aa}:acme/x"), mark("t:owners")), ("t:{0aa}:mark".into(), "t:{t:owners}:mark".into()));
     }
 
     #[test]

@@ -23,13 +23,16 @@ pub struct Looks(Mutex<Share>);
 struct Share {
     live: Vec<String>,
     worker: String,
+
     shards: Arc<[Shard]>,
 }
 
 impl Looks {
-    fn share(&self, shards: Shards, mut live: Vec<String>, worker: &str) -> Arc<[Shard]> {
-        live.sort_unstable();
+    /// Of the workers that live; `None`: nobody knows, and those of the last look count.
+    fn share(&self, shards: Shards, live: Option<Vec<String>>, worker: &str) -> Arc<[Shard]> {
         let mut share = self.0.lock();
+        let mut live = live.unwrap_or_else(|| share.live.clone());
+        live.sort_unstable();
         if share.live != live || share.worker != worker {
             let found = shards.share(&live, worker).into();
             *share = Share { live, worker: worker.to_owned(), shards: found };
@@ -42,18 +45,19 @@ impl Looks {
         &self,
         pool: &Pool,
         keys: &Keyspace,
-        mut beat: Args,
-        (worker, horizon, limit): (&str, Duration, u32),
+        beat: Args,
+        (now, worker, horizon, limit): (Millis, &str, Duration, u32),
     ) -> Result<DueOwners, StoreError> {
-        beat.bytes(worker).number(millis((horizon + horizon / 2).min(LAPSE)));
-        let mut answer = AnswerParts::new(pool.store(), pool.run(beat.cmd(), beat.again()).await?)?;
-        let now = Millis(answer.parsed()?);
-        let mut live = answer.nested()?;
-        let mut workers = Vec::new();
-        while !live.is_empty() {
-            workers.push(live.text()?);
-        }
-        let shards = self.share(keys.shards(), workers, worker);
+        let (now, live) = match live(pool, beat, worker, horizon).await {
+            Ok((now, live)) => (now, Some(live)),
+            // The node of a cluster that has the list is away; the shards of the others are looked at.
+            Err(error) if pool.is_cluster() && error.is_transient() => {
+                tracing::debug!(%error, "which workers live isn't known");
+                (now, None)
+            }
+            Err(error) => return Err(error),
+        };
+        let shards = self.share(keys.shards(), live, worker);
         let until = now.plus(horizon);
         let ask = |shard: &Shard| {
             let mut cmd = redis::cmd("ZRANGEBYSCORE");
@@ -62,9 +66,15 @@ impl Looks {
         };
         let asked: Vec<_> = shards.iter().map(ask).collect();
         let mut due = DueOwners::default();
-        let mut answers = AnswerParts::new(pool.store(), pool.run_all(&asked).await?)?;
-        while !answers.is_empty() {
-            let (mut answer, mut overdue) = (answers.nested()?, 0);
+        for (shard, answer) in shards.iter().zip(pool.run_each(&asked).await) {
+            let answer = match answer {
+                Err(error) if pool.is_cluster() && error.is_transient() => {
+                    tracing::debug!(%error, %shard, "not swept; it comes again");
+                    continue;
+                }
+                answer => answer?,
+            };
+            let (mut answer, mut overdue) = (AnswerParts::new(pool.store(), answer)?, 0);
             while !answer.is_empty() {
                 let (owner, at) = (answer.owner()?, Millis(answer.parsed()?));
                 overdue += u32::from(at <= now);
@@ -75,4 +85,21 @@ impl Looks {
         due.owners.sort_by_key(|(_, wait)| *wait);
         Ok(due)
     }
+}
+
+/// The time, and who lives; this one does.
+async fn live(
+    pool: &Pool,
+    mut beat: Args,
+    worker: &str,
+    horizon: Duration,
+) -> Result<(Millis, Vec<String>), StoreError> {
+    beat.bytes(worker).number(millis((horizon + horizon / 2).min(LAPSE)));
+    let mut answer = AnswerParts::new(pool.store(), pool.run_now(beat.cmd()).await?)?;
+    let now = Millis(answer.parsed()?);
+    let (mut live, mut workers) = (answer.nested()?, Vec::new());
+    while !live.is_empty() {
+        workers.push(live.text()?);
+    }
+    Ok((now, workers))
 }

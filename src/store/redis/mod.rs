@@ -10,6 +10,7 @@
 //! |---|---|---|---|
 //! | `<prefix>:shards` | string | how many shards the keys are made for | for good |
 //! | `<prefix>:workers` | zset | worker → when it last asked for what is due | two sweeps |
+//! | `<prefix>:{<shard>}:mark` | string | a number that grows, see `functions/mark.lua`; where replicas are waited for | for good |
 //! | `<prefix>:{<shard>}:due` | zset | owner token → when a sweep must look at it, at the latest | while something of it is due |
 //! | `<prefix>:owners` | zset | owner tokens | for good |
 //! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
@@ -71,9 +72,8 @@ use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
 use looks::Looks;
 pub use options::{RedisOptions, ServerOrInjected};
-use parking_lot::Mutex;
+use registry::Registered;
 pub use servers::{FORM as URL_FORM, RedisTls, Servers};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub struct RedisStore {
     pool: Pool,
     keys: Keyspace,
     clock: ServerOrInjected,
-    registered: Mutex<HashSet<String>>,
+    registered: Registered,
     level: FillLevel,
     looks: Looks,
 }
@@ -96,17 +96,25 @@ impl RedisStore {
             let reason = format!("illegal prefix `{}`: braces would change the hash tag", options.prefix);
             return Err(StoreError::Corrupt { store: pool.store().to_owned(), reason });
         }
-        pool.load_everywhere().await?;
+        if let Err(error) = pool.load_everywhere().await {
+            let why = pool.why_unreachable(&options).await;
+            return Err(why.map_or(error, |reason| StoreError::Unavailable { store: pool.store().to_owned(), reason }));
+        }
         let keys = Keyspace::new(options.prefix, options.shards);
         agree::shards(&pool, &keys).await?;
         Ok(Arc::new(Self {
             pool,
             keys,
             clock: options.clock,
-            registered: Mutex::default(),
+            registered: Registered::default(),
             level: FillLevel::default(),
             looks: Looks::default(),
         }))
+    }
+
+    /// Several primaries divide the shards; each can lose its end by itself.
+    pub const fn is_cluster(&self) -> bool {
+        self.pool.is_cluster()
     }
 
     fn args(&self, method: &str, owner: &Owner) -> Args {
@@ -363,7 +371,7 @@ impl Store for RedisStore {
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
         self.clock(&mut args, now);
-        self.looks.due(&self.pool, &self.keys, args, (worker, horizon, limit)).await
+        self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await
     }
 }
 
@@ -480,5 +488,11 @@ impl Inspect for RedisStore {
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
         settings::read(&self.pool).await
+    }
+
+    async fn history(&self) -> Result<Vec<String>, StoreError> {
+        let history = settings::history(&self.pool).await;
+        self.registered.know(&history);
+        Ok(history)
     }
 }

@@ -25,6 +25,8 @@ pub struct RedisOptions {
     pub connections: usize,
     /// Replicas that must have a change before it is answered.
     pub wait_replicas: u32,
+    /// Calls wait for a cluster to make a replica the primary; else they fail in some seconds.
+    pub waits_for_failover: bool,
     /// Which clock counts.
     pub clock: ServerOrInjected,
     /// How many shards owners lie in: fixed with the first key that is written.
@@ -38,6 +40,7 @@ impl RedisOptions {
             url: url.into(),
             tls: None,
             wait_replicas: 0,
+            waits_for_failover: true,
             prefix: "trellis".to_owned(),
             connections: 8,
             clock: ServerOrInjected::Server,

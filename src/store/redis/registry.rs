@@ -5,18 +5,44 @@ use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Again;
 use crate::domain::ids::Owner;
-use crate::store::StoreError;
+use crate::store::{KnownHistory, StoreError};
+use parking_lot::Mutex;
+use std::collections::HashSet;
 
 /// Owners remembered as registered, per process; above it they are registered again.
 const REMEMBERED_OWNERS: usize = 100_000;
 
-impl RedisStore {
-    /// Whether this process has registered the owner. Its server may have been emptied since: the
-    /// functions that are told so look.
-    fn knows(&self, owner: &Owner) -> bool {
-        self.registered.lock().contains(&owner.token())
+/// Owners that this process has registered.
+#[derive(Default)]
+pub struct Registered {
+    tokens: Mutex<HashSet<String>>,
+    history: KnownHistory,
+}
+
+impl Registered {
+    /// The server may have been emptied since: the functions that are told so look.
+    fn has(&self, owner: &Owner) -> bool {
+        self.tokens.lock().contains(&owner.token())
     }
 
+    fn add(&self, token: String) {
+        let mut tokens = self.tokens.lock();
+        if tokens.len() >= REMEMBERED_OWNERS {
+            tokens.clear();
+        }
+        tokens.insert(token);
+    }
+
+    /// This is the servers' history. One that lost its end may have lost who was registered in it.
+    pub fn know(&self, history: &[String]) {
+        if self.history.is_another(history) {
+            self.tokens.lock().clear();
+        }
+        self.history.know(history.to_vec());
+    }
+}
+
+impl RedisStore {
     /// Calls a method that may, with `is_first`, write an owner's first keys. It is told whether the owner is known
     /// to be registered; one that isn't is put into the registry before, in a write of its own.
     pub(super) async fn call_registered(
@@ -25,7 +51,7 @@ impl RedisStore {
         is_first: bool,
         args: impl Fn(bool) -> Args,
     ) -> Result<(String, AnswerParts), StoreError> {
-        if is_first && self.knows(owner) {
+        if is_first && self.registered.has(owner) {
             let mut answer = self.call(&args(true)).await?;
             let outcome = answer.text()?;
             if outcome != "unregistered" {
@@ -43,18 +69,10 @@ impl RedisStore {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
-        if self.pool.wait_replicas() == 0 {
-            // A server that was emptied is made anew.
-            self.pool.run_all(&[self.keys.make(), cmd]).await?;
-        } else {
-            self.pool.change(&self.keys.make(), Again::Yes).await?;
-            self.pool.change(&cmd, Again::Yes).await?;
-        }
-        let mut registered = self.registered.lock();
-        if registered.len() >= REMEMBERED_OWNERS {
-            registered.clear();
-        }
-        registered.insert(token);
+        // A server that was emptied is made anew.
+        self.pool.change(&self.keys.make(), Again::Yes).await?;
+        self.pool.change(&cmd, Again::Yes).await?;
+        self.registered.add(token);
         Ok(())
     }
 }

@@ -37,6 +37,14 @@ impl Servers {
             Some(at) => rest.split_at(at + 1),
             None => ("", rest),
         };
+        if places.contains(['?', '#']) {
+            return Err(format!("expected nothing behind host, port and database, got `{places}`"));
+        }
+        if is_cluster && credentials.trim_end_matches('@').contains('@') {
+            return Err("all nodes have the same user and password: expected them before the first host alone, and \
+                        `%40` where they have an `@`"
+                .to_owned());
+        }
         let one = if is_tls { "rediss://" } else { "redis://" };
         let list: Vec<&str> = if is_cluster {
             let places = places.trim_end_matches('/');
@@ -50,12 +58,17 @@ impl Servers {
         let node = |place: &&str| {
             let info = format!("{one}{credentials}{place}").into_connection_info();
             let info = info.map_err(|error| format!("`{place}`: {error}; expected {FORM}"))?;
-            Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+            Ok(info.set_tcp_settings(tcp()))
         };
         let nodes = list.iter().map(node).collect::<Result<Vec<_>, String>>()?;
         let shown: Vec<String> = nodes.iter().map(|node| node.addr().to_string()).collect();
         Ok(Self { shown: format!("{scheme}{}", shown.join(",")), nodes, is_cluster, is_tls })
     }
+}
+
+/// Of every connection: what is small is sent at once.
+pub fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
 }
 
 /// Certificates in PEM, beside those that the system trusts.
@@ -114,6 +127,9 @@ mod tests {
             ("redis://u:secret@h:port", "`h:port`: "),
             ("redis+cluster://u:secret@a:1,b:x", "`b:x`: "),
             ("redis+cluster://a,", "``: "),
+            ("redis+cluster://u:secret@a,u:secret@b", "expected them before the first host alone"),
+            ("redis://h?protocol=resp3", "expected nothing behind host, port and database, got `h?protocol=resp3`"),
+            ("rediss://h/#insecure", "got `h/#insecure`"),
             (
                 "redis+cluster://u:secret@a:1/3",
                 "a cluster has no databases: expected nothing behind the hosts in `a:1/3`",

@@ -31,8 +31,22 @@ pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     let behind = everywhere(pool, &["INFO", "replication"]).await?;
     let behind = behind.into_iter().map(|(_, answer)| replicas(&answer.map(|value| text(&value)).unwrap_or_default()));
     settings.extend(copies(pool.is_cluster(), pool.wait_replicas(), behind.min().unwrap_or(0)));
+    if pool.is_cluster() {
+        let nodes = everywhere(pool, &["CLUSTER", "NODES"]).await?;
+        settings.push(slots(nodes.into_iter().map(|(_, answer)| answer.map(|value| text(&value)).unwrap_or_default())));
+    }
     settings.push(room(fill(pool).await));
     Ok(settings)
+}
+
+/// [`crate::store::Inspect::history`]: a server takes another id of replication when it starts and when it becomes a
+/// primary.
+pub async fn history(pool: &Pool) -> Vec<String> {
+    let answers = pool.everywhere_now(redis::cmd("INFO").arg("replication")).await;
+    let id = |answer: &Value| {
+        text(answer).lines().find_map(|line| line.strip_prefix("master_replid:")).map(|id| id.trim().to_owned())
+    };
+    answers.iter().filter_map(id).collect()
 }
 
 /// What each primary answers; nothing where it refuses.
@@ -68,32 +82,51 @@ fn replicas(info: &str) -> u32 {
     info.lines().find_map(|line| line.strip_prefix("connected_slaves:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Where a commit is when it is answered. A single server without replicas needs no word about it.
-fn copies(is_cluster: bool, waits: u32, behind: u32) -> Option<BackendSetting> {
+/// Where a commit is when it is answered, and what stops when a server does. A single server without replicas needs no
+/// word about it.
+fn copies(is_cluster: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
     if !is_cluster && waits == 0 && behind == 0 {
-        return None;
+        return Vec::new();
     }
-    let problem = if waits > behind {
-        Some(format!(
-            "a primary has {behind} replicas, so that nothing can be committed; add some or set `store.wait_replicas = {behind}`"
-        ))
-    } else if behind == 0 {
-        Some("a primary has no replica: what it keeps is away for as long as it is; add one".to_owned())
-    } else if waits == 0 {
-        Some("a failover can lose acknowledged commits; set `store.wait_replicas = 1`".to_owned())
-    } else {
-        None
+    let lost = (waits == 0 && behind > 0)
+        .then(|| "a failover can lose acknowledged commits; set `store.wait_replicas = 1`".to_owned());
+    let away = match behind {
+        0 if waits == 0 => {
+            Some("a primary has no replica: what it keeps is away for as long as it is; add one".to_owned())
+        }
+        behind if waits > behind => Some(format!(
+            "a primary has {behind} replicas, so that nothing can be committed there; add some or set `store.wait_replicas = {behind}`"
+        )),
+        behind if waits == behind => Some(
+            "while one of them is away nothing can be committed there; add one more than `store.wait_replicas`"
+                .to_owned(),
+        ),
+        _ => None,
     };
-    let value = format!("on the primary and {waits} of {behind} replicas");
-    Some(BackendSetting { name: "redis commits".to_owned(), value, problem })
+    let setting = |name: &str, value: String, problem| BackendSetting { name: name.to_owned(), value, problem };
+    vec![
+        setting("redis commits", format!("on the primary and {waits} of {behind} replicas"), lost),
+        setting("redis replicas", behind.to_string(), away),
+    ]
+}
+
+/// Slots that are being moved, by what each primary says of itself.
+fn slots(nodes: impl Iterator<Item = String>) -> BackendSetting {
+    let moved: usize = nodes.map(|text| text.matches("->-").count()).sum();
+    let problem = (moved > 0).then(|| {
+        "calls on their shards wait, and a failover of the node that they leave would leave them in two parts; let the \
+         move come to its end"
+            .to_owned()
+    });
+    BackendSetting { name: "redis slots on the move".to_owned(), value: moved.to_string(), problem }
 }
 
 /// What the servers use of their memory, as they count themselves when they refuse: of the primary that is the fullest.
 /// Nothing where it doesn't say.
 pub async fn fill(pool: &Pool) -> Fill {
     // Where it matters, the call that comes behind says that a server doesn't answer.
-    let nodes = everywhere(pool, &["INFO", "memory"]).await.unwrap_or_default();
-    let fills = nodes.into_iter().filter_map(|(_, answer)| answer).map(|answer| memory(&text(&answer)));
+    let nodes = pool.everywhere_now(redis::cmd("INFO").arg("memory")).await;
+    let fills = nodes.iter().map(|answer| memory(&text(answer)));
     fills.max_by_key(|fill| fill.percent()).unwrap_or_default()
 }
 
@@ -161,19 +194,30 @@ mod tests {
 
     #[test]
     fn where_a_commit_is_when_it_is_answered_follows_from_replicas() {
-        let problem = |is_cluster, waits, behind| copies(is_cluster, waits, behind).map(|setting| setting.problem);
-        assert!(problem(false, 0, 0).is_none(), "one server");
-        for (is_cluster, waits, behind, said) in [
-            (false, 1, 0, "nothing can be committed"),
-            (true, 2, 1, "set `store.wait_replicas = 1`"),
-            (true, 0, 0, "has no replica"),
-            (true, 0, 1, "a failover can lose acknowledged commits"),
-            (false, 0, 1, "a failover can lose acknowledged commits"),
+        let problems = |is_cluster, waits, behind| {
+            let told = copies(is_cluster, waits, behind).into_iter();
+            told.map(|setting| setting.problem.unwrap_or_default()).collect::<Vec<_>>()
+        };
+        assert!(problems(false, 0, 0).is_empty(), "one server");
+        for (is_cluster, waits, behind, lost, away) in [
+            (false, 1, 0, "", "nothing can be committed"),
+            (true, 2, 1, "", "set `store.wait_replicas = 1`"),
+            (true, 0, 0, "", "has no replica"),
+            (true, 0, 1, "a failover can lose acknowledged commits", ""),
+            (false, 0, 1, "a failover can lose acknowledged commits", ""),
+            (true, 1, 1, "", "while one of them is away"),
+            (true, 1, 2, "", ""),
         ] {
-            let problem = problem(is_cluster, waits, behind).unwrap().unwrap();
-            assert!(problem.contains(said), "{is_cluster} {waits} {behind}: {problem}");
+            for (problem, said) in problems(is_cluster, waits, behind).iter().zip([lost, away]) {
+                let fits = if said.is_empty() { problem.is_empty() } else { problem.contains(said) };
+                assert!(fits, "{is_cluster} {waits} {behind}: `{problem}`, expected `{said}`");
+            }
         }
-        assert_eq!(problem(true, 1, 1), Some(None));
+        let moved = |text: &str| slots(std::iter::once(text.to_owned()));
+        let node = "07c37df 127.0.0.1:30004 myself,master - 0 0 1 connected 0-5460";
+        assert_eq!((moved(node).value.as_str(), moved(node).problem), ("0", None));
+        let moving = moved(&format!("{node} [93-<-292f8b3] [77->-e7d1eec]"));
+        assert!(moving.value == "1" && moving.problem.is_some(), "{moving:?}");
         assert_eq!(replicas("# Replication\r\nrole:master\r\nconnected_slaves:2\r\n"), 2);
     }
 

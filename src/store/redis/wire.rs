@@ -1,13 +1,14 @@
 //! One way to the servers: a connection to one, or to all nodes of a cluster.
 
-use super::servers::Servers;
+use super::failure::passes;
+use super::servers::{Servers, tcp};
 use crate::store::redis::RedisTls;
 use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use redis::{Client, Cmd, Pipeline, RedisError, Value};
+use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, Value};
 use std::time::Duration;
 
 /// A command without an answer after it may or may not have been applied. (The driver's own
@@ -25,6 +26,8 @@ pub enum RoundTrip<'c> {
     One(&'c Cmd),
     /// So many, of one slot where there are slots.
     All(&'c Pipeline, usize),
+    /// So many and `WAIT` behind them, whose answer stays as it is: an error of it says nothing of the others.
+    Waiting(&'c Pipeline, usize),
 }
 
 /// Which server of a cluster is asked.
@@ -54,7 +57,7 @@ impl Place<'_> {
 }
 
 /// The first key of a command: a function says before how many it names.
-fn key(cmd: &Cmd) -> Option<&[u8]> {
+pub fn key(cmd: &Cmd) -> Option<&[u8]> {
     let mut words = cmd.args_iter().map(|word| match word {
         redis::Arg::Simple(bytes) => Some(bytes),
         _ => None,
@@ -65,10 +68,41 @@ fn key(cmd: &Cmd) -> Option<&[u8]> {
 
 /// One of the connections of a [`super::connection::Pool`].
 pub enum Wire {
-    /// To one server; made anew by the driver when it breaks.
-    One(ConnectionManager),
+    /// To one server.
+    One(Box<OneWire>),
     /// To a cluster.
     Cluster(Box<ClusterWire>),
+}
+
+/// A connection to one server. The driver makes it anew when it breaks, but for ever says what the server said when it
+/// refused a login: then a new one is made.
+pub struct OneWire {
+    client: Client,
+    config: ConnectionManagerConfig,
+    now: Renewed<ConnectionManager>,
+}
+
+/// What is made anew from time to time, with how many there were before.
+struct Renewed<T>(Mutex<(T, u64)>);
+
+impl<T: Clone> Renewed<T> {
+    fn new(first: T) -> Self {
+        Self(Mutex::new((first, 0)))
+    }
+
+    fn get(&self) -> (T, u64) {
+        self.0.lock().clone()
+    }
+
+    /// Unless somebody has done it since this number was got.
+    fn renew(&self, number: u64, make: impl FnOnce() -> Option<T>) {
+        let mut now = self.0.lock();
+        if now.1 == number
+            && let Some(new) = make()
+        {
+            *now = (new, number + 1);
+        }
+    }
 }
 
 /// Connections to all nodes of a cluster.
@@ -78,8 +112,7 @@ pub enum Wire {
 /// is made.
 pub struct ClusterWire {
     client: ClusterClient,
-    /// With how many there were before.
-    now: Mutex<(ClusterConnection, u64)>,
+    now: Renewed<ClusterConnection>,
 }
 
 impl Wire {
@@ -89,14 +122,15 @@ impl Wire {
             let mut builder = ClusterClient::builder(servers.nodes.clone())
                 .retries(0)
                 .response_timeout(RESPONSE_TIMEOUT)
-                .connection_timeout(CONNECTION_TIMEOUT);
+                .connection_timeout(CONNECTION_TIMEOUT)
+                .tcp_settings(tcp());
             if let Some(tls) = tls {
                 builder = builder.certs(tls.clone().into());
             }
             let client = builder.build()?;
             let wire = || {
-                let now = client.get_pending_async_connection_with_config(ClusterConfig::new());
-                Self::Cluster(Box::new(ClusterWire { client: client.clone(), now: Mutex::new((now, 0)) }))
+                let now = Renewed::new(ClusterWire::connect(&client));
+                Self::Cluster(Box::new(ClusterWire { client: client.clone(), now }))
             };
             return Ok((0..count).map(|_| wire()).collect());
         }
@@ -110,9 +144,11 @@ impl Wire {
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
             .set_number_of_retries(CONNECT_RETRIES)
             .set_max_delay(Duration::from_secs(1));
-        (0..count)
-            .map(|_| ConnectionManager::new_lazy_with_config(client.clone(), config.clone()).map(Self::One))
-            .collect()
+        let wire = || {
+            let now = Renewed::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
+            Ok(Self::One(Box::new(OneWire { client: client.clone(), config: config.clone(), now })))
+        };
+        (0..count).map(|_| wire()).collect()
     }
 
     /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
@@ -128,25 +164,27 @@ impl Wire {
 
     /// Asks; an answer that is an error is one.
     pub async fn ask(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
-        let answers = match self {
-            Self::One(manager) => match asked {
-                RoundTrip::One(cmd) => manager.clone().req_packed_command(cmd).await.map(|value| vec![value]),
-                RoundTrip::All(pipe, count) => manager.clone().req_packed_commands(pipe, 0, count).await,
-            },
+        let mut answers = match self {
+            Self::One(wire) => wire.ask(asked).await,
             Self::Cluster(wire) => wire.ask(asked, place.routing()).await,
-        };
-        answers?.into_iter().map(Value::extract_error).collect()
+        }?;
+        let waited = if matches!(asked, RoundTrip::Waiting(..)) { answers.pop() } else { None };
+        let mut answers = answers.into_iter().map(Value::extract_error).collect::<Result<Vec<_>, _>>()?;
+        answers.extend(waited);
+        Ok(answers)
     }
 
     /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.
     pub async fn ask_all(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, RedisError>)>, RedisError> {
         let Self::Cluster(wire) = self else {
-            let mut answers = self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd)).await?;
-            return Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]);
+            return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd)).await {
+                Ok(mut answers) => Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]),
+                Err(error) if passes(&error) || !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
+                // Its answer: it refuses this.
+                Err(error) => Ok(vec![(String::new(), Err(error))]),
+            };
         };
-        let everywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-        let mut connection = wire.now.lock().0.clone();
-        match connection.route_command(cmd.clone(), everywhere).await? {
+        match wire.ask_all(cmd.clone()).await? {
             Value::Map(answers) => {
                 Ok(answers.into_iter().map(|(node, answer)| (text(&node), answer.extract_error())).collect())
             }
@@ -155,27 +193,54 @@ impl Wire {
     }
 }
 
+impl OneWire {
+    async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
+        let (mut manager, number) = self.now.get();
+        let answers = match asked {
+            RoundTrip::One(cmd) => manager.req_packed_command(cmd).await.map(|value| vec![value]),
+            RoundTrip::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await,
+            RoundTrip::Waiting(pipe, count) => manager.req_packed_commands(pipe, 0, count + 1).await,
+        };
+        if answers.as_ref().is_err_and(|error| error.kind() == ErrorKind::AuthenticationFailed) {
+            let make = || ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone());
+            self.now.renew(number, || make().ok());
+        }
+        answers
+    }
+}
+
 impl ClusterWire {
+    fn connect(client: &ClusterClient) -> ClusterConnection {
+        // Without this the driver's own questions, for the slots, wait for ever.
+        let config = ClusterConfig::new().set_response_timeout(RESPONSE_TIMEOUT);
+        client.get_pending_async_connection_with_config(config)
+    }
+
     async fn ask(&self, asked: RoundTrip<'_>, to: SingleNodeRoutingInfo) -> Result<Vec<Value>, RedisError> {
-        let (mut connection, number) = self.now.lock().clone();
+        let (mut connection, number) = self.now.get();
         let answers = match asked {
             RoundTrip::One(cmd) => {
                 connection.route_command(cmd.clone(), RoutingInfo::SingleNode(to)).await.map(|value| vec![value])
             }
             RoundTrip::All(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count, to).await,
+            RoundTrip::Waiting(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count + 1, to).await,
         };
-        if answers.as_ref().is_err_and(RedisError::is_timeout) {
-            self.renew(number);
-        }
-        answers
+        self.watch(answers, number)
     }
 
-    /// The node may be paused or cut off, and another have its slots by now: nobody but the other nodes says so.
-    fn renew(&self, number: u64) {
-        let mut now = self.now.lock();
-        if now.1 == number {
-            *now = (self.client.get_pending_async_connection_with_config(ClusterConfig::new()), number + 1);
+    async fn ask_all(&self, cmd: Cmd) -> Result<Value, RedisError> {
+        let (mut connection, number) = self.now.get();
+        let everywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+        self.watch(connection.route_command(cmd, everywhere).await, number)
+    }
+
+    /// A node that doesn't answer may be paused or cut off, and another have its slots by now: nobody but the other
+    /// nodes says so.
+    fn watch<T>(&self, answers: Result<T, RedisError>, number: u64) -> Result<T, RedisError> {
+        if answers.as_ref().is_err_and(RedisError::is_timeout) {
+            self.now.renew(number, || Some(Self::connect(&self.client)));
         }
+        answers
     }
 }
 

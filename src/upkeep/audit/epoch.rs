@@ -1,26 +1,37 @@
-//! The epoch that store and queue share: by it a store that was set back is known.
+//! The epoch that store and queue share: by it a store that was set back is known, or a part of it.
 
 use super::AuditError;
 pub use crate::domain::epoch::SetBack;
 use crate::domain::epoch::{Mark, compare, next};
+use crate::domain::ids::Owner;
 use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
+use futures::{StreamExt, TryStreamExt, stream};
 
 /// Records that are shown.
 const SHOWN: usize = 20;
+/// Marks that are read or written at a time.
+const AT_ONCE: usize = 32;
 
 /// The next beat: what was found is kept, the store goes ahead, the queue follows. A crash in between leaves
 /// the store ahead, which says nothing; where another process beats at the same time, one of them counts.
 pub async fn beat(venue: &Venue) -> Result<Option<SetBack>, AuditError> {
     let Some(witness) = venue.bus.witness() else { return Ok(None) };
-    let (store, version) = known(venue).await?;
+    let known = known(venue).await?;
+    let store: Vec<Mark> = known.iter().map(|(mark, _)| *mark).collect();
     let queue = witness.mark().await?.unwrap_or_default();
     let now = venue.now();
-    let found = compare(store, queue, now);
-    let mark = next(store, queue, now);
-    let mut writes = vec![DocWrite::json(keys::EPOCH, &mark).at(version)];
-    writes.extend(found.map(|found| DocWrite::json(keys::set_back(now), &found)));
-    venue.store.write(now, &venue_owner(), &writes).await?;
+    let found = compare(&store, queue, now);
+    let mark = next(&store, queue, now);
+    let leave = |(owner, (_, version)): (&Owner, &(Mark, u64))| {
+        let mut writes = vec![DocWrite::json(keys::EPOCH, &mark).at(*version)];
+        let found = found.as_ref().filter(|_| *owner == venue_owner());
+        writes.extend(found.map(|found| DocWrite::json(keys::set_back(now), found)));
+        let owner = owner.clone();
+        async move { venue.store.write(now, &owner, &writes).await.map(drop) }
+    };
+    let parts = venue.history.parts().iter().zip(&known).map(leave);
+    stream::iter(parts).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     witness.leave(&mark).await?;
     Ok(found)
 }
@@ -32,7 +43,8 @@ pub async fn set_backs(venue: &Venue) -> Result<Vec<SetBack>, AuditError> {
     let mut all = Vec::new();
     if let Some(witness) = venue.bus.witness() {
         let queue = witness.mark().await?.unwrap_or_default();
-        all.extend(compare(known(venue).await?.0, queue, venue.now()));
+        let store: Vec<Mark> = known(venue).await?.into_iter().map(|(mark, _)| mark).collect();
+        all.extend(compare(&store, queue, venue.now()));
     }
     for (key, doc) in &page.docs {
         all.extend(doc.decode::<SetBack>(key)?);
@@ -40,7 +52,11 @@ pub async fn set_backs(venue: &Venue) -> Result<Vec<SetBack>, AuditError> {
     Ok(all)
 }
 
-async fn known(venue: &Venue) -> Result<(Mark, u64), StoreError> {
-    let (mark, version) = venue.store.versioned::<Mark>(&venue_owner(), keys::EPOCH).await?;
-    Ok((mark.unwrap_or_default(), version))
+/// The mark of each part, and its document's version.
+async fn known(venue: &Venue) -> Result<Vec<(Mark, u64)>, StoreError> {
+    let read = |owner: Owner| async move {
+        let (mark, version) = venue.store.versioned::<Mark>(&owner, keys::EPOCH).await?;
+        Ok((mark.unwrap_or_default(), version))
+    };
+    stream::iter(venue.history.parts().to_vec()).map(read).buffered(AT_ONCE).try_collect().await
 }

@@ -3,6 +3,7 @@
 mod counts;
 mod epoch;
 mod repair;
+pub mod tail;
 mod unknown;
 mod watch;
 
@@ -75,6 +76,7 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     books.unaccounted += books.unknown;
     books.missing.truncate(LINES);
     books.drift.truncate(LINES);
+    books.lost = tail::lines(venue, LINES).await?;
     books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
     let (strays, total) = strays::list(venue, None, SHOWN).await?;
     books.unreadable = total as u64;

@@ -55,6 +55,11 @@ impl Default for PromptCache {
 }
 
 impl PromptCache {
+    /// Forgets what was made of documents with a version.
+    pub fn forget(&self) {
+        self.tools.clear();
+    }
+
     /// Bytes per token of a model, in thousandths, as its usage has shown so far.
     pub fn ratio(&self, model: &ModelSettings) -> u32 {
         self.ratios.get(&model.id()).unwrap_or(budget::RATIO_DEFAULT)

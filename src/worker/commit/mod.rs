@@ -242,8 +242,7 @@ fn take_over(leased: &mut Leased, decision: Decision, commit: &Commit, next: Kep
         leased.past.base =
             Base::read(base.as_deref(), decision.record.turn, &ledger.manifest).ok().map(|new| Some(new.into()));
     }
-    leased.run = leased.run.after(&decision.state, &decision.consume);
-    leased.state = Some(commit.state.clone());
+    leased.committed(&decision.state, commit);
     leased.calls.clear();
     leased.expired = false;
     if let Some(transcript) = &mut leased.past.transcript {
@@ -298,7 +297,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
     let state = leased.run.state.clone();
     let commit = Commit {
         turn: leased.run.version + 1,
-        consume: consume.clone(),
+        consume,
         writes,
         status: None,
         finish: Vec::new(),
@@ -309,8 +308,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
     };
     match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
         Committed::Done(next) => {
-            leased.run = leased.run.after(&state, &consume);
-            leased.state = Some(commit.state);
+            leased.committed(&state, &commit);
             let held = leased.take_over(next)?;
             worker.relay.leave(&leased.lease.owner, &leased.lease.session, told).await;
             Ok(held)

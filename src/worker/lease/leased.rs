@@ -4,10 +4,11 @@ use super::keeper::Stops;
 use super::memory::Past;
 use crate::domain::dead::Attempt;
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
+use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::Run;
-use crate::store::{After, Continuation, Grant, Lease, MailboxEntry, Released, StoreError, Versions};
+use crate::store::{After, Commit, Continuation, Grant, Lease, MailboxEntry, Released, StoreError, Versions};
 use crate::venue::context::{inbox, state, stored};
 use crate::worker::Worker;
 use crate::worker::outbox::Told;
@@ -26,6 +27,8 @@ pub(crate) struct Leased {
     pub(crate) ground: Versions,
     /// What the session remembers, as it is stored.
     pub(crate) state: Option<Bytes>,
+    /// Epoch and turn of the last commit.
+    pub(crate) last: Option<(u64, u64)>,
     /// Workers that died while they served it, before this one.
     pub(crate) attempts: Vec<Attempt>,
     /// How many of them each event has killed, by its key in the mailbox: a commit counts anew.
@@ -78,6 +81,7 @@ impl Leased {
             arrivals: grant.arrivals,
             ground: grant.ground,
             state: grant.state,
+            last: grant.last,
             attempts: grant.attempts,
             checkpoint,
             calls: grant.calls,
@@ -92,6 +96,13 @@ impl Leased {
     /// Workers that the event at `key` had killed when the lease began.
     pub(crate) fn crashes(&self, key: &str) -> u32 {
         self.crashes.get(key).copied().unwrap_or_default()
+    }
+
+    /// A commit of the holder was applied, after which the session remembers `state`.
+    pub(crate) fn committed(&mut self, state: &SessionState, commit: &Commit) {
+        self.run = self.run.after(state, &commit.consume);
+        self.state = Some(commit.state.clone());
+        self.last = Some((self.lease.epoch, commit.turn));
     }
 
     /// Takes over what a commit or a release said. Returns whether the lease is still held.
@@ -146,6 +157,7 @@ mod tests {
             until: Millis(0),
             ground: Versions { gate: 1, policy: 1, erasures: 3 },
             version: 1,
+            last: None,
             state: None,
             checkpoint: None,
             calls: Vec::new(),

@@ -1,13 +1,14 @@
 //! Sessions that were served here: what their next turn needs of those before, for as long as it is surely what the
 //! store has.
 //!
-//! It is, when nobody had the lease since (the next one has the next epoch), nothing was changed between turns (the
-//! session remembers what its last turn left), and no turns were erased. What retention deletes is asked for again in
+//! It is, when nobody has committed a turn since (each commit has the epoch of its lease), nothing was changed between
+//! turns (the session remembers what its last turn left), and no turns were erased. What retention deletes is asked for again in
 //! time.
 
+use super::leased::Leased;
 use crate::domain::context::record::manifest::Base;
 use crate::domain::ids::{Owner, SessionKey};
-use crate::store::{Grant, Lease, Versions};
+use crate::store::Grant;
 use crate::venue::context::Transcript;
 use bytes::Bytes;
 use quick_cache::Weighter;
@@ -39,8 +40,8 @@ pub(crate) struct Past {
 /// A session as it was given back.
 #[derive(Debug)]
 struct Left {
-    epoch: u64,
     version: u64,
+    last: Option<(u64, u64)>,
     state: Option<Bytes>,
     erasures: u64,
     past: Past,
@@ -48,8 +49,8 @@ struct Left {
 
 impl Left {
     fn is_of(&self, grant: &Grant, now: Duration) -> bool {
-        self.epoch + 1 == grant.lease.epoch
-            && self.version == grant.version
+        self.version == grant.version
+            && self.last == grant.last
             && self.state == grant.state
             && self.erasures == grant.ground.erasures
             && now.saturating_sub(self.past.since) < AGE
@@ -78,13 +79,14 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A lease was given back, of a session at this version with this state.
-    pub(crate) fn keep(&self, lease: &Lease, version: u64, state: Option<Bytes>, ground: Versions, past: Past) {
+    /// The lease was given back.
+    pub(crate) fn keep(&self, leased: Leased) {
+        let Leased { lease, run, last, state, ground, past, .. } = leased;
         if past.transcript.is_none() && past.base.is_none() {
             return;
         }
-        let left = Left { epoch: lease.epoch, version, state, erasures: ground.erasures, past };
-        self.0.insert((lease.owner.clone(), lease.session.clone()), Arc::new(left));
+        let left = Left { version: run.version, last, state, erasures: ground.erasures, past };
+        self.0.insert((lease.owner, lease.session), Arc::new(left));
     }
 
     /// What is still true of a session that was granted at `now`.
@@ -99,6 +101,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::domain::time::Millis;
+    use crate::store::{Lease, Versions};
 
     const MINUTE: Duration = Duration::from_mins(1);
 
@@ -109,7 +112,8 @@ mod tests {
             until: Millis(0),
             ground: Versions { gate: 1, policy: 2, erasures: 3 },
             version: 9,
-            state: Some("state".into()),
+            last: Some((4, 9)),
+            state: None,
             checkpoint: None,
             calls: Vec::new(),
             mailbox: Vec::new(),
@@ -123,8 +127,7 @@ mod tests {
         let is_kept = |change: fn(&mut Grant), now: Duration| {
             let (memory, mut next) = (Memory::default(), grant());
             let past = Past { transcript: Some(Transcript::default()), base: None, since: MINUTE };
-            let lease = next.lease.clone();
-            memory.keep(&lease, next.version, next.state.clone(), next.ground, past);
+            memory.keep(Leased::open(next.clone(), past, now).unwrap());
             next.lease.epoch += 1;
             change(&mut next);
             let found = memory.take(&next, now);
@@ -133,14 +136,14 @@ mod tests {
             found.transcript.is_some()
         };
         assert!(is_kept(|_| (), MINUTE));
+        assert!(is_kept(|next| next.lease.epoch += 7, MINUTE), "who commits nothing changes nothing");
         assert!(is_kept(|next| next.ground = Versions { gate: 7, policy: 8, ..next.ground }, MINUTE));
         assert!(!is_kept(|_| (), MINUTE + AGE), "too old");
-        let changes: [fn(&mut Grant); 7] = [
-            |next| next.lease.epoch += 1,
-            |next| next.lease.epoch -= 1,
+        let changes: [fn(&mut Grant); 6] = [
+            |next| next.last = Some((5, 9)),
+            |next| next.last = None,
             |next| next.version += 1,
             |next| next.state = Some("another".into()),
-            |next| next.state = None,
             |next| next.ground.erasures += 1,
             |next| next.lease.owner = "t/v".parse().unwrap(),
         ];

@@ -7,7 +7,6 @@ use crate::ingress::timers;
 use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::external;
-use crate::venue::venue_owner;
 use crate::worker::{Worker, invoked};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -74,7 +73,7 @@ async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
 /// Looks at every owner of whom something is due. Returns whether there is more, and who is to be looked at before the
 /// next sweep.
 async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
-    let (venue, own) = (&worker.venue, venue_owner());
+    let venue = &worker.venue;
     if !venue.bus.is_connected() {
         // Nothing could be sent; others take the share of one that says nothing.
         return Ok((false, Soon::new()));
@@ -100,8 +99,10 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
             break;
         }
     }
-    let some = venue.store.owners(None, 3).await?;
-    worker.seats.share_among(some.iter().filter(|owner| **owner != own).count() > 1);
+    match venue.has_owners(2).await {
+        Ok(several) => worker.seats.share_among(several),
+        Err(error) => tracing::debug!(%error, "whether there are several owners isn't known"),
+    }
     worker.venue.metrics.sweeps.inc();
     Ok((more && moved, soon))
 }

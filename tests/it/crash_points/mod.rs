@@ -139,6 +139,7 @@ impl Run {
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
             local: trellis::venue::local::LocalWorker::default(),
+            history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

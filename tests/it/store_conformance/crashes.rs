@@ -105,6 +105,9 @@ pub async fn messages_never_fail_a_job(w: World) {
     assert_eq!(w.status("e1").await, Some(JobStatus::Started));
 }
 
+/// A name that has all that JSON and a line of words make hard.
+const WORKER: &str = "büro/3 \"a\\b\" {verdict} %1";
+
 pub async fn a_grant_tells_who_died_before_it(w: World) {
     w.agent().await;
     w.append(T0, "main", task("e1")).await;
@@ -113,11 +116,10 @@ pub async fn a_grant_tells_who_died_before_it(w: World) {
     let mut grant = granted(w.admit_with(T0, "main", None, Some(by("w1"))).await);
     assert!(grant.attempts.is_empty());
     let mut died: Vec<Attempt> = Vec::new();
-    // The last one has all that JSON and a line of words make hard.
-    for (epoch, worker) in (1..).zip(["w1", "w2", "büro/3 \"a\\b\" {verdict} %1"]) {
-        assert_eq!((grant.lease.epoch, &grant.attempts), (epoch, &died));
+    for (worker, next) in [("w1", "w2"), ("w2", WORKER), (WORKER, WORKER)] {
+        assert_eq!(grant.attempts, died);
+        let epoch = grant.lease.epoch;
         died.push(Attempt { worker: worker.into(), epoch, turn: 1, lapsed: grant.until, job: Some(job("e1")) });
-        let next = if epoch == 1 { "w2" } else { "büro/3 \"a\\b\" {verdict} %1" };
         // It is found out some time later.
         let later = Millis(grant.until.0 + 7);
         grant = granted(w.admit_with(later, "main", None, Some(by(next))).await);
@@ -131,9 +133,9 @@ pub async fn a_grant_tells_who_died_before_it(w: World) {
     w.commit(grant.until, &grant, &turn(&grant)).await;
     let grant = granted(w.admit_with(grant.until, "main", None, Some(by("w4"))).await);
     let [second] = grant.attempts.as_slice() else { panic!("one since the commit, got {:?}", grant.attempts) };
-    assert_eq!((second.epoch, second.turn, &second.job), (4, 2, &Some(job("e2"))));
+    assert_eq!((second.turn, &second.job), (2, &Some(job("e2"))));
     let told = granted(w.admit_with(grant.until, "main", None, Some(by("w5"))).await).attempts;
-    assert_eq!(told.iter().map(|attempt| attempt.epoch).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(told.iter().map(|attempt| attempt.epoch).collect::<Vec<_>>(), [second.epoch, grant.lease.epoch]);
 }
 
 pub async fn what_is_told_of_crashes_is_bounded(w: World) {
@@ -141,7 +143,10 @@ pub async fn what_is_told_of_crashes_is_bounded(w: World) {
     w.append(T0, "main", message("m")).await;
     let grant = crash(&w, T0, ATTEMPTS_KEPT as u64 + 5).await;
     let epochs: Vec<u64> = grant.attempts.iter().map(|attempt| attempt.epoch).collect();
-    assert_eq!(epochs, (6..=ATTEMPTS_KEPT as u64 + 5).collect::<Vec<_>>());
+    assert!(
+        epochs.len() == ATTEMPTS_KEPT && epochs.is_sorted() && epochs.last() < Some(&grant.lease.epoch),
+        "{epochs:?}"
+    );
     assert_eq!((grant.mailbox[0].crashes as usize, &grant.attempts[0].job), (ATTEMPTS_KEPT + 5, &None));
 }
 
@@ -165,5 +170,6 @@ pub async fn a_holder_that_lives_is_charged_with_nothing(w: World) {
     }
     let grant = granted(w.admit_with(third.until, "main", None, Some(ask())).await);
     assert_eq!(counts(&grant), [("0001|a", 2), ("0001|b", 2), ("0001|c", 0)]);
-    assert_eq!(grant.attempts.iter().map(|attempt| attempt.epoch).collect::<Vec<_>>(), [1, 3]);
+    let epochs: Vec<_> = grant.attempts.iter().map(|attempt| attempt.epoch).collect();
+    assert_eq!(epochs, [first.lease.epoch, third.lease.epoch]);
 }

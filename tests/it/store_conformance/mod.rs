@@ -136,7 +136,7 @@ macro_rules! conformance {
                     a_session_that_is_due_or_waits_is_not_forgotten
                     a_seated_session_without_mail_is_forgotten_like_any_other;
                 lease:
-                    a_grant_has_everything_to_go_on a_holder_is_told_the_versions_that_it_stands_on epochs_grow a_live_lease_is_busy a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
+                    a_grant_has_everything_to_go_on a_holder_is_told_the_versions_that_it_stands_on epochs_grow_with_the_time_and_by_one_where_it_stands_still_or_goes_back a_live_lease_is_busy a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
                     a_request_whose_lease_was_given_back_is_like_any_other
                     a_wake_of_an_idle_session_is_empty a_wake_of_an_unknown_agent_is_empty
                     the_mailbox_limit_is_kept the_first_task_starts renewal_moves_the_end

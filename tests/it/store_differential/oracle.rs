@@ -133,8 +133,8 @@ impl Session {
         let mailbox = self.serve(around, &grant.mailbox, crash_limit);
         let Self { record, state, .. } = self;
         let until = record.lease.as_ref().unwrap().until;
-        let is = (grant.lease.epoch, grant.until, grant.version, grant.arrivals);
-        assert_eq!(is, (record.epoch, until, record.version, record.arrivals));
+        let is = (grant.lease.epoch, grant.until, grant.version, grant.last, grant.arrivals);
+        assert_eq!(is, (record.epoch, until, record.version, record.last, record.arrivals));
         assert_eq!((&grant.attempts, &grant.state), (&record.attempts, &*state));
         assert_eq!(handed(&grant.mailbox), mailbox);
     }

@@ -107,6 +107,7 @@ impl Server {
             prompts: trellis::venue::context::PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
             local: trellis::venue::local::LocalWorker::default(),
+            history: trellis::venue::history::History::default(),
             metrics: Arc::new(Metrics::new()),
         })
     }

@@ -132,6 +132,24 @@ impl RedisCluster {
         .await;
     }
 
+    /// Lets a replica hear nothing more of its primary, which goes on without it.
+    pub async fn cut_off(&self, replica: usize) {
+        let node = &self.nodes[replica];
+        // It has to log in where nobody knows a password.
+        node.command(&["CONFIG", "SET", "masterauth", "unknown"]).await.unwrap();
+        node.command(&["CLIENT", "KILL", "TYPE", "master"]).await.unwrap();
+        until("its primary is alone", async || {
+            self.nodes[replica - PRIMARIES].text(&["INFO", "replication"]).await.contains("connected_slaves:0")
+        })
+        .await;
+    }
+
+    /// Makes a replica the primary with what it has, whatever the others say.
+    pub async fn take_over(&self, replica: usize) {
+        self.nodes[replica].command(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await.unwrap();
+        self.promoted(replica).await;
+    }
+
     async fn id(&self, node: usize) -> String {
         self.nodes[node].text(&["CLUSTER", "MYID"]).await
     }

@@ -98,6 +98,7 @@ impl TestVenue {
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
             local: trellis::venue::local::LocalWorker::default(),
+            history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

@@ -139,7 +139,8 @@ local function hand_out(o, now, s, lease, entries)
   local f = call('HMGET', session_key(o, s), 'state', 'reply')
   local calls = call('HGETALL', call_key(o, s))
   return {
-    'run', number(o, s, 'epoch'), ends, ground(o, s), number(o, s, 'version'), f[1], f[2], calls, answer(entries),
+    'run', number(o, s, 'epoch'), ends, ground(o, s), number(o, s, 'version'), fact(o, s, 'done') or '', f[1], f[2], calls,
+    answer(entries),
     number(o, s, 'arrivals'), fact(o, s, 'attempts') or '',
   }
 end
@@ -152,8 +153,9 @@ local function grant(o, now, s, lease, crashed)
   end
   local entries = pending(o, s, lease.mailbox_limit)
   bury(o, now, s, entries, lease.crash_limit, lease.dead)
-  local epoch = fact(o, s, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
-  note(o, s, 'epoch', text(tonumber(epoch) + 1))
+  local before = fact(o, s, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
+  -- The time is in it: a store that was set back gives nobody the epoch of a holder that it has forgotten.
+  note(o, s, 'epoch', text(math.max(now, tonumber(before) + 1)))
   note(o, s, 'token', lease.token)
   note(o, s, 'worker', lease.worker)
   note(o, s, 'limit', text(lease.mailbox_limit))

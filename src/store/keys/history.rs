@@ -1,0 +1,31 @@
+//! What is known of the store's own history, and what would be missed of it.
+
+use super::{POLICY, QUOTA};
+use crate::domain::time::Millis;
+
+/// Document of how far the store is.
+pub const EPOCH: &str = "epoch";
+
+/// Prefix of times at which the store was found set back.
+pub const SET_BACKS: &str = "epoch.back/";
+
+/// Document of such a time.
+pub fn set_back(found: Millis) -> String {
+    format!("{SET_BACKS}{:016}", found.0)
+}
+
+/// Prefix of what was found missing of the store's end, the oldest first.
+pub const LOSSES: &str = "epoch.tail/";
+
+/// Document of what a process found missing.
+pub fn losses(found: Millis, by: &str) -> String {
+    format!("{LOSSES}{:016}-{by}", found.0)
+}
+
+/// Whether a document is what people write outside turns, and would miss.
+pub fn is_of_people(key: &str) -> bool {
+    let agent = key.strip_prefix("g/").is_some_and(|agent| !agent.contains('/'));
+    agent
+        || [POLICY, QUOTA].contains(&key)
+        || ["w/", "s/", "v/", "r/files/"].iter().any(|prefix| key.starts_with(prefix))
+}

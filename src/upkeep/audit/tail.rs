@@ -1,0 +1,98 @@
+//! What was acknowledged and lost with a server: found when the store's history is another, put back where that can be,
+//! and kept for operators.
+
+use super::AuditError;
+use crate::domain::limits::LOSSES_KEPT;
+use crate::domain::tail::{Loss, Losses};
+use crate::store::{DocWrite, StoreError, Window, keys};
+use crate::venue::{Venue, venue_owner};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Time between two looks at the store's history.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Looks, as the process of this name, until `stop`.
+pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
+    if venue.history.tail().is_none() {
+        return;
+    }
+    let mut untold = Vec::new();
+    loop {
+        let looked = tokio::select! {
+            () = stop.cancelled() => return,
+            looked = look(&venue, &by, &mut untold) => looked,
+        };
+        if let Err(error) = looked {
+            tracing::debug!(%error, "whether the store is another isn't known; it is asked again");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = venue.clock.until(venue.clock.steady() + LOOK_EVERY) => {}
+        }
+    }
+}
+
+/// One look. What it finds is in `untold` until it is kept.
+async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), StoreError> {
+    if let Some(found) = venue.compare_history().await? {
+        let gone = found.iter().filter(|loss| loss.lost.is_some()).count();
+        match found.len() {
+            0 => tracing::warn!(
+                "a server of the store was replaced or restarted; nothing that this process knows of is lost"
+            ),
+            all => tracing::error!(
+                "a server of the store was replaced or restarted without its last changes: {} put back, {gone} lost; \
+                 `trellis audit --after-loss` lists them",
+                all - gone
+            ),
+        }
+        for loss in &found {
+            tracing::warn!("{loss}");
+        }
+        untold.extend(found);
+    }
+    if !untold.is_empty() {
+        keep(venue, &Losses::of(venue.now(), by, untold.clone())).await?;
+        untold.clear();
+    }
+    Ok(())
+}
+
+/// Keeps the newest.
+async fn keep(venue: &Venue, losses: &Losses) -> Result<(), StoreError> {
+    let owner = venue_owner();
+    let mut writes = vec![DocWrite::json(keys::losses(losses.found, &losses.by), losses)];
+    let window = Window { reverse: false, skip: 0, limit: 0, values: false };
+    let kept = venue.store.page(&owner, keys::LOSSES, window).await?.total;
+    if kept >= LOSSES_KEPT {
+        let old = venue.store.scan(&owner, keys::LOSSES, None, false, kept + 1 - LOSSES_KEPT).await?;
+        writes.extend(old.into_iter().map(|(key, _)| DocWrite::delete(key)));
+    }
+    venue.store.write(venue.now(), &owner, &writes).await?;
+    Ok(())
+}
+
+/// What processes have found, the newest first, in words: `limit` lines at most.
+pub(super) async fn lines(venue: &Venue, limit: usize) -> Result<Vec<String>, AuditError> {
+    let window = Window { reverse: true, skip: 0, limit: LOSSES_KEPT, values: true };
+    let page = venue.store.page(&venue_owner(), keys::LOSSES, window).await?;
+    let mut lines = Vec::new();
+    for (key, doc) in &page.docs {
+        let Some(Losses { found, by, total, lines: some }) = doc.decode::<Losses>(key)? else { continue };
+        lines.extend(some.iter().map(|loss| format!("{loss} (found at {} by `{by}`)", found.rfc3339())));
+        if total > some.len() as u64 {
+            lines.push(format!(
+                "`{by}` found {} more at {}; its log has them",
+                total - some.len() as u64,
+                found.rfc3339()
+            ));
+        }
+        if lines.len() >= limit {
+            break;
+        }
+    }
+    lines.truncate(limit);
+    Ok(lines)
+}

@@ -1,0 +1,234 @@
+//! A server of the store that is back, or replaced, without what it acknowledged last.
+
+use crate::support::fleet::Fleet;
+use crate::support::nats::{self, options};
+use crate::support::redis::RedisServer;
+use crate::support::redis_cluster::{PRIMARIES, RedisCluster};
+use crate::support::venue::TestVenue;
+use bytes::Bytes;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trellis::bus::nats::NatsBus;
+use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
+use trellis::domain::job::JobStatus;
+use trellis::domain::shard::Shards;
+use trellis::domain::tail::Loss;
+use trellis::domain::time::Millis;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::tail::TailStore;
+use trellis::store::{
+    Admit, After, Commit, Committed, DocWrite, DocumentStore, EventKind, Grant, Intake, JobFinish, LeaseOutcome,
+    LeaseRequest, NewEvent, NewJob, Store, keys,
+};
+use trellis::upkeep::audit;
+use trellis::venue::history::History;
+
+const NOW: Millis = Millis(1_767_225_600_000);
+
+fn owner() -> Owner {
+    "acme/ada".parse().unwrap()
+}
+
+fn session() -> SessionKey {
+    SessionKey { agent: "clerk".parse().unwrap(), session: "main".parse().unwrap() }
+}
+
+fn at(ms: u64) -> Millis {
+    Millis(NOW.0 + ms)
+}
+
+/// A message and who asks for the lease, if anybody does.
+fn admit(id: &str, worker: Option<&str>) -> Admit {
+    let event = NewEvent {
+        body_hash: sha256_hex(id.as_bytes()),
+        id: EventId::new(id).unwrap(),
+        kind: EventKind::Message,
+        job: None,
+        order: id.to_owned(),
+        body: Bytes::from(id.to_owned()),
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+        within: None,
+        asks_way: false,
+    };
+    let lease = worker.map(|worker| LeaseRequest {
+        token: worker.to_owned(),
+        worker: worker.to_owned(),
+        ttl: Duration::from_secs(30),
+        mailbox_limit: 8,
+        crash_limit: 3,
+        owner_cap: 0,
+    });
+    Admit { owner: owner(), session: session(), event: Some(event), lease }
+}
+
+/// The first turn, with this record.
+fn first_turn(grant: &Grant, record: &str) -> Commit {
+    Commit {
+        turn: grant.version + 1,
+        consume: grant.mailbox.iter().map(|entry| entry.key.clone()).collect(),
+        writes: vec![DocWrite::put(keys::turn(&session(), grant.version + 1), record.to_owned())],
+        status: None,
+        finish: Vec::new(),
+        outbox: Vec::new(),
+        state: Bytes::from_static(b"{}"),
+        unless_cancelled: None,
+        then: After::Keep,
+    }
+}
+
+async fn granted(store: &dyn Store, now: Millis, admit: &Admit) -> Grant {
+    match store.admit(now, admit).await.unwrap().lease {
+        LeaseOutcome::Run(grant) => *grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+async fn end_of_a_job(store: &dyn Store, now: Millis) {
+    let job = JobId::new(&format!("{:032x}", 7)).unwrap();
+    let finish = JobFinish { job: job.clone(), status: JobStatus::Cancelled, result: Bytes::from_static(b"{}") };
+    let open = NewJob { job, head: Bytes::from_static(b"{}"), parent: None };
+    store.finish(now, &owner(), &session(), &finish, Some(&open), &[]).await.unwrap();
+}
+
+/// In words; which of them are there again.
+fn shown(losses: &[Loss]) -> Vec<(&str, bool)> {
+    losses.iter().map(|loss| (loss.what.as_str(), loss.lost.is_none())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fenced() {
+    let Some(cluster) = RedisCluster::start().await else { return };
+    let redis = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
+    let tail = TailStore::new(redis);
+    let gate = DocWrite::put(keys::agent_gate(&session().agent), "ACTIVE 8 1000000 queue");
+    tail.write(NOW, &owner(), &[gate]).await.unwrap();
+    assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
+    tail.admit(at(1), &admit("e0", None)).await.unwrap();
+    let shard = Shards::default().of(&owner().token());
+    let primary = cluster.primary_of(cluster.slot(&format!("{{{shard}}}")).await);
+    cluster.cut_off(PRIMARIES + primary).await;
+
+    let holder = granted(&tail, at(2), &admit("e1", Some("w1"))).await;
+    assert!(matches!(
+        tail.commit(at(3), &holder.lease, &first_turn(&holder, "first")).await.unwrap(),
+        Committed::Done(_)
+    ));
+    tail.write(at(4), &owner(), &[DocWrite::put(keys::POLICY, "{}"), DocWrite::put("b/x", "an account")])
+        .await
+        .unwrap();
+    end_of_a_job(&tail, at(5)).await;
+    assert_eq!(tail.compare(at(6), || panic!("nothing happened")).await.unwrap(), None);
+
+    cluster.take_over(PRIMARIES + primary).await;
+    let found = until_found(&tail).await;
+    assert_eq!(
+        shown(&found),
+        [
+            ("event `e1` of `clerk/main`", true),
+            ("turn 1 of `clerk/main`", false),
+            ("`policy` was written", false),
+            ("job `00000000000000000000000000000007` was CANCELLED", true),
+        ]
+    );
+    assert_eq!(
+        found[0].to_string(),
+        "acme/ada: event `e1` of `clerk/main`, acknowledged at 2026-01-01T00:00:00.002Z: it was missing and is put back"
+    );
+    assert_eq!(tail.compare(at(7), || panic!("it is told once")).await.unwrap(), None);
+    assert_eq!(tail.admit(at(8), &admit("e1", None)).await.unwrap().intake, Intake::Duplicate);
+
+    // The holder that the store has forgotten still runs, and the next one begins at the same turn.
+    let next = granted(&tail, at(9), &admit("e2", Some("w2"))).await;
+    assert_eq!((next.version, next.mailbox.len()), (0, 3));
+    assert!(next.lease.epoch > holder.lease.epoch);
+    for late in ["first", "second"] {
+        let late = tail.commit(at(10), &holder.lease, &first_turn(&holder, late)).await.unwrap();
+        assert_eq!(late, Committed::Fenced);
+    }
+    tail.commit(at(11), &next.lease, &first_turn(&next, "another")).await.unwrap();
+    let late = tail.commit(at(12), &holder.lease, &first_turn(&holder, "first")).await.unwrap();
+    assert_eq!(late, Committed::Fenced, "nobody takes the other's turn for his");
+}
+
+/// A call that the driver sends to the old primary may be under way.
+async fn until_found(tail: &TailStore) -> Vec<Loss> {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match tail.compare(at(7), || ()).await {
+            Ok(Some(found)) if !found.is_empty() => return found,
+            found => assert!(Instant::now() < end, "{found:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_is_set_back_alone_is_named() {
+    let (Some(mut cluster), Some(url)) = (RedisCluster::start().await, nats::shared()) else { return };
+    let store = cluster.options(ServerOrInjected::Server);
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Arc::new(NatsBus::open(&options(&url)).await.unwrap());
+    let redis = RedisStore::open(store).await.unwrap();
+    let mut venue = TestVenue::new(redis, bus, dir.path(), "").await;
+    Arc::get_mut(&mut venue.venue).unwrap().history = History::of(None, Some(Shards::default()));
+    let venue = &venue.venue;
+    assert_eq!(audit::beat(venue).await.unwrap(), None);
+    let before = cluster.nodes[1].log_file();
+    assert_eq!(audit::beat(venue).await.unwrap(), None);
+    assert_eq!(venue.store.owners(None, 1_000).await.unwrap().len(), 256);
+    assert!(!venue.has_owners(1).await.unwrap(), "they are the venue's own");
+
+    for node in [PRIMARIES + 1, 1] {
+        cluster.nodes[node].kill();
+    }
+    cut(before);
+    assert!(cluster.nodes[1].start_again());
+    let end = Instant::now() + Duration::from_secs(60);
+    let found = loop {
+        match audit::set_backs(venue).await {
+            Ok(found) if !found.is_empty() => break found,
+            other => assert!(Instant::now() < end, "{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    let mut theirs = Vec::new();
+    for shard in 0..256 {
+        if cluster.primary_of(cluster.slot(&format!("{{{shard:03x}}}")).await) == 1 {
+            theirs.push(shard);
+        }
+    }
+    assert_eq!((found.len(), &found[0].parts), (1, &theirs), "the shards of that node, and no others");
+    assert_eq!((found[0].store.epoch, found[0].queue.epoch), (1, 2));
+    assert_eq!(audit::beat(venue).await.unwrap().map(|found| found.parts), Some(theirs));
+    assert_eq!(audit::beat(venue).await.unwrap(), None, "it is told once");
+}
+
+fn cut((path, bytes): (std::path::PathBuf, u64)) {
+    File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_fleet_goes_on_with_a_server_whose_log_was_cut_and_tells_its_operator() {
+    let (Some(url), Some(mut server)) = (nats::shared(), RedisServer::start()) else { return };
+    let fleet = Fleet::new(url, &server);
+    let (mut worker, _serve, url) = fleet.start_all();
+    let url = ["--url", &url];
+    let http = |args: &[&str]| crate::support::cli::run(fleet.path(), &[args, &url].concat());
+    http(&["agent", "apply", "echo.toml"]).ok();
+    assert_eq!(fleet.publish(&["submit", "echo", "kept", "--id", "kept", "--wait=60s"]).ok(), "kept");
+    let before = server.log_file();
+    assert_eq!(fleet.publish(&["submit", "echo", "gone", "--id", "gone", "--wait=60s"]).ok(), "gone");
+    server.kill();
+    cut(before);
+    assert!(server.start_again());
+    worker.says("was replaced or restarted without its last changes: 1 put back, 1 lost");
+    // Its caller can't tell: the task is there under its id and has run again.
+    assert_eq!(fleet.publish(&["submit", "echo", "gone", "--id", "gone", "--wait=60s"]).ok(), "gone");
+    let told = fleet.run(&["audit", "--after-loss"]).expect(0, "lost: local/me: turn 1 of `echo/");
+    assert!(told.out.contains("unaccounted = 0") && !told.out.contains("accepted"), "{told:?}");
+    let jobs = http(&["job", "list"]).ok();
+    assert!(jobs.matches("COMPLETE").count() == 2, "{jobs}");
+}
