@@ -9,7 +9,7 @@
 //! | key | type | layout | lifetime |
 //! |---|---|---|---|
 //! | `<prefix>:shards` | string | how many shards the keys are made for | for good |
-//! | `<prefix>:workers` | zset | worker → when it last asked for what is due | two sweeps |
+//! | `<prefix>:workers` | zset | worker → when it last asked for what is due | three sweeps, or until it signs off |
 //! | `<prefix>:{<shard>}:due` | zset | owner token → when a sweep must look at it, at the latest | while something of it is due |
 //! | `<prefix>:owners` | zset | owner tokens | for good |
 //! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
@@ -364,6 +364,12 @@ impl Store for RedisStore {
         let mut args = Args::new("due", &self.keys.workers());
         self.clock(&mut args, now);
         self.looks.due(&self.pool, &self.keys, args, (worker, horizon, limit)).await
+    }
+
+    async fn sign_off(&self, worker: &str) -> Result<(), StoreError> {
+        let mut gone = redis::cmd("ZREM");
+        gone.arg(self.keys.workers()).arg(worker);
+        self.pool.run(&gone, Again::Yes).await.map(|_| ())
     }
 }
 
