@@ -1,5 +1,6 @@
 //! The files for deployment name real files, real settings and no open port.
 
+mod kubernetes;
 mod leaving;
 
 use crate::support::cli;
