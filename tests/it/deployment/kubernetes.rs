@@ -1,6 +1,6 @@
 //! The files for Kubernetes: legal there, about what the binary really has, and open to nobody by accident.
 
-use super::{read, root};
+use super::{leaving, read, root};
 use crate::support::fleet::Fleet;
 use crate::support::{cli, nats, python};
 use async_nats::jetstream;
@@ -353,6 +353,38 @@ fn workers_are_scaled_by_what_there_is() {
     let monitor = settings(&docs).bus.monitor.unwrap();
     assert_eq!(trigger["metadata"]["natsServerMonitoringEndpoint"], monitor.trim_start_matches("http://"));
     below_slots(target(&trigger["metadata"]["lagThreshold"]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_probes_and_scrapes_is_answered() {
+    let Some(docs) = manifests("none") else { return };
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (mut worker, at) = leaving::worker(&fleet, &[]);
+    let mut serve = fleet.start("serve");
+    let api = serve.says("HTTP API on ").split(' ').next().unwrap().to_owned();
+    for (role, template, container) in pods(&docs) {
+        let url = if role == "serve" { &api } else { &at };
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let asked = &container[probe]["httpGet"];
+            assert_eq!(asked["port"], container["ports"][0]["name"], "{role}: {probe}");
+            let (status, text) = leaving::get(url, asked["path"].as_str().unwrap()).await;
+            assert_eq!(status, 200, "{role}: {probe}: {text}");
+        }
+        assert!(
+            container["livenessProbe"]["httpGet"]["path"] == "/livez",
+            "a server that is away is no reason to kill"
+        );
+        let about = &template["metadata"]["annotations"];
+        assert_eq!(about.is_object(), role == "worker", "{role}");
+        if let Some(path) = about["prometheus.io/path"].as_str() {
+            assert!(leaving::get(url, path).await.1.ends_with("# EOF\n"), "{role}");
+            assert_eq!(about["prometheus.io/port"], container["ports"][0]["containerPort"].to_string());
+        }
+    }
+    for process in [&mut worker, &mut serve] {
+        process.signal("TERM");
+        assert_eq!(process.ended().code(), Some(0), "{}", process.log());
+    }
 }
 
 /// KEDA reads of a stream and consumer by name, and takes a consumer that isn't there for one with all messages to do.

@@ -18,14 +18,14 @@ fn start(fleet: &Fleet, role: &str, settings: &[&str]) -> Process {
 }
 
 /// A worker with its address.
-fn worker(fleet: &Fleet, settings: &[&str]) -> (Process, String) {
+pub fn worker(fleet: &Fleet, settings: &[&str]) -> (Process, String) {
     let mut worker = start(fleet, "worker", &[&["worker.listen=127.0.0.1:0"], settings].concat());
     let url = worker.says("health on ").trim().to_owned();
     worker.says("worker `");
     (worker, url)
 }
 
-async fn get(url: &str, path: &str) -> (u16, String) {
+pub async fn get(url: &str, path: &str) -> (u16, String) {
     let answer = Client::new().get(format!("{url}{path}")).send().await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
@@ -55,7 +55,8 @@ async fn an_api_says_that_it_leaves_while_it_still_takes_requests() {
     let told = Instant::now();
     leaves(&mut serve);
     ready().expect(8, "not ready: the process shuts down");
-    assert_eq!(get(&url, "/livez").await.0, 200);
+    let last = Client::new().get(format!("{url}/livez")).send().await.unwrap();
+    assert_eq!((last.status().as_u16(), &last.headers()["connection"]), (200, &"close".parse().unwrap()));
     // The balancer has not heard of it yet.
     assert_eq!(run(fleet.path(), &["submit", "echo", "late", "--wait=30s", "--url", &url]).ok(), "late");
     assert_eq!(serve.ended().code(), Some(0), "{}", serve.log());
