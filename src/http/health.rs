@@ -1,16 +1,30 @@
-//! `/livez`, `/readyz`, `/metrics`.
+//! `/livez`, `/readyz`, `/metrics`, of the API and of a worker without one.
 
 use super::Api;
 use super::problem::Problem;
 use crate::venue::venue_owner;
+use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use serde_json::json;
 use std::time::Duration;
 
 /// Time within which the store must answer.
 const READY: Duration = Duration::from_secs(1);
+
+/// The routes of a worker. Without the guard of the API: they are asked under any name and address, and tell nothing
+/// about anybody.
+pub(super) fn router(api: Api) -> Router {
+    let routes = Router::new().route("/livez", get(livez)).route("/readyz", get(worker_readyz));
+    routes.route("/metrics", get(metrics)).fallback(nowhere).with_state(api)
+}
+
+async fn nowhere(method: Method, uri: Uri) -> Problem {
+    let path = uri.path();
+    Problem::not_found(format!("no route `{method} {path}`: a worker has `/livez`, `/readyz` and `/metrics`"))
+}
 
 /// `GET /livez`: the process serves.
 pub(super) async fn livez() -> Response {
@@ -20,8 +34,8 @@ pub(super) async fn livez() -> Response {
 /// `GET /readyz`: work can be accepted; else what is missing.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> {
     let missing = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).retry_after(1);
-    if api.closing.is_cancelled() {
-        return Err(missing("not ready: the venue shuts down".into()));
+    if api.options.leaving.is_cancelled() || api.closing.is_cancelled() {
+        return Err(missing("not ready: the process shuts down".into()));
     }
     let (owner, keys) = (venue_owner(), ["key".to_owned()]);
     let read = api.venue.store.read(&owner, &keys);
@@ -30,6 +44,15 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
         Ok(Err(error)) => Err(missing(format!("not ready: {error}"))),
         Err(_) => Err(missing(format!("not ready: the store didn't answer within {} s", READY.as_secs()))),
     }
+}
+
+/// `GET /readyz` of a worker: it can take work, and say how it ended.
+async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
+    if !state.venue.bus.is_connected() {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready: no connection to the queue");
+        return Err(problem.retry_after(1));
+    }
+    readyz(state).await
 }
 
 /// `GET /metrics`, for Prometheus.

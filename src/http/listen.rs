@@ -89,7 +89,7 @@ async fn rest(error: &io::Error) {
 /// One connection from its first byte to its end.
 async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api: Api, router: Router) {
     let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
-    let (close, closing) = (seat.close.clone(), api.closing.clone());
+    let (close, closing, leaving) = (seat.close.clone(), api.closing.clone(), api.options.leaving.clone());
     let api_service = TowerToHyperService::new(router);
     let sitting = Arc::clone(&seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -97,7 +97,15 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
         seat.is(Phase::Body);
         request.extensions_mut().insert(Arc::clone(&seat));
         let answered = api_service.call(request);
-        async move { answered.await.map(|response| response.map(|body| Holding::body(body, Answering(seat)))) }
+        let leaving = leaving.clone();
+        async move {
+            let mut response = answered.await?;
+            if leaving.is_cancelled() {
+                // The next request of this caller is for another process.
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response.map(|body| Holding::body(body, Answering(seat))))
+        }
     });
     let wire = TokioIo::new(Wire::new(stream, Arc::clone(&seat), stall_time));
     let mut connection = pin!(http().serve_connection(wire, service));

@@ -29,6 +29,7 @@ pub use connections::Room;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
+use axum::Router;
 use load::Scales;
 use std::future::Future;
 use std::ops::Deref;
@@ -64,6 +65,8 @@ pub struct HttpOptions {
     pub drain: Duration,
     /// Time between two comments on a quiet stream, so that proxies keep it open.
     pub heartbeat: Duration,
+    /// Cancelled when the process is told to end: requests are still taken, and `/readyz` says that soon they won't be.
+    pub leaving: CancellationToken,
 }
 
 impl HttpOptions {
@@ -82,6 +85,7 @@ impl HttpOptions {
             request_time: OPERATION_TIME + Duration::from_secs(10),
             drain: Duration::from_secs(3),
             heartbeat: Duration::from_secs(15),
+            leaving: CancellationToken::new(),
         }
     }
 }
@@ -114,15 +118,35 @@ pub async fn serve(
     options: HttpOptions,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    let closing = CancellationToken::new();
     // Tokens may be made for the address, also before anybody has asked for it.
     options.auth.did(catalog::did(&options.url));
+    run(listener, venue, options, routes::router, shutdown).await;
+}
+
+/// [`serve`] for a worker: its health and its metrics, to everybody who can connect, and nothing else.
+pub async fn serve_health(
+    listener: TcpListener,
+    venue: Arc<Venue>,
+    options: HttpOptions,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    run(listener, venue, options, health::router, shutdown).await;
+}
+
+async fn run(
+    listener: TcpListener,
+    venue: Arc<Venue>,
+    options: HttpOptions,
+    router: impl FnOnce(Api) -> Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    let closing = CancellationToken::new();
     let scales = Scales::new(options.memory);
     let api = Api(Arc::new(Shared { venue, options, scales, closing: closing.clone() }));
     let signal = async {
         shutdown.await;
         closing.cancel();
     };
-    let router = routes::router(api.clone());
+    let router = router(api.clone());
     tokio::join!(listen::listen(listener, api, router), signal);
 }

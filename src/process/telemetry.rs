@@ -44,6 +44,8 @@ pub struct Metrics {
     pub events_admitted: Family<[Label; 2], Counter>,
     /// Turns committed.
     pub turns_committed: Counter,
+    /// Slots in which a session runs now.
+    pub slots_busy: Gauge,
     /// Model calls by `outcome`.
     pub model_calls: Family<[Label; 1], Counter>,
     /// Tool calls by `outcome`.
@@ -85,6 +87,7 @@ impl Metrics {
             registry: Registry::with_prefix("trellis"),
             events_admitted: Family::default(),
             turns_committed: Counter::default(),
+            slots_busy: Gauge::default(),
             model_calls: Family::default(),
             tool_calls: Family::default(),
             leases_lost: Counter::default(),
@@ -108,6 +111,7 @@ impl Metrics {
         let r = &mut self.registry;
         r.register("events_admitted", "events by kind and outcome", self.events_admitted.clone());
         r.register("turns_committed", "turns committed", self.turns_committed.clone());
+        r.register("slots_busy", "slots of this worker in which a session runs", self.slots_busy.clone());
         r.register("model_calls", "model calls by outcome", self.model_calls.clone());
         r.register("tool_calls", "tool calls by outcome", self.tool_calls.clone());
         r.register("leases_lost", "leases that another worker took", self.leases_lost.clone());
@@ -133,6 +137,12 @@ impl Metrics {
         self.events_admitted.get_or_create(&[("kind", kind), ("outcome", outcome)]).inc();
     }
 
+    /// A session runs in a slot until this is dropped.
+    pub fn slot_taken(&self) -> SlotTaken {
+        self.slots_busy.inc();
+        SlotTaken(self.slots_busy.clone())
+    }
+
     /// Counts a model call: `outcome` ok, transient, permanent or cancelled.
     pub fn model_call(&self, outcome: &'static str) {
         self.model_calls.get_or_create(&[("outcome", outcome)]).inc();
@@ -151,6 +161,17 @@ impl Metrics {
     }
 }
 
+/// A slot that is counted as busy.
+#[derive(Debug)]
+#[must_use]
+pub struct SlotTaken(Gauge);
+
+impl Drop for SlotTaken {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,12 +183,15 @@ mod tests {
         metrics.admitted("task", "new");
         metrics.tool_call("error");
         metrics.sweeps.inc();
+        let (_one, other) = (metrics.slot_taken(), metrics.slot_taken());
+        drop(other);
         metrics.commit_seconds.observe(0.003);
         let text = metrics.encode();
         for line in [
             "trellis_events_admitted_total{kind=\"task\",outcome=\"new\"} 2",
             "trellis_tool_calls_total{outcome=\"error\"} 1",
             "trellis_sweeps_total 1",
+            "trellis_slots_busy 1",
             "trellis_turns_committed_total 0",
             "trellis_commit_seconds_bucket{le=\"0.004\"} 1",
             "# EOF",

@@ -257,6 +257,11 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// owners with nothing to do cost nothing. `limit` for each shard.
     #[repeat(Idempotent)]
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError>;
+
+    /// Tells that `worker` asks for nothing more: with their next [`Store::due`] the others have its share. A crash before
+    /// it: they have it when its time is over.
+    #[repeat(Idempotent)]
+    async fn sign_off(&self, worker: &str) -> Result<(), StoreError>;
 }
 
 /// An owner's versioned documents, outside turns.

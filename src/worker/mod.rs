@@ -26,6 +26,7 @@ mod ground;
 mod live;
 pub mod stage;
 
+use crate::bus::{BusError, Delivery};
 use crate::domain::retention::RetentionRules;
 use crate::model::Model;
 use crate::process::pace::Pace;
@@ -36,6 +37,7 @@ use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::local::DirectWorker;
 use crate::venue::rates::Rates;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -135,6 +137,16 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     shutdown.spawn_service("control", lease::control::run(Arc::clone(worker)));
 }
 
+/// What the queue still sends for the last request is for another worker, at once. As long as turns run here it would
+/// else lie in this process until the connection closes; then the queue forgets the request, too.
+async fn hand_back(worker: &Worker, receiving: impl Future<Output = Result<Vec<Delivery>, BusError>>) {
+    if let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receiving).await {
+        for delivery in deliveries {
+            delivery.settle.nak(Duration::ZERO).await;
+        }
+    }
+}
+
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(options.slots));
@@ -170,9 +182,13 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         };
         let Ok(first) = free else { break };
         let more = slots.available_permits();
+        let mut receiving = worker.venue.bus.receive(more + 1);
         let received = tokio::select! {
-            () = stop.cancelled() => break,
-            received = worker.venue.bus.receive(more + 1) => received,
+            () = stop.cancelled() => {
+                hand_back(&worker, receiving).await;
+                break;
+            }
+            received = &mut receiving => received,
         };
         match received {
             Err(error) => {
@@ -192,6 +208,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                             None => arrive::wait_for_slot(&worker, &slots, &*delivery.settle).await,
                         };
                         if let Some(_slot) = slot {
+                            let _busy = worker.venue.metrics.slot_taken();
                             arrive::handle(&worker, delivery).await;
                         }
                     });

@@ -41,7 +41,7 @@ impl Up {
         loop {
             if let Some(url) = address(&log) {
                 let client = Client::new(&Server { url: url.clone(), ..Server::default() })?;
-                if client.ready().await {
+                if client.ready().await.is_ok() {
                     return Ok(Self { child, pid, url, client });
                 }
             }

@@ -278,6 +278,10 @@ impl Store for EmbeddedStore {
         // All shards are this process's.
         self.call(move |tx| sweep::due(tx, now, horizon, limit)).await
     }
+
+    async fn sign_off(&self, _worker: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[async_trait]

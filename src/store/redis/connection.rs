@@ -2,6 +2,7 @@
 
 use super::failure::{classify, is_unknown_function, passes};
 use super::keyspace::{Keyspace, LIBRARY};
+use super::millis;
 use super::options::RedisOptions;
 use super::servers::Servers;
 use super::wire::{Place, RoundTrip, Wire, key};
@@ -115,7 +116,7 @@ impl Pool {
         // In one pipeline, so that all of it goes over one connection: what is confirmed is what this one wrote.
         let mut pipe = redis::pipe();
         pipe.add_command(mark).add_command(cmd.clone());
-        pipe.cmd("WAIT").arg(self.wait_replicas).arg(REPLICAS_TIMEOUT.as_millis() as u64);
+        pipe.cmd("WAIT").arg(self.wait_replicas).arg(millis(REPLICAS_TIMEOUT));
         let answers = self.ask(self.waiting.next(), RoundTrip::Waiting(&pipe, 2), cmd, again, self.pauses).await?;
         let mut answers = answers.into_iter().skip(1);
         match (answers.next(), answers.next()) {

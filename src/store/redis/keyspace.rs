@@ -1,4 +1,37 @@
 //! Names in Redis: the base key of an owner, the owner registry, the library of this build.
+//!
+//! # Layout
+//!
+//! All keys of an owner start with `O` = `<prefix>:{<shard>}:<tenant>/<user>`, the hash tag of its shard, so that a
+//! function may touch all of them and the shard's. `S` is `agent/session`, all ids are encoded tokens, times are
+//! milliseconds since the epoch, a zset without a score named has score 0 (it is a sorted index).
+//!
+//! | key | type | layout | lifetime |
+//! |---|---|---|---|
+//! | `<prefix>:shards` | string | how many shards the keys are made for | for good |
+//! | `<prefix>:workers` | zset | worker → when it last asked for what is due | three sweeps, or until it signs off |
+//! | `<prefix>:{<shard>}:mark` | string | a number that grows, see `functions/mark.lua`; where replicas are waited for | for good |
+//! | `<prefix>:{<shard>}:due` | zset | owner token → when a sweep must look at it, at the latest | while something of it is due |
+//! | `<prefix>:owners` | zset | owner tokens | for good |
+//! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
+//! | `O:keys` | zset | keys of present documents | as the document |
+//! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
+//! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
+//! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
+//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply`, `attempts` (crashes, a line each: `epoch turn lapsed job worker`) and `charged` (its epoch, and what it served, a line each; of the last of them) until the commit; `backoff` until the next grant | until it is forgotten |
+//! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
+//! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
+//! | `O:crash:S` | hash | the same → crashes | until the next commit |
+//! | `O:call:S` | hash | call index → record of an intent or outcome | until the next commit |
+//! | `O:due` | zset | `S` → when it must be looked at | while due |
+//! | `O:running:<agent>` | zset | `S` → lease expiry; without an agent: of all of the owner's | while leased |
+//! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue: a number given out, and 2^51 less with urgent tasks, more with none but low ones | while it waits |
+//! | `O:waiting` | set | agents with a queue | while one waits |
+//! | `O:turns` | zset | agents that have a slot and none of their owner → whose turn it is | while one waits |
+//! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |
+//! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
+//! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
+//! | `O:count` | hash | `waiting`, `turn`, `wake`, `outbox`: numbers given out; `cap`: sessions of the owner that run at once; `epoch`: the highest of a session that was forgotten; `bytes`: what the owner keeps (documents and sessions are counted by their sorted sets, jobs by their list); during a recount, `counted`: how far it is, and `tally`: what it has found there | for good |
 
 use crate::domain::ids::{Owner, sha256_hex};
 use crate::domain::shard::{Shard, Shards};

@@ -36,8 +36,9 @@ impl DirectWorker for Direct {
         let own = Arc::clone(worker);
         // In a task of its own: whoever submits may go away while the store grants a lease, and nobody would have it.
         worker.shutdown.spawn_turn("session", async move {
+            let busy = own.venue.metrics.slot_taken();
             run(&own, admit, seat, answer).await;
-            drop(slot);
+            drop((busy, slot));
         });
         answered.await.unwrap_or_else(|_| Brought::Asked(Err(gone(worker))))
     }

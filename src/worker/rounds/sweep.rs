@@ -19,17 +19,28 @@ const ITEMS: u32 = 256;
 /// Work that was handed out is handed out again after so long.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A store that takes longer to hear of the end of a worker learns it by its silence.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// Garbage documents freed per owner and sweep.
 const GARBAGE: usize = 500;
 
 /// Owners by when they are looked at before the next sweep, by the steady clock.
 type Soon = BTreeSet<(Duration, Owner)>;
 
-/// Sweeps until the process ends.
+/// Sweeps until the process ends; then others have its share at once.
 pub(crate) async fn run(worker: Arc<Worker>) {
+    sweeps(&worker).await;
+    let signed_off = tokio::time::timeout(GOODBYE, worker.venue.store.sign_off(&worker.options.name)).await;
+    if !matches!(signed_off, Ok(Ok(()))) {
+        tracing::debug!("not signed off; others have its share when its time is over");
+    }
+}
+
+async fn sweeps(worker: &Arc<Worker>) {
     let stop = worker.shutdown.stopping().clone();
     loop {
-        let soon = match tick(&worker).await {
+        let soon = match tick(worker).await {
             Ok((true, _)) if !stop.is_cancelled() => continue,
             // Where the queue keeps the time of timers it tells one worker; here it would fire at the same moment.
             Ok(_) if worker.venue.bus.alarms().is_some() => Soon::new(),
@@ -41,7 +52,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
         };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = rest(&worker, soon) => {}
+            () = rest(worker, soon) => {}
         }
     }
 }

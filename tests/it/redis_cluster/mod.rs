@@ -17,7 +17,7 @@ use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 async fn place(cluster: &RedisCluster, owner: &Owner) -> (u16, usize) {
     let shard = Shards::default().of(&owner.token());
     let slot = cluster.slot(&format!("{{{shard}}}")).await;
-    (slot, cluster.primary_of(slot))
+    (slot, RedisCluster::primary_of(slot))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,6 +47,12 @@ async fn each_owner_is_named_to_one_of_the_workers_that_live() {
     assert_eq!(&of_a | &of_b, all);
     // One is silent for so long.
     assert_eq!(due(at(3002), "b").await, all);
+    due(at(3003), "a").await;
+    assert_ne!(due(at(3004), "b").await, all);
+    for _ in 0..2 {
+        store.sign_off("a").await.unwrap();
+    }
+    assert_eq!(due(at(3005), "b").await, all, "it said so");
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ impl RedisCluster {
     }
 
     /// The primary that has a slot at the beginning; its replica is [`PRIMARIES`] further.
-    pub fn primary_of(&self, slot: u16) -> usize {
+    pub fn primary_of(slot: u16) -> usize {
         (0..PRIMARIES).find(|n| usize::from(slot) < SLOTS * (n + 1) / PRIMARIES).unwrap()
     }
 

@@ -1,4 +1,4 @@
--- Helpers of all functions. The layout of every key is in ../../mod.rs.
+-- Helpers of all functions. The layout of every key is in ../../keyspace.rs.
 -- `o` is the base key of an owner, `s` a session token, `now` milliseconds since the epoch.
 
 -- `redis.call` is not there yet while the library loads.

@@ -1,10 +1,18 @@
 //! The files for deployment name real files, real settings and no open port.
 
+mod kubernetes;
+mod leaving;
+
+use crate::support::cli;
 use std::{collections::BTreeMap, path::Path};
 use trellis::config::{BusUrl, Config, StoreUrl};
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 fn read(path: &str) -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    std::fs::read_to_string(root().join(path)).unwrap()
 }
 
 /// Lines of one service of docker-compose.yml, without indentation and quotes around them. Enough
@@ -42,7 +50,7 @@ fn the_servers_run_with_the_very_files_that_the_tests_use() {
                 && read("docker-compose.yml").contains(&format!("\n  {name}-data:"))
         );
         assert!(value(&lines, "command").contains("\"/data\""), "its data is on the volume: {lines:#?}");
-        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file).is_file());
+        assert!(root().join("config").join(file).is_file());
     }
     for needed in ["appendonly yes", "appendfsync always", "maxmemory-policy noeviction"] {
         assert!(read("config/redis.conf").lines().any(|line| line == needed), "{needed}");
@@ -77,6 +85,12 @@ fn the_settings_of_serve_and_worker_are_legal() {
         assert!(config.store.require_durable && config.bus.monitor.is_some(), "{name}");
         assert!(matches!(config.store.url, StoreUrl::Redis(_)) && matches!(config.bus.url, BusUrl::Nats(_)));
         assert_eq!(value(&lines, "command"), format!("[\"{name}\"]"));
+        let url = "http://127.0.0.1:8420";
+        let help = cli::run(root(), &["ready", "--help"]).ok();
+        assert!(help.contains(&format!("[default: {url}]")), "the health check asks there: {help}");
+        let listens = if name == "serve" { Some(config.http.listen) } else { config.worker.listen };
+        assert_eq!(listens.map(|address| format!("http://{address}")).as_deref(), Some(url));
+        assert_eq!(value(&lines, "test"), "[\"CMD\", \"trellis\", \"ready\"]", "the image has no shell");
         let grace = humantime::parse_duration(value(&lines, "stop_grace_period")).unwrap();
         assert!(grace > config.worker.grace, "docker would kill before the shutdown is over");
         assert!(!lines.iter().any(|line| line.starts_with("container_name")), "`--scale` needs free names");
@@ -89,12 +103,19 @@ fn the_image_is_built_with_the_declared_rust_and_runs_without_root() {
     let version = env!("CARGO_PKG_RUST_VERSION");
     assert!(text.contains(&format!("FROM rust:{version}-")), "rust-version is {version}");
     let last_user = text.lines().rfind(|line| line.starts_with("USER ")).unwrap();
-    assert_eq!(last_user, "USER trellis");
+    let numbers = last_user.trim_start_matches("USER ").split(':').map(|id| id.parse::<u32>().unwrap());
+    assert!(numbers.clone().count() == 2 && numbers.clone().all(|id| id > 0), "{last_user}");
+    let stages: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    let last = text.rsplit_once("\nFROM ").unwrap().1;
+    assert!(!last.contains("\nRUN "), "without a shell nothing can be run");
+    // One that was built with a newer C library doesn't start on an older one.
+    assert_eq!(stages, [&format!("rust:{version}-bookworm AS build"), "gcr.io/distroless/cc-debian12"]);
+    assert!(last.contains("CMD [\"trellis\", \"ready\"]"), "{last}");
     for line in text.lines().filter_map(|line| line.strip_prefix("COPY ")).filter(|line| !line.starts_with("--from")) {
         let mut names: Vec<&str> = line.split_whitespace().collect();
         names.pop();
         for name in names {
-            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(name).exists(), "the image copies `{name}`");
+            assert!(root().join(name).exists(), "the image copies `{name}`");
         }
     }
 }

@@ -1,0 +1,106 @@
+//! What listens: the HTTP API, and the health of a worker without one.
+
+use super::{App, AppError, store_name};
+use crate::config::{Config, HttpConfig};
+use crate::domain::decode;
+use crate::http::{self, HttpOptions, Room};
+use crate::process::shutdown::Shutdown;
+use crate::venue::auth::Auth;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Serves the API until no turn runs any more, and as long as a balancer may still send somebody here.
+pub(super) async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
+    let (listener, url) = bind(config.http.listen, "--listen").await?;
+    tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
+    let options = http_options(&config.http, url, Arc::clone(&app.auth), shutdown);
+    let (venue, shutdown, linger) = (Arc::clone(&app.venue), shutdown.clone(), config.http.linger);
+    shutdown.clone().spawn_service("http", async move {
+        let over = async move {
+            shutdown.triggered().await;
+            tokio::join!(shutdown.ending().cancelled(), tokio::time::sleep(linger));
+        };
+        http::serve(listener, venue, options, over).await;
+    });
+    Ok(())
+}
+
+/// Answers for a worker, when it is to listen, until no turn runs any more: who looks after it must not take it for dead
+/// while it ends its work.
+pub(super) async fn health(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
+    let Some(address) = config.worker.listen else { return Ok(()) };
+    let (listener, url) = bind(address, "worker.listen").await?;
+    tracing::info!("health on {url}");
+    let options = http_options(&config.http, url, Arc::default(), shutdown);
+    let (venue, ending) = (Arc::clone(&app.venue), shutdown.clone());
+    shutdown.spawn_service("health", async move {
+        http::serve_health(listener, venue, options, async move { ending.ending().cancelled().await }).await;
+    });
+    Ok(())
+}
+
+/// A listener and its URL; `with` is what sets its address.
+async fn bind(address: SocketAddr, with: &'static str) -> Result<(TcpListener, String), AppError> {
+    let failed = |error, there| AppError::Listen { address, with, error, there };
+    match TcpListener::bind(address).await {
+        Ok(listener) => {
+            let url = format!("http://{}", listener.local_addr().map_err(|error| failed(error, String::new()))?);
+            Ok((listener, url))
+        }
+        Err(error) => Err(failed(error, venue_at(address).await)),
+    }
+}
+
+/// Bytes of a venue's status.
+const STATUS_BYTES: usize = 64 * 1024;
+
+/// Which venue answers at an address that is taken: commands without `--url` talk to it, and not to the
+/// one that could not start.
+async fn venue_at(address: SocketAddr) -> String {
+    let name = async {
+        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(1)).build().ok()?;
+        let mut answer = client.get(format!("http://{address}/api/v1/status")).send().await.ok()?;
+        let mut body = Vec::new();
+        while let Some(piece) = answer.chunk().await.ok()? {
+            // Nobody knows who that is: more than a venue says of itself is not listened to.
+            if body.len() + piece.len() > STATUS_BYTES {
+                return None;
+            }
+            body.extend_from_slice(&piece);
+        }
+        let status = decode::json(&body).ok()?;
+        Some(status["name"].as_str()?.chars().take(100).collect::<String>())
+    };
+    let name = name.await.map(|name| name.escape_debug().to_string());
+    name.map_or_else(String::new, |name| format!(": the venue `{name}` answers there, and commands talk to that one"))
+}
+
+fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>, shutdown: &Shutdown) -> HttpOptions {
+    let asked = Room { total: c.connections, per_address: c.connections_per_address, proxies: c.proxies.clone() };
+    let room = asked.within(descriptors());
+    if room.total < c.connections {
+        let (asked, total) = (c.connections, room.total);
+        tracing::warn!(
+            "`http.connections` is {asked}, but the file descriptors of this process (`ulimit -n`) are enough for {total}"
+        );
+    }
+    HttpOptions {
+        auth,
+        memory: c.memory,
+        room,
+        header_time: c.header_time,
+        body_time: c.body_time,
+        idle_time: c.idle_time,
+        leaving: shutdown.stopping().clone(),
+        ..HttpOptions::new(url, c.body_limit)
+    }
+}
+
+/// How many descriptors this process may have, where the system says so.
+fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
