@@ -16,10 +16,11 @@ pub struct BenchServer {
 }
 
 impl BenchServer {
-    /// The servers of a URL with a scheme, or of several with commas between.
+    /// The servers of a URL with a scheme, or of several with commas between; behind the first, hosts alone will do.
     pub fn of_urls(program: &'static str, urls: &str, port: u16) -> Vec<Self> {
         let of_url = |url: &str| {
-            let (_, rest) = url.trim().split_once("://")?;
+            let url = url.trim();
+            let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
             let place = rest.split(['/', '?']).next().unwrap_or_default();
             let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
             let (host, port) = match place.rsplit_once(':').filter(|(host, _)| !host.ends_with(':')) {
@@ -129,6 +130,7 @@ mod tests {
             ("nats://localhost", "localhost 4222"),
             ("nats://a:b@h:1, tls://i:2/", "h 1, i 2"),
             ("redis://:secret@127.0.0.1:7000/3", "127.0.0.1 7000"),
+            ("redis+cluster://u:p@h:1,i:2,j", "h 1, i 2, j 4222"),
             ("nats://[::1]:5", "::1 5"),
             ("nats://[::1]", "::1 4222"),
             ("nats://h:port", ""),

@@ -6,8 +6,8 @@
 //! was made of it, nobody but a model or a person knows how to make it again, so it is told.
 
 use super::{
-    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, Finished, Forget, Forgotten, Intake, JobFinish,
-    KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
+    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, Expect, Finished, Forget, Forgotten, Intake,
+    JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
 };
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::quota::Quota;
@@ -60,8 +60,8 @@ enum What {
     End { session: SessionKey, finish: JobFinish, open: Option<NewJob>, outbox: Vec<OutboxEntry> },
     /// A turn, by its record.
     Turn { session: SessionKey, turn: u64, record: u64 },
-    /// What somebody wrote outside turns; `None` of what was deleted.
-    Document { key: DocKey, value: Option<u64> },
+    /// What somebody wrote outside turns; `None` of what was deleted. Its version where that is known.
+    Document { key: DocKey, value: Option<u64>, version: Option<u64> },
 }
 
 impl What {
@@ -93,6 +93,22 @@ impl Tail {
     }
 }
 
+/// Without documents that were written again later.
+fn current(kept: &[Arc<Acknowledged>]) -> Vec<&Acknowledged> {
+    let mut written = HashSet::new();
+    let mut found = Vec::with_capacity(kept.len());
+    for one in kept.iter().rev() {
+        if let What::Document { key, .. } = &one.what
+            && !written.insert((&one.owner, key))
+        {
+            continue;
+        }
+        found.push(&**one);
+    }
+    found.reverse();
+    found
+}
+
 /// Of a value, to know it again in this process.
 fn mark(value: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -118,7 +134,7 @@ impl TailStore {
         }
         is_another();
         let kept: Vec<_> = self.tail.lock().kept.iter().cloned().collect();
-        let looks: Vec<_> = kept.iter().map(|one| self.look(now, one)).collect();
+        let looks: Vec<_> = current(&kept).into_iter().map(|one| self.look(now, one)).collect();
         stream::iter(looks).buffered(AT_ONCE).try_collect::<()>().await?;
         // What was told of once isn't told of again; what was put back may be lost with the next server.
         let told: HashSet<*const Acknowledged> = kept.iter().map(Arc::as_ptr).collect();
@@ -151,12 +167,16 @@ impl TailStore {
                     None => Some((what(), Some("its session is as before it".to_owned()))),
                 }
             }
-            What::Document { key, value } => {
-                let there = self.inner.doc(&one.owner, key).await?.value;
+            What::Document { key, value, version } => {
+                let there = self.inner.doc(&one.owner, key).await?;
+                let is_it = there.value.as_ref().map(|bytes| mark(bytes)) == *value;
                 let did = if value.is_some() { "written" } else { "deleted" };
-                let is_lost = there.as_ref().map(|bytes| mark(bytes)) != *value;
-                let stands = || Some("unless somebody else has changed it since".to_owned());
-                is_lost.then(|| (format!("`{key}` was {did}"), stands()))
+                let stands = match version {
+                    Some(version) if there.version > *version => None,
+                    Some(_) => Some("it is as before or otherwise".to_owned()),
+                    None => Some("unless somebody else has changed it since".to_owned()),
+                };
+                stands.filter(|_| !is_it).map(|stands| (format!("`{key}` was {did}"), Some(stands)))
             }
         };
         let loss = |(what, lost)| Loss { owner: one.owner.clone(), acknowledged: one.at, what, lost };
@@ -264,8 +284,12 @@ impl TailStore {
             return;
         }
         for write in writes.iter().filter(|write| keys::is_of_people(&write.key) && write.change != Change::Check) {
-            let document = What::Document { key: write.key.clone(), value: value(write).map(|bytes| mark(bytes)) };
-            self.note(now, owner, document);
+            let version = match write.expect {
+                Expect::Version(before) => Some(before + 1),
+                Expect::Any => None,
+            };
+            let (key, value) = (write.key.clone(), value(write).map(|bytes| mark(bytes)));
+            self.note(now, owner, What::Document { key, value, version });
         }
     }
 }

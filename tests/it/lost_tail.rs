@@ -116,9 +116,10 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
         tail.commit(at(3), &holder.lease, &first_turn(&holder, "first")).await.unwrap(),
         Committed::Done(_)
     ));
-    tail.write(at(4), &owner(), &[DocWrite::put(keys::POLICY, "{}"), DocWrite::put("b/x", "an account")])
-        .await
-        .unwrap();
+    for policy in ["{ }", "{}"] {
+        let writes = [DocWrite::put(keys::POLICY, policy), DocWrite::put("b/x", "an account")];
+        tail.write(at(4), &owner(), &writes).await.unwrap();
+    }
     end_of_a_job(&tail, at(5)).await;
     assert_eq!(tail.compare(at(6), || panic!("nothing happened")).await.unwrap(), None);
 
