@@ -15,6 +15,7 @@ mod witness;
 
 use super::{
     Address, Alarms, Bus, BusError, Delivery, LiveSubject, Message, Piece, Signal, Unreadable, Witness, chain, headers,
+use super::credentials::NatsFiles;
     subject,
 };
 use crate::config::{Config, mask_url};
@@ -64,6 +65,8 @@ const STREAM_FULL: u64 = 10077;
 
 /// How to reach NATS and what its streams shall be like.
 #[derive(Debug, Clone)]
+    /// Certificates and credentials.
+    pub files: NatsFiles,
 pub struct NatsOptions {
     /// `nats://[user:password@]host:port`, several separated by commas.
     pub url: String,
@@ -89,6 +92,7 @@ pub struct NatsOptions {
 
 impl NatsOptions {
     /// What `config` says about the NATS servers at `url`.
+            files: NatsFiles { tls: config.bus.tls.clone(), creds: config.bus.creds_file.clone() },
     pub fn new(config: &Config, url: &str, connect: RetryPolicy, metrics: Arc<Metrics>) -> Self {
         Self {
             url: url.to_owned(),
