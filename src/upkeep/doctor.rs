@@ -23,7 +23,7 @@ const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
 /// Those that rest on the queue keeping what it acknowledged.
 const QUEUED: &[u8] = &[1];
 
-/// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
+/// Settings whose problem costs capacity or speed but no guarantee, and those that break few; also those ` of` something.
 const REACH: [(&str, &[u8]); 12] = [
     ("redis memory", &[]),
     ("embedded size", &[]),
@@ -34,7 +34,7 @@ const REACH: [(&str, &[u8]); 12] = [
     ("nats jetstream", QUEUED),
     ("nats max_payload", &[]),
     ("nats inbound subjects", &[]),
-    ("nats replicas", QUEUED),
+    ("nats replicas", &[]),
     ("nats sync_interval", QUEUED),
     ("nats stream size", &[]),
 ];
@@ -157,7 +157,9 @@ fn with_reach(
     default: &'static [u8],
 ) -> impl Iterator<Item = (BackendSetting, &'static [u8])> {
     settings.into_iter().map(move |setting| {
-        let reach = REACH.iter().find(|(name, _)| *name == setting.name).map_or(default, |(_, reach)| reach);
+        let kind = setting.name.split_once(" of ").map_or(setting.name.as_str(), |(kind, _)| kind);
+        let known = REACH.iter().find(|(name, _)| *name == setting.name || *name == kind);
+        let reach = known.map_or(default, |(_, reach)| reach);
         (setting, reach)
     })
 }
@@ -207,6 +209,7 @@ mod tests {
         check("redis appendfsync", "unknown", true, DURABLE, [Unknown, Unknown]);
         check("redis save", "3600 1", true, DURABLE, [Holds, Holds]);
         check("nats sync_interval", "not shown to clients", true, QUEUED, [Unknown, Holds]);
+        check("nats replicas of TRELLIS", "1: `a` leads", true, QUEUED, [Holds, Holds]);
         check("nats stream size", "9 of 10 bytes", true, QUEUED, [Holds, Holds]);
         check("embedded fsync", "off", true, DURABLE, [Broken, Broken]);
     }

@@ -104,7 +104,7 @@ impl NatsBus {
         let replicas = inbound.config.num_replicas;
         let full = inbound.config.max_bytes > 0
             && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;
-        Ok(vec![
+        let mut all = vec![
             setting(
                 "version",
                 server.version.clone(),
@@ -117,7 +117,6 @@ impl NatsBus {
                 (server.max_payload < 1 << 20)
                     .then_some("submissions up to `http.body_limit` may not fit; set `max_payload: 1MB`"),
             ),
-            setting("replicas", format!("{replicas} ({})", streams::inbound_name(self.prefix())), None),
             setting(
                 "inbound subjects",
                 inbound.config.subjects.join(", "),
@@ -138,6 +137,8 @@ impl NatsBus {
             ),
             self.jobs_setting().await,
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
-        ])
+        ];
+        all.extend(self.replicas(&inbound).await);
+        Ok(all)
     }
 }
