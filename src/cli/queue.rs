@@ -119,7 +119,7 @@ impl Publisher {
             PublishErrorKind::StreamNotFound => Failure::new(
                 Exit::Unreachable,
                 format!(
-                    "NATS at `{server}` has no stream for `{subject}`: has a `trellis worker` been started on it, with `bus.prefix = \"{}\"`?",
+                    "NATS at `{server}` has no stream for `{subject}`: has a `trellis worker` been started on it, with `bus.prefix = \"{}\"`, and are most servers of its cluster up?",
                     self.prefix
                 ),
             ),

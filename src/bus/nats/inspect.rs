@@ -66,8 +66,11 @@ impl NatsBus {
         let stream = match self.last_line().context.get_stream(streams::jobs_name(self.prefix())).await {
             Ok(stream) => stream,
             Err(error) => {
-                let problem =
-                    "jobs for external workers fail with `QUEUE_UNAVAILABLE`; a worker makes the stream when it starts";
+                let problem = if streams::is_missing(&error) {
+                    "jobs for external workers fail with `QUEUE_UNAVAILABLE`; a worker makes the stream when it starts"
+                } else {
+                    "it can't be asked, and jobs for external workers wait: most of the servers that have it must be up"
+                };
                 return BackendSetting { name, value: chain(&error), problem: Some(problem.to_owned()) };
             }
         };

@@ -212,8 +212,11 @@ impl NatsBus {
         if !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
         }
-        if let Err(error) = streams::ensure(&self.last_line().context, &self.name, &self.options).await {
-            tracing::warn!("{error}");
+        match streams::ensure(&self.last_line().context, &self.name, &self.options).await {
+            Ok(_) => {}
+            // The caller says what doesn't work, and the cluster mends itself.
+            Err(error @ BusOpenError::NotYet { .. }) => tracing::debug!("{error}"),
+            Err(error) => tracing::warn!("{error}"),
         }
     }
 

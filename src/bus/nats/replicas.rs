@@ -3,6 +3,10 @@
 use super::{NatsBus, chain, streams};
 use crate::store::BackendSetting;
 use async_nats::jetstream::stream::{ClusterInfo, Info, PeerInfo, StorageType};
+use std::time::Duration;
+
+/// The servers of a stream are in touch every second.
+const SILENT: Duration = Duration::from_secs(8);
 
 /// Of a stream or a consumer.
 struct Copies {
@@ -81,7 +85,7 @@ impl Copies {
 
     fn setting(&self) -> BackendSetting {
         let leader = self.cluster.leader.as_ref();
-        let leader = leader.map_or_else(|| "no leader".to_owned(), |name| format!("`{name}` leads"));
+        let leader = leader.map_or_else(|| "no leader".to_owned(), |name| format!("{name} leads"));
         let peers = self.cluster.replicas.iter().map(state);
         let value = format!("{}: {}", self.count, std::iter::once(leader).chain(peers).collect::<Vec<_>>().join(", "));
         let problems = self.problems();
@@ -116,22 +120,33 @@ impl Copies {
 
     /// How much can be lost with what is missing.
     fn missing(&self, majority: usize) -> Option<String> {
-        let missing = self.cluster.replicas.iter().filter(|peer| peer.offline || !peer.current).count();
-        let margin = self.count.saturating_sub(missing + majority);
-        let stops = if margin == 0 { "with one more".to_owned() } else { format!("with {} more", margin + 1) };
+        let missing =
+            self.cluster.replicas.iter().filter(|peer| peer.offline || !peer.current || is_silent(peer)).count();
         let count = self.count;
-        (missing > 0).then(|| format!("{missing} of {count} are missing or behind, {stops} it stops: bring them back"))
+        let stops = match (count - missing.min(count)).checked_sub(majority) {
+            None => format!("it takes and gives nothing before {majority} are up"),
+            Some(0) => "with one more it stops: bring them back".to_owned(),
+            Some(margin) => format!("with {} more it stops: bring them back", margin + 1),
+        };
+        (missing > 0).then(|| format!("{missing} of {count} are missing or behind, {stops}"))
     }
+}
+
+/// A killed server is called offline only minutes later, and is as current as ever where nothing comes.
+fn is_silent(peer: &PeerInfo) -> bool {
+    peer.active > SILENT
 }
 
 fn state(peer: &PeerInfo) -> String {
     let name = &peer.name;
     match (peer.offline, peer.current, peer.lag.unwrap_or_default()) {
-        (true, _, _) => format!("`{name}` is offline"),
-        (false, true, _) => format!("`{name}`"),
-        // A killed server is only called offline some minutes later.
-        (false, false, 0) => format!("`{name}` is down or behind"),
-        (false, false, lag) => format!("`{name}` is down or {lag} operations behind"),
+        (true, _, _) => format!("{name} is offline"),
+        (false, true, _) if is_silent(peer) => {
+            format!("{name} is silent for {}", humantime::format_duration(Duration::from_secs(peer.active.as_secs())))
+        }
+        (false, true, _) => name.clone(),
+        (false, false, 0) => format!("{name} is down or behind"),
+        (false, false, lag) => format!("{name} is down or {lag} operations behind"),
     }
 }
 
@@ -156,24 +171,32 @@ mod tests {
     #[test]
     fn copies_are_named_and_what_is_wrong_with_them_is_said() {
         let whole = [("b", true, false, 0), ("c", true, false, 0)];
-        check(3, 3, &cluster(Some("a"), &whole), "3: `a` leads, `b`, `c`", "");
+        check(3, 3, &cluster(Some("a"), &whole), "3: a leads, b, c", "");
         let dead = [("b", false, true, 9), ("c", true, false, 0)];
         let stops = "1 of 3 are missing or behind, with one more it stops: bring them back";
-        check(3, 3, &cluster(Some("a"), &dead), "3: `a` leads, `b` is offline, `c`", stops);
+        check(3, 3, &cluster(Some("a"), &dead), "3: a leads, b is offline, c", stops);
         let slow = [("b", false, false, 7), ("c", true, false, 0)];
-        check(3, 3, &cluster(Some("a"), &slow), "3: `a` leads, `b` is down or 7 operations behind, `c`", stops);
+        check(3, 3, &cluster(Some("a"), &slow), "3: a leads, b is down or 7 operations behind, c", stops);
         let idle = [("b", false, false, 0), ("c", true, false, 0)];
-        check(3, 3, &cluster(Some("a"), &idle), "3: `a` leads, `b` is down or behind, `c`", stops);
+        check(3, 3, &cluster(Some("a"), &idle), "3: a leads, b is down or behind, c", stops);
         let five = [("b", false, true, 0), ("c", true, false, 0), ("d", true, false, 0), ("e", true, false, 0)];
         let stops = "1 of 5 are missing or behind, with 2 more it stops: bring them back";
-        check(5, 5, &cluster(Some("a"), &five), "5: `a` leads, `b` is offline, `c`, `d`, `e`", stops);
+        check(5, 5, &cluster(Some("a"), &five), "5: a leads, b is offline, c, d, e", stops);
+        let mut silent = cluster(Some("a"), &whole);
+        silent.replicas[1].active = Duration::from_millis(72_400);
+        let stops = "1 of 3 are missing or behind, with one more it stops: bring them back";
+        check(3, 3, &silent, "3: a leads, b, c is silent for 1m 12s", stops);
+        let lost = [("b", false, false, 0), ("c", false, false, 3)];
+        let stopped = "2 of 3 are missing or behind, it takes and gives nothing before 2 are up";
+        let shown = "3: a leads, b is down or behind, c is down or 3 operations behind";
+        check(3, 3, &cluster(Some("a"), &lost), shown, stopped);
         let nobody = "it takes and gives nothing before 2 of its servers are up";
         check(3, 3, &cluster(None, &[]), "3: no leader", nobody);
         let made = "the other copies are still being made: until then the server that leads must stay";
-        check(3, 3, &cluster(Some("a"), &[]), "3: `a` leads", made);
+        check(3, 3, &cluster(Some("a"), &[]), "3: a leads", made);
         let alone = "a server that is lost takes accepted work with it: set `bus.replicas = 3`";
-        check(1, 1, &cluster(Some("a"), &[]), "1: `a` leads", alone);
+        check(1, 1, &cluster(Some("a"), &[]), "1: a leads", alone);
         let even = "expected `bus.replicas = 3`; a worker that starts sets it; 2 bear the absence of 0 servers, as 1 do: set an odd number";
-        check(2, 3, &cluster(Some("a"), &whole[..1]), "2: `a` leads, `b`", even);
+        check(2, 3, &cluster(Some("a"), &whole[..1]), "2: a leads, b", even);
     }
 }

@@ -371,6 +371,6 @@ fn difference(actual: &Config, wanted: &Config) -> Option<String> {
     None
 }
 
-fn is_missing(error: &GetStreamError) -> bool {
+pub(super) fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }

@@ -77,8 +77,8 @@ async fn every_stream_has_three_copies_and_several_may_make_them_at_once() {
         cluster.in_step(stream).await;
     }
     for one in copies(&buses[0]).await.into_iter().skip(1) {
-        assert!(one.problem.is_none() && one.value.starts_with("3: `n"), "{one:?}");
-        assert!(["`n0`", "`n1`", "`n2`"].iter().all(|name| one.value.contains(name)), "{one:?}");
+        assert!(one.problem.is_none() && one.value.starts_with("3: n"), "{one:?}");
+        assert!(["n0", "n1", "n2"].iter().all(|name| one.value.contains(name)), "{one:?}");
     }
 }
 
@@ -176,7 +176,9 @@ async fn the_leader_is_killed_and_comes_back_with_and_without_its_disk() {
     let leader = cluster.leader(&stream).await;
     cluster.nodes[leader].kill();
     load.goes_on(30).await;
-    shows(&watch, &format!("`n{leader}` is down or "), "1 of 3 are missing or behind, with one more it stops").await;
+    // A worker that starts now isn't held up by what is missing.
+    open(&options).await.close().await;
+    shows(&watch, &format!("n{leader} is down or "), "1 of 3 are missing or behind, with one more it stops").await;
     cluster.nodes[leader].restart();
     cluster.in_step(&stream).await;
     // And the one that it is connected to, with its disk.
@@ -224,8 +226,15 @@ async fn without_a_majority_publishes_say_so_and_all_goes_on_when_it_is_back() {
     cluster.nodes[2].kill();
     let error = load.fails(&["nobody takes messages on `", "`: its stream has no leader"]).await;
     assert!(error.starts_with("bus `nats://127.0.0.1:"), "{error}");
-    let error = watch.settings().await.unwrap_err();
-    assert!(matches!(error, BusError::Unavailable { .. }), "{error}");
+    // Some servers of the rest still answer for what they have.
+    match watch.settings().await {
+        Err(error) => assert!(matches!(error, BusError::Unavailable { .. }), "{error}"),
+        Ok(shown) => {
+            let problems: Vec<_> = shown.into_iter().filter_map(|one| one.problem).collect();
+            let says = |words: &str| problems.iter().any(|problem| problem.contains(words));
+            assert!(says("it takes and gives nothing before 2") || says("most of the servers"), "{problems:?}");
+        }
+    }
     cluster.nodes[1].restart();
     load.goes_on(20).await;
     cluster.nodes[2].restart();
@@ -302,10 +311,13 @@ async fn what_is_published_again_while_the_first_is_on_its_way_is_stored_once_an
         cluster.nodes[node].pause(true);
     }
     // It stays with the leader, which has nobody to agree with.
+    let mut errors = Vec::new();
     for _ in 0..2 {
         let error = bus.publish(&message).await.unwrap_err();
         assert!(matches!(error, BusError::Unavailable { .. }), "{error}");
+        errors.push(error.to_string());
     }
+    assert!(errors[1].contains("duplicate message id is in process"), "{errors:?}");
     for node in others {
         cluster.nodes[node].pause(false);
     }
