@@ -4,6 +4,7 @@ mod backends;
 mod listen;
 
 use crate::bus::BusError;
+use crate::bus::credentials::NatsFileError;
 use crate::bus::nats::{BusOpenError, NatsBus};
 use crate::config::{Config, ResourceKind, StoreUrl};
 use crate::domain::ids::secret::SecretName;
@@ -121,6 +122,9 @@ pub enum AppError {
         /// The system's words.
         error: io::Error,
     },
+    /// A certificate, key or login of the connection to NATS.
+    #[error(transparent)]
+    NatsFile(#[from] NatsFileError),
     /// The address of the HTTP API, or of a worker's health.
     #[error("can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `{with}`")]
     Listen {

@@ -44,9 +44,11 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
         }
         // The configuration refuses an embedded queue beside Redis.
         (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
+            let options = NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics));
+            // Nobody has to wait for a server to learn that a file is missing.
+            options.files.check()?;
             let (store, history) = redis(config, url, role).await?;
-            let bus =
-                Arc::new(NatsBus::open(&NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))).await?);
+            let bus = Arc::new(NatsBus::open(&options).await?);
             Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, history, nats: Some(bus), fsyncs: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {

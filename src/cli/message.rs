@@ -68,8 +68,8 @@ impl Message {
                 sent.map_err(|e| e.about("no agent `", submit::NO_AGENT))?;
                 return delivered(context, &self.agent, &id);
             };
-            let prefix = context.load(Vec::new())?.config.bus.prefix;
-            let queue = queue::Publisher::connect(url, prefix, &self.server).await?;
+            let bus = context.load(Vec::new())?.config.bus;
+            let queue = queue::Publisher::connect(url, bus, &self.server).await?;
             queue.publish(&queue::owner(&self.server), &self.agent, InKind::Message, &id, &submission).await?;
         } else {
             let mut body = json!({"agentId": self.agent, "message": input});

@@ -2,15 +2,15 @@
 
 use super::client::Server;
 use super::exit::{Exit, Failure};
-use crate::bus::credentials::credentials;
+use crate::bus::credentials::NatsFiles;
 use crate::bus::{self, AUTHORIZATION_HEADER, ID_HEADER, subject};
-use crate::config::mask_url;
+use crate::config::{BusConfig, mask_url};
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
 use crate::domain::message::Message;
 use crate::domain::message::{Address, InKind};
 use async_nats::jetstream::{self, context::PublishErrorKind};
-use async_nats::{Client, ConnectOptions, HeaderMap, ServerAddr, Subscriber};
+use async_nats::{Client, HeaderMap, ServerAddr, Subscriber};
 use futures::StreamExt;
 use serde_json::Value;
 use std::time::Duration;
@@ -54,16 +54,18 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Connects; `prefix` is the first token of every subject, the token of `server` goes with each message.
-    pub async fn connect(url: &str, prefix: String, server: &Server) -> Result<Self, Failure> {
+    /// Connects as `bus` says, but to `url`; the token of `server` goes with each message.
+    pub async fn connect(url: &str, bus: BusConfig, server: &Server) -> Result<Self, Failure> {
         let authorization = server.authorization()?;
-        let settings = ConnectOptions::new().custom_inbox_prefix(inboxes(&owner(server)));
+        let files = NatsFiles { tls: bus.tls, creds: bus.creds_file };
+        files.check().map_err(|error| Failure::usage(error.to_string()))?;
         let masked = mask_url(url);
         let addresses: Vec<ServerAddr> =
             url.split(',').map(|one| one.trim().parse()).collect::<Result<_, std::io::Error>>().map_err(|e| {
                 Failure::usage(format!("illegal NATS address `{masked}`: {e}, expected `nats://host:port`"))
             })?;
-        let client = credentials(settings, &addresses).name("trellis cli").connect(addresses).await.map_err(|e| {
+        let settings = files.settings(&addresses).custom_inbox_prefix(inboxes(&owner(server))).name("trellis cli");
+        let client = settings.connect(addresses).await.map_err(|e| {
             Failure::new(
                 Exit::Unreachable,
                 format!("no NATS at `{masked}`: {}; is `nats-server -js` running?", bus::chain(&e)),
@@ -71,7 +73,7 @@ impl Publisher {
         })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ACK);
-        Ok(Self { client, context, server: masked, prefix, authorization })
+        Ok(Self { client, context, server: masked, prefix: bus.prefix, authorization })
     }
 
     /// Listens for a completion; nothing published after this call is missed.
@@ -117,7 +119,7 @@ impl Publisher {
             PublishErrorKind::StreamNotFound => Failure::new(
                 Exit::Unreachable,
                 format!(
-                    "NATS at `{server}` has no stream for `{subject}`: has a `trellis worker` been started on it, with `bus.prefix = \"{}\"`?",
+                    "NATS at `{server}` has no stream for `{subject}`: has a `trellis worker` been started on it, with `bus.prefix = \"{}\"`, and are most servers of its cluster up?",
                     self.prefix
                 ),
             ),

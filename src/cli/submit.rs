@@ -139,8 +139,8 @@ impl Submit {
     }
 
     async fn over_queue(&self, context: &Context, url: &str, id: EventId, input: Value) -> Result<Exit, Failure> {
-        let prefix = context.load(Vec::new())?.config.bus.prefix;
-        let publisher = queue::Publisher::connect(url, prefix, &self.server).await?;
+        let bus = context.load(Vec::new())?.config.bus;
+        let publisher = queue::Publisher::connect(url, bus, &self.server).await?;
         let owner = queue::owner(&self.server);
         let reply_to = Some(queue::inbox(&owner, &id));
         let submission = Submission {

@@ -55,6 +55,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::NotDurable { .. }
         | AppError::Kind { .. }
         | AppError::Pem { .. }
+        | AppError::NatsFile(_)
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
         AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,

@@ -97,6 +97,8 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
 fn bus(l: &mut Layers) -> BusConfig {
     BusConfig {
         url: parse(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
+        tls: tls::read(l, "bus"),
+        creds_file: path(l, "bus.creds_file"),
         prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),
         replicas: number(l, "bus.replicas", 1..=5),
         out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
@@ -239,6 +241,11 @@ fn combinations(l: &mut Layers, config: &Config) {
             humantime::format_duration(grace),
             humantime::format_duration(linger)
         ),
+    );
+    clash(
+        ["bus.creds_file", "bus.url"],
+        config.bus.creds_file.is_some() && matches!(&config.bus.url, BusUrl::Nats(url) if url.contains('@')),
+        "a client has one login: expected `bus.creds_file` or a user in `bus.url`, got both".to_owned(),
     );
     if let Err(problem) = config.spend.check() {
         clash(["spend.prices", "spend.models"], true, problem);

@@ -111,6 +111,10 @@ pub struct BusConfig {
     pub url: BusUrl,
     /// First token of every subject.
     pub prefix: String,
+    /// Certificates for TLS to NATS.
+    pub tls: TlsFiles,
+    /// A file with the JWT and key of a NATS user.
+    pub creds_file: Option<PathBuf>,
     /// Copies of every stream, 1 to 5.
     pub replicas: usize,
     /// How long completions stay readable.

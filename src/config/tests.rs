@@ -113,6 +113,7 @@ fn single_wrong_values_say_what_was_expected() {
         ("store.tls_key", "k.pem", "a client shows a certificate and has its key: set `store.tls_cert` too"),
         ("store.wait_replicas", "6", "expected 0 to 5, got `6`"),
         ("bus.url", "http://h", "expected `embedded` or `nats://host:port`, got `http://h`"),
+        ("bus.tls_cert", "c.pem", "a client shows a certificate and has its key: set `bus.tls_key` too"),
         ("bus.replicas", "two", "expected a whole number, got `two`"),
         ("store.shards", "100", "expected a power of two from 1 to 4096, got `100`"),
         ("http.body_limit", "99999999", "expected 1024 to 983040, got `99999999`"),
@@ -160,6 +161,14 @@ fn bad_combinations_are_refused_at_the_key_that_was_set() {
         &[],
         &[("retry.max", "1ms")],
         &["`retry.max` (flag): expected `retry.max` of at least `retry.first`, got `1ms` and `1s`"],
+    );
+    check_errors(
+        "",
+        &[],
+        &[("store.url", "redis://h"), ("bus.url", "nats://u:secret@h"), ("bus.creds_file", "u.creds")],
+        &[
+            "`bus.creds_file` (flag): a client has one login: expected `bus.creds_file` or a user in `bus.url`, got both",
+        ],
     );
     load("", &[], &[("store.url", "redis://h"), ("bus.url", "nats://a,nats://b:1"), ("http.listen", "[::1]:80")])
         .unwrap();

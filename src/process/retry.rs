@@ -52,6 +52,21 @@ impl Waits {
     }
 }
 
+/// When to log a failure that comes again and again: the first time, and then every ten seconds.
+#[derive(Debug, Default)]
+pub struct LogPace(Option<Instant>);
+
+impl LogPace {
+    /// Whether now; if so, the next ten seconds not.
+    pub fn is_due(&mut self) -> bool {
+        let due = self.0.is_none_or(|at| at.elapsed() >= LOG_EVERY);
+        if due {
+            self.0 = Some(Instant::now());
+        }
+        due
+    }
+}
+
 /// Why an attempt failed.
 #[derive(Debug)]
 pub enum AttemptFailure<E> {
@@ -70,11 +85,11 @@ where
 {
     let mut waits = policy.waits();
     let start = Instant::now();
-    let mut logged: Option<Instant> = None;
+    let (mut pace, mut logged) = (LogPace::default(), false);
     loop {
         let error = match op().await {
             Ok(value) => {
-                if logged.is_some() {
+                if logged {
                     tracing::info!("reached {what} after {:.1} s", start.elapsed().as_secs_f32());
                 }
                 return Ok(value);
@@ -82,9 +97,9 @@ where
             Err(AttemptFailure::Permanent(error)) => return Err(error),
             Err(AttemptFailure::Transient(error)) => error,
         };
-        if logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+        if pace.is_due() {
             tracing::warn!("waiting for {what}: {error}");
-            logged = Some(Instant::now());
+            logged = true;
         }
         match waits.next_wait() {
             Some(wait) => tokio::time::sleep(wait).await,
@@ -127,6 +142,14 @@ mod tests {
     async fn the_last_error_comes_back_when_the_time_is_used_up() {
         let result = retry(FAST, "a test", || async { Err::<(), _>(AttemptFailure::Transient("still down")) }).await;
         assert_eq!(result, Err("still down"));
+    }
+
+    #[test]
+    fn a_failure_that_comes_again_at_once_is_logged_once() {
+        let mut pace = LogPace::default();
+        assert_eq!([pace.is_due(), pace.is_due(), pace.is_due()], [true, false, false]);
+        let mut later = LogPace(Instant::now().checked_sub(LOG_EVERY));
+        assert!(later.is_due() && !later.is_due());
     }
 
     #[test]

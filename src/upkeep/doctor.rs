@@ -23,7 +23,8 @@ const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
 /// Those that rest on the queue keeping what it acknowledged.
 const QUEUED: &[u8] = &[1];
 
-/// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
+/// Settings whose problem costs capacity or speed but no guarantee, and those that break few; also those ` of` something,
+/// and ` at` one of several servers.
 const REACH: [(&str, &[u8]); 14] = [
     ("redis memory", &[]),
     ("redis replicas", &[]),
@@ -36,7 +37,7 @@ const REACH: [(&str, &[u8]); 14] = [
     ("nats jetstream", QUEUED),
     ("nats max_payload", &[]),
     ("nats inbound subjects", &[]),
-    ("nats replicas", QUEUED),
+    ("nats replicas", &[]),
     ("nats sync_interval", QUEUED),
     ("nats stream size", &[]),
 ];
@@ -159,9 +160,9 @@ fn with_reach(
     default: &'static [u8],
 ) -> impl Iterator<Item = (BackendSetting, &'static [u8])> {
     settings.into_iter().map(move |setting| {
-        // That of one server among several has its name behind it.
-        let plain = setting.name.split(" at ").next().unwrap_or_default();
-        let reach = REACH.iter().find(|(name, _)| *name == plain).map_or(default, |(_, reach)| reach);
+        let before = |mark: &str| setting.name.split_once(mark).map_or(setting.name.as_str(), |(kind, _)| kind);
+        let names = [setting.name.as_str(), before(" of "), before(" at ")];
+        let reach = REACH.iter().find(|(name, _)| names.contains(name)).map_or(default, |(_, reach)| reach);
         (setting, reach)
     })
 }
@@ -211,6 +212,7 @@ mod tests {
         check("redis appendfsync", "unknown", true, DURABLE, [Unknown, Unknown]);
         check("redis save", "3600 1", true, DURABLE, [Holds, Holds]);
         check("nats sync_interval", "not shown to clients", true, QUEUED, [Unknown, Holds]);
+        check("nats replicas of TRELLIS", "1: `a` leads", true, QUEUED, [Holds, Holds]);
         check("nats stream size", "9 of 10 bytes", true, QUEUED, [Holds, Holds]);
         check("embedded fsync", "off", true, DURABLE, [Broken, Broken]);
     }

@@ -30,6 +30,7 @@ use crate::bus::{BusError, Delivery};
 use crate::domain::retention::RetentionRules;
 use crate::model::Model;
 use crate::process::pace::Pace;
+use crate::process::retry::LogPace;
 use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
@@ -175,6 +176,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     worker.venue.local.is(&direct);
     start_rounds(&worker, pending);
     let stop = shutdown.stopping();
+    let mut pace = LogPace::default();
     loop {
         let free = tokio::select! {
             () = stop.cancelled() => break,
@@ -192,7 +194,9 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         };
         match received {
             Err(error) => {
-                tracing::warn!(%error, "no messages received");
+                if pace.is_due() {
+                    tracing::warn!(%error, "no messages received");
+                }
                 tokio::time::sleep(RECEIVE_PAUSE).await;
             }
             Ok(deliveries) => {

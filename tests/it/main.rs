@@ -64,6 +64,7 @@ mod nats_accounts;
 mod nats_alarms;
 mod nats_bus;
 mod nats_client;
+mod nats_cluster;
 mod nats_strays;
 mod not_made;
 mod operations;

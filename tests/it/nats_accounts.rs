@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 use trellis::bus::Bus;
+use trellis::bus::credentials::NatsFiles;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::domain::message::{Address, Message};
 use trellis::process::retry::RetryPolicy;
@@ -66,6 +67,7 @@ impl User {
 async fn worker(server: &NatsServer) -> Arc<NatsBus> {
     let options = NatsOptions {
         url: server.url().replace("nats://", "nats://worker:worker-change-me@"),
+        files: NatsFiles::default(),
         prefix: "trellis".into(),
         replicas: 1,
         out_max_age: Duration::from_hours(1),

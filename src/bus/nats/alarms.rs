@@ -27,6 +27,10 @@ const HELD: usize = 16;
 /// How long the server keeps one request for alarms.
 const REQUEST: Duration = Duration::from_secs(30);
 
+/// How often the server says meanwhile that it has the request. Who leads the consumer may change without a loss of the
+/// connection, and the request is with the one before.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
 /// The body of a schedule, and of what becomes of it.
 #[derive(Serialize, Deserialize)]
 struct Body {
@@ -59,7 +63,8 @@ impl Alarms for NatsBus {
         let mut lost = line.fresh_link();
         let consumer = streams::ensure_timers(&line.context, &self.name, &self.options).await;
         let consumer = consumer.map_err(|error| self.unavailable(&error))?;
-        let messages = consumer.stream().max_messages_per_batch(HELD).expires(REQUEST).messages().await;
+        let messages =
+            consumer.stream().max_messages_per_batch(HELD).expires(REQUEST).heartbeat(HEARTBEAT).messages().await;
         let messages = messages.map_err(|error| self.unavailable(&error))?;
         let prefix = self.prefix().to_owned();
         let ringing = stream::unfold((messages, prefix), |(mut messages, prefix)| async {

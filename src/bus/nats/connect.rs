@@ -1,11 +1,12 @@
 //! The connection itself: made with patience, its changes logged and told.
 
 use super::super::chain;
-use super::super::credentials::credentials;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
 use crate::process::retry::{AttemptFailure, retry};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
+use async_nats::rustls;
+use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};
 use std::{
+    error::Error,
     future::Ready,
     sync::{
         Arc,
@@ -28,29 +29,52 @@ pub(super) async fn connect(
         .collect::<Result<_, _>>()?;
     let link = Arc::new(link);
     let attempt = || {
-        let settings = credentials(ConnectOptions::new(), &servers)
+        let settings = options
+            .files
+            .settings(&servers)
             .name("trellis")
             .ping_interval(PING_EVERY)
             .request_timeout(Some(TIMEOUT))
             .event_callback(log_events(name.to_owned(), Arc::clone(&link)));
         let servers = servers.clone();
-        async move {
-            settings.connect(servers).await.map_err(|error| {
-                let reason = chain(&error);
-                match error.kind() {
-                    ConnectErrorKind::Authentication
-                    | ConnectErrorKind::AuthorizationViolation
-                    | ConnectErrorKind::ServerParse
-                    | ConnectErrorKind::Tls => AttemptFailure::Permanent(reason),
-                    ConnectErrorKind::Dns
-                    | ConnectErrorKind::TimedOut
-                    | ConnectErrorKind::Io
-                    | ConnectErrorKind::MaxReconnects => AttemptFailure::Transient(reason),
-                }
-            })
-        }
+        async move { settings.connect(servers).await.map_err(|error| failure(&error, options)) }
     };
     retry(options.connect, &format!("NATS at `{name}`"), attempt).await.map_err(failed)
+}
+
+/// What is wrong, whose setting it is, and whether trying again can help.
+fn failure(error: &ConnectError, options: &NatsOptions) -> AttemptFailure<String> {
+    let reason = chain(error);
+    if let Some(tls) = tls_error(error) {
+        return AttemptFailure::Permanent(match tls {
+            rustls::Error::InvalidCertificate(_) => {
+                format!("{reason}; the server's certificate is not to be trusted: `bus.tls_ca` names who signs it")
+            }
+            rustls::Error::AlertReceived(_) => {
+                format!("{reason}; the server wants another certificate of this client: see `bus.tls_cert`")
+            }
+            _ => format!("{reason}; is it a server that speaks TLS?"),
+        });
+    }
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => {
+            let login = if options.files.creds.is_some() { "user of `bus.creds_file`" } else { "login in `bus.url`" };
+            AttemptFailure::Permanent(format!("{reason}: the server doesn't let the {login} in"))
+        }
+        ConnectErrorKind::Authentication | ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => {
+            AttemptFailure::Permanent(reason)
+        }
+        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::Io | ConnectErrorKind::MaxReconnects => {
+            AttemptFailure::Transient(reason)
+        }
+    }
+}
+
+/// What TLS itself has against a connection, which the driver calls a failure of input and output.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let io = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let found = io.and_then(|inner| inner.downcast_ref());
+    found.or_else(|| tls_error(error.source()?))
 }
 
 /// One line for each change of the connection. While it is down the driver tries for ever and

@@ -66,8 +66,11 @@ impl NatsBus {
         let stream = match self.last_line().context.get_stream(streams::jobs_name(self.prefix())).await {
             Ok(stream) => stream,
             Err(error) => {
-                let problem =
-                    "jobs for external workers fail with `QUEUE_UNAVAILABLE`; a worker makes the stream when it starts";
+                let problem = if streams::is_missing(&error) {
+                    "jobs for external workers fail with `QUEUE_UNAVAILABLE`; a worker makes the stream when it starts"
+                } else {
+                    "it can't be asked, and jobs for external workers wait: most of the servers that have it must be up"
+                };
                 return BackendSetting { name, value: chain(&error), problem: Some(problem.to_owned()) };
             }
         };
@@ -104,7 +107,7 @@ impl NatsBus {
         let replicas = inbound.config.num_replicas;
         let full = inbound.config.max_bytes > 0
             && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;
-        Ok(vec![
+        let mut all = vec![
             setting(
                 "version",
                 server.version.clone(),
@@ -117,7 +120,6 @@ impl NatsBus {
                 (server.max_payload < 1 << 20)
                     .then_some("submissions up to `http.body_limit` may not fit; set `max_payload: 1MB`"),
             ),
-            setting("replicas", format!("{replicas} ({})", streams::inbound_name(self.prefix())), None),
             setting(
                 "inbound subjects",
                 inbound.config.subjects.join(", "),
@@ -138,6 +140,8 @@ impl NatsBus {
             ),
             self.jobs_setting().await,
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
-        ])
+        ];
+        all.extend(self.replicas(&inbound).await);
+        Ok(all)
     }
 }

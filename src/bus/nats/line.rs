@@ -45,9 +45,12 @@ impl Line {
                         return Err(AttemptFailure::Transient(BusOpenError::Connect { bus: name.to_owned(), reason }));
                     }
                 };
-                made.map_err(|error| match client.connection_state() {
-                    State::Connected => AttemptFailure::Permanent(error),
-                    State::Pending | State::Disconnected => AttemptFailure::Transient(error),
+                made.map_err(|error| match (client.connection_state(), &error) {
+                    // A cluster that starts, or lacks servers, is waited for as well.
+                    (State::Connected, BusOpenError::NotYet { .. }) | (State::Pending | State::Disconnected, _) => {
+                        AttemptFailure::Transient(error)
+                    }
+                    (State::Connected, _) => AttemptFailure::Permanent(error),
                 })
             };
             retry(options.connect, &format!("NATS at `{name}`"), ask).await?

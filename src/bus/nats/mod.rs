@@ -4,15 +4,18 @@
 //! `broken`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
+mod answers;
 mod broken;
 mod connect;
 mod inspect;
 mod line;
 mod monitor;
 mod receive;
+mod replicas;
 mod streams;
 mod witness;
 
+use super::credentials::NatsFiles;
 use super::{
     Address, Alarms, Bus, BusError, Delivery, LiveSubject, Message, Piece, Signal, Unreadable, Witness, chain, headers,
     subject,
@@ -23,13 +26,7 @@ use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
-use async_nats::{
-    HeaderMap,
-    jetstream::{
-        self,
-        context::{PublishError, PublishErrorKind},
-    },
-};
+use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
@@ -50,23 +47,26 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that answers no ping for twice as long is gone; the driver's default is a minute.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// Error code of "another publish on this subject is in flight": the same publish works a moment
-/// later.
-const SUBJECT_IN_FLIGHT: u64 = 10164;
+/// Another publish on the same subject, or one with the same id, is on its way: the same one works a moment later.
 const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
 const IN_FLIGHT_TRIES: u32 = 20;
 
 /// Time between two attempts to make a missing stream or consumer again.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
 
-/// Error code of a stream that is full and discards new messages.
-const STREAM_FULL: u64 = 10077;
+/// Nobody takes a message while a stream changes its leader, or as long as a server hasn't heard of a new stream from the
+/// others: that is over within a second. What lasts longer, an election after a leader's death for one, is for the caller
+/// to wait for.
+const LEADERLESS_WAIT: Duration = Duration::from_millis(250);
+const LEADERLESS_TRIES: u32 = 4;
 
 /// How to reach NATS and what its streams shall be like.
 #[derive(Debug, Clone)]
 pub struct NatsOptions {
     /// `nats://[user:password@]host:port`, several separated by commas.
     pub url: String,
+    /// Certificates and credentials.
+    pub files: NatsFiles,
     /// First token of every subject; in capitals the name of the streams.
     pub prefix: String,
     /// Copies of every stream.
@@ -92,6 +92,7 @@ impl NatsOptions {
     pub fn new(config: &Config, url: &str, connect: RetryPolicy, metrics: Arc<Metrics>) -> Self {
         Self {
             url: url.to_owned(),
+            files: NatsFiles { tls: config.bus.tls.clone(), creds: config.bus.creds_file.clone() },
             prefix: config.bus.prefix.clone(),
             replicas: config.bus.replicas,
             out_max_age: config.bus.out_max_age,
@@ -134,6 +135,16 @@ pub enum BusOpenError {
         /// Which stream.
         stream: String,
         /// What differs.
+        reason: String,
+    },
+    /// A cluster can't make a stream or consumer as long as too few of its servers are up.
+    #[error("NATS at `{bus}`: stream `{stream}` can't be set up yet: {reason}")]
+    NotYet {
+        /// Where.
+        bus: String,
+        /// Which stream.
+        stream: String,
+        /// The server's words, and what it lacks.
         reason: String,
     },
     /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
@@ -201,8 +212,11 @@ impl NatsBus {
         if !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
         }
-        if let Err(error) = streams::ensure(&self.last_line().context, &self.name, &self.options).await {
-            tracing::warn!("{error}");
+        match streams::ensure(&self.last_line().context, &self.name, &self.options).await {
+            Ok(_) => {}
+            // The caller says what doesn't work, and the cluster mends itself.
+            Err(error @ BusOpenError::NotYet { .. }) => tracing::debug!("{error}"),
+            Err(error) => tracing::warn!("{error}"),
         }
     }
 
@@ -244,7 +258,7 @@ impl NatsBus {
         body: Bytes,
         is_job: bool,
     ) -> Result<(), BusError> {
-        let mut tries = 0;
+        let (mut tries, mut leaderless) = (0, 0);
         loop {
             let line = self.line().await?;
             let mut lost = line.fresh_link();
@@ -262,23 +276,23 @@ impl NatsBus {
             };
             let Err(error) = acked else { return Ok(()) };
             tries += 1;
-            if server_code(&error) == Some(SUBJECT_IN_FLIGHT) && tries < IN_FLIGHT_TRIES {
+            if answers::is_in_flight(&error) && tries < IN_FLIGHT_TRIES {
                 tokio::time::sleep(IN_FLIGHT_WAIT).await;
                 continue;
             }
             if error.kind() == PublishErrorKind::StreamNotFound {
+                leaderless += 1;
+                if leaderless < LEADERLESS_TRIES {
+                    tokio::time::sleep(LEADERLESS_WAIT).await;
+                    continue;
+                }
                 let gone = is_job && streams::has_no_jobs(&line.context, self.prefix()).await;
                 Box::pin(self.repair()).await;
                 if gone {
                     return Err(self.no_stream());
                 }
             }
-            return Err(match self.publish_error(&error) {
-                BusError::Refused { bus, reason } if is_job && server_code(&error) == Some(STREAM_FULL) => {
-                    BusError::Full { bus, reason }
-                }
-                other => other,
-            });
+            return Err(answers::failed(&self.name, &error, &subject, is_job));
         }
     }
 
@@ -286,20 +300,10 @@ impl NatsBus {
         let line = self.line().await?;
         let messages = line.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
         // A connection is served in order: the answer to a request means that the server has the
-        // subscription, so that nothing sent after this call is missed.
+        // subscription, so that nothing sent after this call is missed. Other servers of a cluster hear of it a moment
+        // later.
         line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         Ok(messages)
-    }
-
-    fn publish_error(&self, error: &PublishError) -> BusError {
-        match (error.kind(), server_error(error)) {
-            (PublishErrorKind::MaxPayloadExceeded, _) => self.refused(chain(error)),
-            // Everything a server answers with 4xx, and a full stream, surely isn't stored.
-            (_, Some(answer)) if answer.error_code().0 == STREAM_FULL || answer.code() < 500 => {
-                self.refused(answer.to_string())
-            }
-            _ => self.unavailable(error),
-        }
     }
 }
 
@@ -435,12 +439,4 @@ fn header_map(message: &Message) -> Result<HeaderMap, String> {
         map.insert(name, value);
     }
     Ok(map)
-}
-
-fn server_error(error: &PublishError) -> Option<&jetstream::Error> {
-    error.source().and_then(|source| source.downcast_ref::<jetstream::Error>())
-}
-
-fn server_code(error: &PublishError) -> Option<u64> {
-    server_error(error).map(|answer| answer.error_code().0)
 }

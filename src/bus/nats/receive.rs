@@ -1,7 +1,7 @@
 //! Taking messages from the shared consumer, never more than asked for.
 
 use super::super::{AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, Settle, Unreadable, subject};
-use super::NatsBus;
+use super::{NatsBus, streams};
 use crate::domain::time::Millis;
 use async_nats::{
     HeaderMap,
@@ -105,7 +105,7 @@ impl NatsBus {
                         taken.push_back(message);
                         continue;
                     }
-                    Some(Err(error)) => Some(error.to_string()),
+                    Some(Err(error)) => Some(self.words(&error.to_string())),
                     None => None,
                 },
                 // The server doesn't know the request any more.
@@ -122,6 +122,17 @@ impl NatsBus {
             }
         }
         Ok(())
+    }
+
+    /// Why a request for messages failed; the driver has a number for it.
+    fn words(&self, error: &str) -> String {
+        if !error.contains(": 503") {
+            return error.to_owned();
+        }
+        let stream = streams::inbound_name(self.prefix());
+        format!(
+            "nobody gives messages of stream `{stream}`: it has no leader as long as most of the servers that have it are down"
+        )
     }
 
     /// Gives back what is too much (an earlier call asked for more) and puts aside what can't be

@@ -4,12 +4,14 @@ use super::super::subject;
 use super::{BusOpenError, NatsOptions, chain};
 use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
 use async_nats::jetstream::{
-    Context,
+    Context, ErrorCode,
     consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
-    context::GetStreamErrorKind,
-    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
+    context::{
+        CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, RequestError, RequestErrorKind,
+    },
+    stream::{Config, ConsumerErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 /// Only catches a client's own resend: ids of an inbound stream are shared by all owners, so a
 /// longer window would drop one owner's message for another's. The store deduplicates.
@@ -62,6 +64,18 @@ pub(super) fn live_name(prefix: &str) -> String {
     format!("{}_LIVE", prefix.to_uppercase())
 }
 
+/// Names of all streams, with the consumer that workers share.
+pub(super) fn all(prefix: &str) -> [(String, Option<&'static str>); 6] {
+    [
+        (inbound_name(prefix), Some(CONSUMER)),
+        (outbound_name(prefix), None),
+        (live_name(prefix), None),
+        (timers_name(prefix), Some(TIMER_CONSUMER)),
+        (jobs_name(prefix), None),
+        (epoch_name(prefix), None),
+    ]
+}
+
 /// Makes the streams and the consumer, or brings them up to date.
 pub(super) async fn ensure(
     context: &Context,
@@ -90,11 +104,73 @@ pub(super) async fn ensure_timers(
 
 async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Result<PullConsumer, BusOpenError> {
     let name = wanted.durable_name.clone().unwrap_or_default();
-    stream.create_consumer(wanted).await.map_err(|error| BusOpenError::Setup {
-        bus: bus.to_owned(),
-        stream: stream.cached_info().config.name.clone(),
-        reason: format!("consumer `{name}`: {}", chain(&error)),
+    stream.create_consumer(wanted).await.map_err(|error| {
+        let refusal = match error.kind() {
+            ConsumerErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
+            ConsumerErrorKind::TimedOut => Refusal::Silence,
+            _ => Refusal::Other,
+        };
+        let reason = format!("consumer `{name}`: {}", chain(&error));
+        refusal.of(bus, &stream.cached_info().config.name, reason)
     })
+}
+
+/// What a server has against a request for a stream.
+enum Refusal {
+    /// This.
+    Said(ErrorCode),
+    /// It doesn't answer.
+    Silence,
+    Other,
+}
+
+impl Refusal {
+    fn of(self, bus: &str, stream: &str, reason: String) -> BusOpenError {
+        let (bus, stream) = (bus.to_owned(), stream.to_owned());
+        match self {
+            Self::Silence
+            | Self::Said(
+                ErrorCode::CLUSTER_NOT_AVAILABLE
+                | ErrorCode::CLUSTER_NOT_LEADER
+                | ErrorCode::CLUSTER_NOT_ACTIVE
+                | ErrorCode::CLUSTER_NOT_ASSIGNED
+                | ErrorCode::CLUSTER_INCOMPLETE,
+            ) => {
+                let reason = format!("{reason}; most servers of the cluster must be up");
+                BusOpenError::NotYet { bus, stream, reason }
+            }
+            Self::Said(ErrorCode::CLUSTER_NO_PEERS) => {
+                let reason = format!("{reason}; `bus.replicas` needs so many servers that are up and have room");
+                BusOpenError::NotYet { bus, stream, reason }
+            }
+            Self::Said(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => {
+                let reason = format!(
+                    "{reason}; set `bus.replicas = 1`, or run three servers as a cluster (config/nats-cluster.conf)"
+                );
+                BusOpenError::Setup { bus, stream, reason }
+            }
+            Self::Said(_) | Self::Other => BusOpenError::Setup { bus, stream, reason },
+        }
+    }
+}
+
+fn get_failed(bus: &str, stream: &str, error: &GetStreamError) -> BusOpenError {
+    let silent = error.source().and_then(|source| source.downcast_ref::<RequestError>());
+    let refusal = match error.kind() {
+        GetStreamErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
+        _ if silent.is_some_and(|request| request.kind() == RequestErrorKind::TimedOut) => Refusal::Silence,
+        _ => Refusal::Other,
+    };
+    refusal.of(bus, stream, chain(error))
+}
+
+fn make_failed(bus: &str, stream: &str, error: &CreateStreamError) -> BusOpenError {
+    let refusal = match error.kind() {
+        CreateStreamErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
+        CreateStreamErrorKind::TimedOut => Refusal::Silence,
+        _ => Refusal::Other,
+    };
+    refusal.of(bus, stream, chain(error))
 }
 
 fn inbound(options: &NatsOptions) -> Config {
@@ -159,7 +235,8 @@ pub(super) async fn has_no_jobs(context: &Context, prefix: &str) -> bool {
     matches!(context.get_stream(jobs_name(prefix)).await, Err(error) if is_missing(&error))
 }
 
-/// Live text may be lost: it is in the memory of one server, and nobody waits for it to be stored.
+/// Live text may be lost: it is in memory, and nobody waits for it to be stored. It has as many replicas as what may
+/// not: with one, nobody could watch a job, and no worker start, while a server of a cluster is away.
 fn live(options: &NatsOptions) -> Config {
     Config {
         name: live_name(&options.prefix),
@@ -167,7 +244,6 @@ fn live(options: &NatsOptions) -> Config {
         retention: RetentionPolicy::Limits,
         discard: DiscardPolicy::Old,
         storage: StorageType::Memory,
-        num_replicas: 1,
         max_age: LIVE_AGE,
         max_bytes: LIVE_BYTES,
         ..common(options)
@@ -227,14 +303,13 @@ fn timer_consumer(options: &NatsOptions) -> pull::Config {
 
 async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<Stream, BusOpenError> {
     let name = wanted.name.clone();
-    let setup = |reason: String| BusOpenError::Setup { bus: bus.to_owned(), stream: name.clone(), reason };
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => {
             // Another process may make it at the same moment: the same request twice is one stream.
-            return context.create_stream(wanted).await.map_err(|error| setup(chain(&error)));
+            return context.create_stream(wanted).await.map_err(|error| make_failed(bus, &name, &error));
         }
-        Err(error) => return Err(setup(chain(&error))),
+        Err(error) => return Err(get_failed(bus, &name, &error)),
     };
     let actual = existing.cached_info().config.clone();
     if let Some(reason) = difference(&actual, &wanted) {
@@ -257,13 +332,17 @@ async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<S
     if let Err(error) = context.update_stream(&updated).await {
         let only_subjects = Config { subjects: actual.subjects.clone(), ..updated } == actual;
         if !only_subjects {
-            return Err(setup(chain(&error)));
+            return Err(make_failed(bus, &name, &error));
         }
         // It takes more than it should: what nobody understands is recorded, and `doctor` says so.
         tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects: {}", chain(&error));
         return Ok(existing);
     }
-    context.get_stream(&name).await.map_err(|error| setup(chain(&error)))
+    if updated.num_replicas != actual.num_replicas {
+        let (from, to) = (actual.num_replicas, updated.num_replicas);
+        tracing::info!("NATS at `{bus}`: stream `{name}` has {to} replicas from now on, it had {from}");
+    }
+    context.get_stream(&name).await.map_err(|error| get_failed(bus, &name, &error))
 }
 
 /// What can't be changed by an update and breaks a guarantee.
@@ -292,7 +371,6 @@ fn difference(actual: &Config, wanted: &Config) -> Option<String> {
     None
 }
 
-fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
-    matches!(error.kind(), GetStreamErrorKind::JetStream(answer)
-        if answer.error_code() == async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND)
+pub(super) fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }

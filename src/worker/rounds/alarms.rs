@@ -2,6 +2,7 @@
 
 use crate::bus::Ringing;
 use crate::ingress::timers::{self, Rung};
+use crate::process::retry::LogPace;
 use crate::worker::{RECEIVE_PAUSE, Worker};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn run(worker: Arc<Worker>) {
     let Some(alarms) = worker.venue.bus.alarms() else { return };
     let stop = worker.shutdown.stopping();
+    let mut pace = LogPace::default();
     loop {
         let listening = tokio::select! {
             () = stop.cancelled() => return,
@@ -28,7 +30,8 @@ pub(crate) async fn run(worker: Arc<Worker>) {
                 let ringing = ringing.take_until(stop.cancelled());
                 ringing.for_each_concurrent(AT_ONCE, |ringing| ring(&worker, ringing)).await;
             }
-            Err(error) => tracing::warn!(%error, "no alarms of timers; the sweep fires them"),
+            Err(error) if pace.is_due() => tracing::warn!(%error, "no alarms of timers; the sweep fires them"),
+            Err(_) => {}
         }
         tokio::select! {
             () = stop.cancelled() => return,

@@ -7,6 +7,7 @@
 mod cases;
 mod embedded;
 mod nats;
+mod nats_cluster;
 
 use std::sync::Arc;
 use std::time::Duration;

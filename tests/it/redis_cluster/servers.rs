@@ -1,29 +1,11 @@
 //! Servers that want TLS, a client's certificate or a login.
 
+use crate::support::certificates::certificates;
 use crate::support::port;
 use crate::support::redis::RedisServer;
 use std::path::Path;
-use std::process::Command;
 use trellis::store::redis::{RedisOptions, RedisStore, RedisTls, ServerOrInjected};
 use trellis::store::{Inspect, StoreError};
-
-/// A certificate authority, a server's certificate for 127.0.0.1 and a client's, by `openssl`.
-fn certificates(dir: &Path) {
-    let run = |args: &str| {
-        let output = Command::new("openssl").args(args.split(' ')).current_dir(dir).output().unwrap();
-        assert!(output.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    run(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority"));
-    std::fs::write(dir.join("server.ext"), "subjectAltName=IP:127.0.0.1\n").unwrap();
-    std::fs::write(dir.join("client.ext"), "extendedKeyUsage=clientAuth\n").unwrap();
-    for name in ["server", "client"] {
-        run(&format!("req {key} -keyout {name}.key -out {name}.csr -subj /CN={name}"));
-        run(&format!(
-            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile {name}.ext"
-        ));
-    }
-}
 
 fn read(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join(name)).unwrap()

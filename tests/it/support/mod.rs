@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod both;
+pub mod certificates;
 pub mod cli;
 pub mod dice;
 pub mod endless;
@@ -8,6 +9,7 @@ pub mod fleet;
 pub mod foresight;
 pub mod http;
 pub mod nats;
+pub mod nats_cluster;
 pub mod operate;
 pub mod port;
 pub mod provider;

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
+use trellis::bus::credentials::NatsFiles;
 use trellis::bus::nats::NatsOptions;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
@@ -29,8 +30,8 @@ pub struct NatsServer {
     port: u16,
     dir: TempDir,
     runs: u32,
-    config: &'static str,
-    arguments: Vec<&'static str>,
+    config: String,
+    arguments: Vec<String>,
     running: Option<Running>,
 }
 
@@ -48,18 +49,23 @@ impl NatsServer {
     }
 
     /// The same with more arguments.
-    pub fn start_with(arguments: &[&'static str]) -> Option<Self> {
+    pub fn start_with(arguments: &[&str]) -> Option<Self> {
         Self::start_as(CONFIG, arguments)
     }
 
     /// The same with another configuration file.
-    pub fn start_as(config: &'static str, arguments: &[&'static str]) -> Option<Self> {
-        let binary = binary()?;
-        let dir = tempfile::Builder::new().prefix("trellis-nats").tempdir().unwrap();
-        let mut server =
-            Self { port: port::lasting(), dir, runs: 0, config, arguments: arguments.to_vec(), running: None };
-        server.run(binary);
+    pub fn start_as(config: &str, arguments: &[&str]) -> Option<Self> {
+        let mut server = Self::stopped(config, arguments)?;
+        server.restart();
         Some(server)
+    }
+
+    /// One that [`NatsServer::restart`] starts.
+    pub fn stopped(config: &str, arguments: &[&str]) -> Option<Self> {
+        binary()?;
+        let dir = tempfile::Builder::new().prefix("trellis-nats").tempdir().unwrap();
+        let (config, arguments) = (config.to_owned(), arguments.iter().map(ToString::to_string).collect());
+        Some(Self { port: port::lasting(), dir, runs: 0, config, arguments, running: None })
     }
 
     /// `nats://127.0.0.1:PORT`.
@@ -83,6 +89,19 @@ impl NatsServer {
         self.run(binary().expect("it was found at the start"));
     }
 
+    /// Takes its disk away while it is down.
+    pub fn wipe(&self) {
+        assert!(self.running.is_none(), "it is down");
+        std::fs::remove_dir_all(self.dir.path().join("js")).unwrap();
+    }
+
+    /// Stops it in its tracks (SIGSTOP), or lets it go on.
+    pub fn pause(&self, paused: bool) {
+        let pid = self.running.as_ref().expect("it runs").pid.to_string();
+        let sent = Command::new("kill").args([if paused { "-STOP" } else { "-CONT" }, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
     fn run(&mut self, binary: &Path) {
         self.runs += 1;
         let log = self.dir.path().join(format!("server-{}.log", self.runs));
@@ -91,7 +110,7 @@ impl NatsServer {
             .args(["-c", script, "sh"])
             .arg(self.dir.path())
             .arg(binary)
-            .args(["-c", self.config, "-a", "127.0.0.1", "-p", &self.port.to_string(), "-l"])
+            .args(["-c", &self.config, "-a", "127.0.0.1", "-p", &self.port.to_string(), "-l"])
             .arg(&log)
             .arg("-sd")
             .arg(self.dir.path().join("js"))
@@ -142,6 +161,7 @@ pub fn fresh_prefix() -> String {
 pub fn options(url: &str) -> NatsOptions {
     NatsOptions {
         url: url.to_owned(),
+        files: NatsFiles::default(),
         prefix: fresh_prefix(),
         replicas: 1,
         out_max_age: Duration::from_hours(1),

@@ -1,0 +1,90 @@
+//! What a failed publish means: whether the message may be stored, and whether the same publish works later.
+
+use super::super::{BusError, chain};
+use super::TIMEOUT;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::{self, ErrorCode};
+use std::error::Error;
+
+/// Another publish on the same subject, or one with the same id, is on its way to the replicas: the same publish works a
+/// moment later.
+const IN_FLIGHT: [ErrorCode; 2] =
+    [ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT, ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT];
+
+/// The error for the caller.
+pub(super) fn failed(bus: &str, error: &PublishError, subject: &str, is_job: bool) -> BusError {
+    let bus = bus.to_owned();
+    let reason = match error.kind() {
+        PublishErrorKind::MaxPayloadExceeded => return BusError::Refused { bus, reason: chain(error) },
+        PublishErrorKind::StreamNotFound => format!(
+            "nobody takes messages on `{subject}`: its stream has no leader as long as most of the servers that have it \
+             are down, or it is gone and is made again; `trellis doctor` shows it"
+        ),
+        PublishErrorKind::TimedOut => format!(
+            "no acknowledgement of a message on `{subject}` within {} s: its stream may have lost its leader, or most of \
+             the servers that have it",
+            TIMEOUT.as_secs()
+        ),
+        _ => {
+            if let Some(answer) = answer(error) {
+                return answered(bus, answer, is_job);
+            }
+            chain(error)
+        }
+    };
+    BusError::Unavailable { bus, reason }
+}
+
+fn answer(error: &PublishError) -> Option<&jetstream::Error> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+pub(super) fn is_in_flight(error: &PublishError) -> bool {
+    answer(error).is_some_and(|answer| IN_FLIGHT.contains(&answer.error_code()))
+}
+
+/// Everything a server answers with 4xx, and a full stream, surely isn't stored; but for what passes.
+fn answered(bus: String, answer: &jetstream::Error, is_job: bool) -> BusError {
+    let (code, reason) = (answer.error_code(), answer.to_string());
+    // The code alone also means that a disk is full or a server ends.
+    let is_full = code == ErrorCode::STREAM_STORE_FAILED && reason.starts_with("maximum ");
+    // More come than the replicas take.
+    let passes = IN_FLIGHT.contains(&code) || code == ErrorCode::STREAM_TOO_MANY_REQUESTS;
+    match (is_full, is_job) {
+        (true, true) => BusError::Full { bus, reason },
+        (true, false) => BusError::Refused { bus, reason },
+        (false, _) if answer.code() < 500 && !passes => BusError::Refused { bus, reason },
+        (false, _) => BusError::Unavailable { bus, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_surely_is_not_stored_and_never_will_be_is_refused() {
+        for (code, error_code, text, task, job) in [
+            (503, 10077, "maximum bytes exceeded", "refused", "full"),
+            (400, 10077, "maximum messages exceeded", "refused", "full"),
+            (503, 10077, "no space left on device", "unavailable", "unavailable"),
+            (503, 10077, "store is closed", "unavailable", "unavailable"),
+            (400, 10054, "message size exceeds maximum allowed", "refused", "refused"),
+            (400, 10164, "wrong last sequence", "unavailable", "unavailable"),
+            (409, 10158, "duplicate message id is in process", "unavailable", "unavailable"),
+            (429, 10167, "too many requests", "unavailable", "unavailable"),
+            (503, 10008, "JetStream system temporarily unavailable", "unavailable", "unavailable"),
+        ] {
+            let answer = json!({"code": code, "err_code": error_code, "description": text});
+            let answer: jetstream::Error = serde_json::from_value(answer).unwrap();
+            let kinds = [false, true].map(|is_job| match answered("b".to_owned(), &answer, is_job) {
+                BusError::Refused { .. } => "refused",
+                BusError::Full { .. } => "full",
+                BusError::Unavailable { .. } => "unavailable",
+                BusError::NoStream { .. } => "no stream",
+            });
+            assert_eq!(kinds, [task, job], "{text}");
+        }
+    }
+}
