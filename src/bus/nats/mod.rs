@@ -282,7 +282,9 @@ impl NatsBus {
             }
             if error.kind() == PublishErrorKind::StreamNotFound {
                 leaderless += 1;
-                if leaderless < LEADERLESS_TRIES {
+                // Where that has just been tried in vain, others needn't wait as well.
+                let in_vain = *self.repair_due.lock() > Instant::now();
+                if leaderless < LEADERLESS_TRIES && !in_vain {
                     tokio::time::sleep(LEADERLESS_WAIT).await;
                     continue;
                 }
