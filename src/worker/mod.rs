@@ -41,7 +41,7 @@ use crate::venue::rates::Rates;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Pause after a failed receive, before the next.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(500);
@@ -148,6 +148,23 @@ async fn hand_back(worker: &Worker, receiving: impl Future<Output = Result<Vec<D
     }
 }
 
+/// Handles a delivery in a slot.
+fn serve(worker: &Arc<Worker>, slots: &Arc<Semaphore>, free: Option<OwnedSemaphorePermit>, delivery: Delivery) {
+    let (worker, slots) = (Arc::clone(worker), Arc::clone(slots));
+    let shutdown = worker.shutdown.clone();
+    shutdown.spawn_turn("session", async move {
+        let slot = match free {
+            Some(slot) => Some(slot),
+            // Others came straight to the slots meanwhile.
+            None => arrive::wait_for_slot(&worker, &slots, &*delivery.settle).await,
+        };
+        if let Some(_slot) = slot {
+            let _busy = worker.venue.metrics.slot_taken();
+            arrive::handle(&worker, delivery).await;
+        }
+    });
+}
+
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(options.slots));
@@ -204,18 +221,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                 let mut first = Some(first);
                 for delivery in deliveries {
                     let free = first.take().or_else(|| Arc::clone(&slots).try_acquire_owned().ok());
-                    let (worker, slots) = (Arc::clone(&worker), Arc::clone(&slots));
-                    shutdown.spawn_turn("session", async move {
-                        let slot = match free {
-                            Some(slot) => Some(slot),
-                            // Others came straight to the slots meanwhile.
-                            None => arrive::wait_for_slot(&worker, &slots, &*delivery.settle).await,
-                        };
-                        if let Some(_slot) = slot {
-                            let _busy = worker.venue.metrics.slot_taken();
-                            arrive::handle(&worker, delivery).await;
-                        }
-                    });
+                    serve(&worker, &slots, free, delivery);
                 }
             }
         }
