@@ -237,7 +237,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
     }
-    let watch = tail::watch(Arc::clone(&app.venue), worker_options(config).name, shutdown.stopping().clone());
+    let watch = tail::watch(Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
     shutdown.spawn_service("tail", watch);
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;

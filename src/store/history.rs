@@ -8,28 +8,62 @@ const NAMES: usize = 10_000;
 
 /// What has been seen; nothing at first.
 #[derive(Debug, Default)]
-pub struct KnownHistory(Mutex<HashSet<String>>);
+pub struct KnownHistory(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    names: HashSet<String>,
+    /// Servers that answered at the last look at which one was new.
+    servers: usize,
+}
 
 impl KnownHistory {
     /// Whether one of these is new. A server that doesn't answer says nothing; at the first look none is.
     pub fn is_another(&self, names: &[String]) -> bool {
-        let known = self.0.lock();
+        let known = &self.0.lock().names;
         !known.is_empty() && names.iter().any(|name| !known.contains(name))
+    }
+
+    /// Whether as many servers say something as ever since the last new one.
+    pub fn is_whole(&self, names: &[String]) -> bool {
+        !names.is_empty() && names.len() >= self.0.lock().servers
     }
 
     /// These are known from now on.
     pub fn know(&self, names: Vec<String>) {
         let mut known = self.0.lock();
-        if known.len() > NAMES {
-            known.clear();
+        if known.names.len() > NAMES {
+            known.names.clear();
         }
-        known.extend(names);
+        let is_new = names.iter().any(|name| !known.names.contains(name));
+        known.servers = if is_new { names.len() } else { known.servers.max(names.len()) };
+        known.names.extend(names);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn while_a_server_is_away_the_look_is_not_whole() {
+        let known = KnownHistory::default();
+        for (names, is_whole) in [
+            (["a", "b", "c"].as_slice(), true),
+            (&["a", "b", "c"], true),
+            (&["a", "c"], false),
+            (&[], false),
+            (&["a", "d", "c"], true),
+            // One is taken out for good, and another has begun anew.
+            (&["a", "c"], false),
+            (&["a", "e"], false),
+            (&["a", "e"], true),
+        ] {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            assert_eq!(known.is_whole(&names), is_whole, "{names:?}");
+            known.know(names);
+        }
+    }
 
     #[test]
     fn a_server_that_is_away_and_comes_back_as_it_was_is_the_same() {

@@ -6,7 +6,7 @@
 //! was made of it, nobody but a model or a person knows how to make it again, so it is told.
 
 use super::{
-    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, Expect, Finished, Forget, Forgotten, Intake,
+    Admit, Admitted, Change, Commit, Committed, Doc, DocKey, DocWrite, Expect, Finished, Forget, Forgotten, Intake,
     JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
 };
 use crate::domain::ids::{Owner, SessionKey};
@@ -14,19 +14,25 @@ use crate::domain::quota::Quota;
 use crate::domain::tail::Loss;
 use crate::domain::time::Millis;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Older than the newest by more than this, nothing is remembered: replicas are behind by less, or of no use.
+/// What is older than this is with every replica, or lost with more than a server.
 const SPAN: Duration = Duration::from_secs(15);
+/// The same while a server is away: nobody knows how long it had been alone.
+const LONG: Duration = Duration::from_mins(2);
+/// The end of a job waits so long for its job to be put back, by whichever process has it.
+const JOB_WAIT: Duration = Duration::from_secs(10);
 /// What is remembered at most, the newest.
 const MOST: usize = 20_000;
-/// Bytes of the bodies among it.
+/// Bytes of it.
 const BYTES: usize = 32 << 20;
+/// What an entry takes beside its texts.
+const FIXED: usize = 500;
 /// Calls at a time while it is compared.
 const AT_ONCE: usize = 16;
 
@@ -34,10 +40,20 @@ const AT_ONCE: usize = 16;
 pub struct TailStore {
     inner: Arc<dyn Store>,
     tail: Mutex<Tail>,
-    /// As it was when the tail was compared last.
     history: KnownHistory,
-    /// By a comparison that didn't come to its end.
-    found: Mutex<Vec<Loss>>,
+    /// What is to be compared, since when.
+    pending: Mutex<Vec<(Arc<Acknowledged>, Millis)>>,
+}
+
+/// What a look at the store has come to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Compared {
+    /// The history is another since the last look.
+    pub is_another: bool,
+    /// What was found missing, in its order.
+    pub losses: Vec<Loss>,
+    /// So much couldn't be looked at yet; the next look does.
+    pub left: usize,
 }
 
 /// The newest last.
@@ -47,12 +63,14 @@ struct Tail {
     bytes: usize,
 }
 
+#[derive(Debug)]
 struct Acknowledged {
     at: Millis,
     owner: Owner,
     what: What,
 }
 
+#[derive(Debug)]
 enum What {
     /// Put in again.
     Event(Box<Admit>),
@@ -64,23 +82,43 @@ enum What {
     Document { key: DocKey, value: Option<u64>, version: Option<u64> },
 }
 
+/// How one thing that was acknowledged stands: it is there; it isn't, with what became of it; or nobody knows yet.
+enum Standing {
+    There,
+    Missing(String, Option<String>),
+    Unknown(String, String),
+}
+
 impl What {
     fn bytes(&self) -> usize {
-        match self {
-            Self::Event(admit) => admit.event.as_ref().map_or(0, |event| event.body.len()),
-            Self::End { finish, .. } => finish.result.len(),
-            Self::Turn { .. } | Self::Document { .. } => 0,
-        }
+        let head = |open: &Option<NewJob>| open.as_ref().map_or(0, |open| open.head.len());
+        let messages = |outbox: &[OutboxEntry]| outbox.iter().map(|entry| entry.message.len()).sum::<usize>();
+        FIXED
+            + match self {
+                Self::Event(admit) => admit.event.as_ref().map_or(0, |event| {
+                    let result = event.finish.as_ref().map_or(0, |finish| finish.result.len());
+                    event.body.len() + head(&event.open) + result + messages(&event.outbox)
+                }),
+                Self::End { finish, open, outbox, .. } => finish.result.len() + head(open) + messages(outbox),
+                Self::Turn { .. } | Self::Document { .. } => 0,
+            }
+    }
+
+    const fn is_event(&self) -> bool {
+        matches!(self, Self::Event(_))
     }
 }
 
 impl Tail {
     fn push(&mut self, new: Acknowledged) {
-        let now = new.at;
         self.bytes += new.what.bytes();
         self.kept.push_back(Arc::new(new));
-        while let Some(oldest) = self.kept.front()
-            && (self.kept.len() > MOST || self.bytes > BYTES || oldest.at.plus(SPAN) < now)
+        self.drop_while(|tail, _| tail.kept.len() > MOST || tail.bytes > BYTES);
+    }
+
+    fn drop_while(&mut self, is_over: impl Fn(&Self, &Acknowledged) -> bool) {
+        while let Some(oldest) = self.kept.front().cloned()
+            && is_over(self, &oldest)
         {
             self.bytes -= oldest.what.bytes();
             self.kept.pop_front();
@@ -91,22 +129,22 @@ impl Tail {
         self.kept.retain(|one| is_kept(one));
         self.bytes = self.kept.iter().map(|one| one.what.bytes()).sum();
     }
-}
 
-/// Without documents that were written again later.
-fn current(kept: &[Arc<Acknowledged>]) -> Vec<&Acknowledged> {
-    let mut written = HashSet::new();
-    let mut found = Vec::with_capacity(kept.len());
-    for one in kept.iter().rev() {
-        if let What::Document { key, .. } = &one.what
-            && !written.insert((&one.owner, key))
-        {
-            continue;
+    /// Without documents that were written again later.
+    fn current(&self) -> Vec<Arc<Acknowledged>> {
+        let mut written = HashSet::new();
+        let mut found = Vec::with_capacity(self.kept.len());
+        for one in self.kept.iter().rev() {
+            if let What::Document { key, .. } = &one.what
+                && !written.insert((&one.owner, key))
+            {
+                continue;
+            }
+            found.push(Arc::clone(one));
         }
-        found.push(&**one);
+        found.reverse();
+        found
     }
-    found.reverse();
-    found
 }
 
 /// Of a value, to know it again in this process.
@@ -119,85 +157,126 @@ fn mark(value: &[u8]) -> u64 {
 impl TailStore {
     /// Remembers what `inner` acknowledges.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, tail: Mutex::default(), history: KnownHistory::default(), found: Mutex::default() }
+        Self { inner, tail: Mutex::default(), history: KnownHistory::default(), pending: Mutex::default() }
     }
 
-    /// Whether the store's history is another since the last call, so that what it said before may not be so: `None`
-    /// when not, else what of the tail was found missing, and what became of it.
+    /// Looks whether the store's history is another since the last call, so that what it said before may not be so; what
+    /// of the tail is missing then is put back or told. `None`: it is the same, and nothing is left to be compared.
     ///
-    /// `is_another` is called before anything else is. After an error it is compared by the next call.
-    pub async fn compare(&self, now: Millis, is_another: impl FnOnce()) -> Result<Option<Vec<Loss>>, StoreError> {
-        let history = self.inner.history().await?;
-        if !self.history.is_another(&history) {
-            self.history.know(history);
+    /// `is_another` is called before anything is compared. To be called every second: what is old is forgotten by it.
+    pub async fn compare(&self, now: Millis, is_another: impl FnOnce()) -> Result<Option<Compared>, StoreError> {
+        let names = self.inner.history().await?;
+        let mut compared = Compared { is_another: self.history.is_another(&names), ..Compared::default() };
+        if compared.is_another {
+            is_another();
+            let mut pending = self.pending.lock();
+            let known: HashSet<_> = pending.iter().map(|(one, _)| Arc::as_ptr(one)).collect();
+            let new = self.tail.lock().current().into_iter().filter(|one| !known.contains(&Arc::as_ptr(one)));
+            pending.extend(new.map(|one| (one, now)));
+        }
+        let span = if self.history.is_whole(&names) { SPAN } else { LONG };
+        self.history.know(names);
+        self.tail.lock().drop_while(|_, oldest| oldest.at.plus(span) < now);
+        let pending = std::mem::take(&mut *self.pending.lock());
+        if pending.is_empty() && !compared.is_another {
             return Ok(None);
         }
-        is_another();
-        let kept: Vec<_> = self.tail.lock().kept.iter().cloned().collect();
-        let looks: Vec<_> = current(&kept).into_iter().map(|one| self.look(now, one)).collect();
-        stream::iter(looks).buffered(AT_ONCE).try_collect::<()>().await?;
-        // What was told of once isn't told of again; what was put back may be lost with the next server.
-        let told: HashSet<*const Acknowledged> = kept.iter().map(Arc::as_ptr).collect();
-        self.tail
-            .lock()
-            .keep(|one| matches!(one.what, What::Event(_) | What::End { .. }) || !told.contains(&Arc::as_ptr(one)));
-        self.history.know(history);
-        let mut found = std::mem::take(&mut *self.found.lock());
-        found.sort_by_key(|loss| loss.acknowledged);
-        Ok(Some(found))
+        // A job before its end.
+        let (events, others): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(one, _)| one.what.is_event());
+        for some in [events, others] {
+            self.look_at(now, some, &mut compared).await;
+        }
+        compared.losses.sort_by_key(|loss| loss.acknowledged);
+        Ok(Some(compared))
     }
 
-    async fn look(&self, now: Millis, one: &Acknowledged) -> Result<(), StoreError> {
-        let found = match &one.what {
-            What::Event(admit) => self.admit_again(now, admit).await?,
+    async fn look_at(&self, now: Millis, some: Vec<(Arc<Acknowledged>, Millis)>, compared: &mut Compared) {
+        let looks: Vec<_> = some.iter().map(|(one, since)| self.look(now, one, *since)).collect();
+        let found: Vec<Standing> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        let (mut left, mut told) = (Vec::new(), HashSet::new());
+        for ((one, since), standing) in some.into_iter().zip(found) {
+            let missing = |what, lost| Loss { owner: one.owner.clone(), acknowledged: one.at, what, lost };
+            match standing {
+                Standing::There => continue,
+                Standing::Unknown(..) if since.plus(LONG) > now => {
+                    left.push((one, since));
+                    continue;
+                }
+                Standing::Unknown(what, why) => compared.losses.push(missing(what, Some(why))),
+                Standing::Missing(what, lost) => compared.losses.push(missing(what, lost)),
+            }
+            // What was told of once isn't told of again; what was put back may be lost with the next server.
+            if matches!(one.what, What::Turn { .. } | What::Document { .. }) {
+                told.insert(Arc::as_ptr(&one));
+            }
+        }
+        compared.left += left.len();
+        self.pending.lock().extend(left);
+        if !told.is_empty() {
+            self.tail.lock().keep(|one| !told.contains(&Arc::as_ptr(one)));
+        }
+    }
+
+    async fn look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Standing {
+        let (what, looked) = match &one.what {
+            What::Event(admit) => {
+                let id = admit.event.as_ref().map(|event| event.id.to_string()).unwrap_or_default();
+                (format!("event `{id}` of `{}`", admit.session), self.admit_again(now, admit).await)
+            }
             What::End { session, finish, open, outbox } => {
-                let ended = self.inner.finish(now, &one.owner, session, finish, open.as_ref(), outbox).await?;
-                let what = || format!("job `{}` was {}", finish.job, finish.status.as_str());
-                match ended {
-                    Finished::Already(_) => None,
-                    Finished::Done => Some((what(), None)),
-                    Finished::Unknown => Some((what(), Some("the store doesn't know the job".to_owned()))),
+                let what = format!("job `{}` was {}", finish.job, finish.status.as_str());
+                match self.inner.finish(now, &one.owner, session, finish, open.as_ref(), outbox).await {
+                    // Another process may be about to put it back.
+                    Ok(Finished::Unknown) if since.plus(JOB_WAIT) > now => {
+                        return Standing::Unknown(what, "the store doesn't know the job".to_owned());
+                    }
+                    ended => (
+                        what,
+                        ended.map(|ended| match ended {
+                            Finished::Already(_) => None,
+                            Finished::Done => Some(None),
+                            Finished::Unknown => Some(Some("the store doesn't know the job".to_owned())),
+                        }),
+                    ),
                 }
             }
             What::Turn { session, turn, record } => {
-                let what = || format!("turn {turn} of `{session}`");
-                match self.inner.doc(&one.owner, &keys::turn(session, *turn)).await?.value {
+                let there = self.inner.doc(&one.owner, &keys::turn(session, *turn)).await;
+                let stands = |value: Option<Bytes>| match value {
                     Some(bytes) if mark(&bytes) == *record => None,
-                    Some(_) => Some((what(), Some("another was run in its place".to_owned()))),
-                    None => Some((what(), Some("its session is as before it".to_owned()))),
-                }
+                    Some(_) => Some(Some("another was run in its place, or it was erased".to_owned())),
+                    None => Some(Some("its session is as before it, or gone".to_owned())),
+                };
+                (format!("turn {turn} of `{session}`"), there.map(|doc| stands(doc.value)))
             }
             What::Document { key, value, version } => {
-                let there = self.inner.doc(&one.owner, key).await?;
-                let is_it = there.value.as_ref().map(|bytes| mark(bytes)) == *value;
                 let did = if value.is_some() { "written" } else { "deleted" };
-                let stands = match version {
+                let stands = |there: Doc| match version {
+                    _ if there.value.as_ref().map(|bytes| mark(bytes)) == *value => None,
                     Some(version) if there.version > *version => None,
-                    Some(_) => Some("it is as before or otherwise".to_owned()),
-                    None => Some("unless somebody else has changed it since".to_owned()),
+                    Some(_) => Some(Some("it is as before or otherwise".to_owned())),
+                    None => Some(Some("unless somebody else has changed it since".to_owned())),
                 };
-                stands.filter(|_| !is_it).map(|stands| (format!("`{key}` was {did}"), Some(stands)))
+                (format!("`{key}` was {did}"), self.inner.doc(&one.owner, key).await.map(stands))
             }
         };
-        let loss = |(what, lost)| Loss { owner: one.owner.clone(), acknowledged: one.at, what, lost };
-        self.found.lock().extend(found.map(loss));
-        Ok(())
+        match looked {
+            Ok(None) => Standing::There,
+            Ok(Some(lost)) => Standing::Missing(what, lost),
+            Err(error) if error.is_transient() => Standing::Unknown(what, error.to_string()),
+            Err(error) => Standing::Missing(what, Some(error.to_string())),
+        }
     }
 
-    async fn admit_again(&self, now: Millis, admit: &Admit) -> Result<Option<(String, Option<String>)>, StoreError> {
-        let lost = match self.inner.admit(now, admit).await {
-            Ok(Admitted { intake, .. }) => match intake {
-                Intake::New => None,
-                Intake::Refused(refusal) => Some(refusal.to_string()),
-                Intake::Conflict => Some("another event has its id".to_owned()),
-                Intake::Replaces => Some("another task is in its place".to_owned()),
-                Intake::Duplicate | Intake::Nothing => return Ok(None),
-            },
-            Err(StoreError::Over(over)) => Some(over.to_string()),
-            Err(error) => return Err(error),
-        };
-        let id = admit.event.as_ref().map(|event| event.id.to_string()).unwrap_or_default();
-        Ok(Some((format!("event `{id}` of `{}`", admit.session), lost)))
+    /// `None`: it is there. What stands in its way, or nothing when it is put back.
+    async fn admit_again(&self, now: Millis, admit: &Admit) -> Result<Option<Option<String>>, StoreError> {
+        Ok(match self.inner.admit(now, admit).await?.intake {
+            Intake::Duplicate | Intake::Nothing => None,
+            Intake::New => Some(None),
+            Intake::Refused(refusal) => Some(Some(refusal.to_string())),
+            Intake::Conflict => Some(Some("another event has its id".to_owned())),
+            Intake::Replaces => Some(Some("another task is in its place".to_owned())),
+        })
     }
 
     fn note(&self, at: Millis, owner: &Owner, what: What) {
@@ -212,7 +291,8 @@ impl Layer for TailStore {
 
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
         let admitted = self.inner.admit(now, request).await?;
-        if admitted.intake == Intake::New {
+        // A duplicate may be the repetition of a call whose answer was lost.
+        if matches!(admitted.intake, Intake::New | Intake::Duplicate) && request.event.is_some() {
             self.note(now, &request.owner, What::Event(Box::new(Admit { lease: None, ..request.clone() })));
         }
         Ok(admitted)
@@ -242,7 +322,7 @@ impl Layer for TailStore {
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError> {
         let finished = self.inner.finish(now, owner, session, finish, open, outbox).await?;
-        if finished == Finished::Done {
+        if finished == Finished::Done || finished == Finished::Already(finish.status) {
             let (session, finish, outbox) = (session.clone(), finish.clone(), outbox.to_vec());
             self.note(now, owner, What::End { session, finish, open: open.cloned(), outbox });
         }

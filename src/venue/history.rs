@@ -2,9 +2,8 @@
 
 use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
-use crate::domain::tail::Loss;
 use crate::store::StoreError;
-use crate::store::tail::TailStore;
+use crate::store::tail::{Compared, TailStore};
 use crate::venue::{Venue, is_reserved, venue_owner};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -63,7 +62,7 @@ impl Venue {
 
     /// Compares what the store said last with what it says now, when its history is another; see
     /// [`TailStore::compare`]. What was remembered of documents by their versions is forgotten then.
-    pub async fn compare_history(&self) -> Result<Option<Vec<Loss>>, StoreError> {
+    pub async fn compare_history(&self) -> Result<Option<Compared>, StoreError> {
         let Some(tail) = self.history.tail() else { return Ok(None) };
         let found = tail.compare(self.now(), || {
             self.history.changes.fetch_add(1, Ordering::Relaxed);

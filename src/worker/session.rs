@@ -33,7 +33,7 @@ pub(crate) enum End {
 
 /// Runs a granted session to its end. The grant was asked for at `asked`.
 pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
-    let past = worker.memory.take(&grant, asked);
+    let past = worker.memory.take(&grant, worker.venue.history.changes(), asked);
     let mut leased = match Leased::open(grant, past, asked) {
         Ok(leased) => leased,
         Err(error) => return End::Failed(error),
@@ -60,7 +60,7 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     }
     // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
     if matches!(ended, End::Idle) && !leased.expired {
-        worker.memory.keep(leased);
+        worker.memory.keep(leased, worker.venue.history.changes());
     }
     ended
 }

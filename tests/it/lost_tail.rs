@@ -18,8 +18,8 @@ use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::tail::TailStore;
 use trellis::store::{
-    Admit, After, Commit, Committed, DocWrite, DocumentStore, EventKind, Grant, Intake, JobFinish, LeaseOutcome,
-    LeaseRequest, NewEvent, NewJob, Store, keys,
+    Admit, After, Commit, Committed, DocWrite, DocumentStore, EventKind, Forget, Grant, Intake, JobFinish,
+    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Store, keys,
 };
 use trellis::upkeep::audit;
 use trellis::venue::history::History;
@@ -154,12 +154,41 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
     assert_eq!(late, Committed::Fenced, "nobody takes the other's turn for his");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_tells_nothing() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let options = server.options(ServerOrInjected::Injected);
+    let tail = TailStore::new(RedisStore::open(options.clone()).await.unwrap());
+    let gate = DocWrite::put(keys::agent_gate(&session().agent), "ACTIVE 8 1000000 queue");
+    tail.write(NOW, &owner(), &[gate]).await.unwrap();
+    assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
+    tail.admit(at(1), &admit("old", None)).await.unwrap();
+    assert_eq!(tail.compare(at(20_000), || panic!("nothing happened")).await.unwrap(), None);
+    tail.admit(at(20_001), &admit("new", None)).await.unwrap();
+    // By another process, which this one doesn't hear of.
+    let other = RedisStore::open(options).await.unwrap();
+    let events = vec![EventId::new("old").unwrap()];
+    other.forget(at(20_002), &owner(), &Forget { events, ..Forget::default() }).await.unwrap();
+    server.kill();
+    assert!(server.start_again());
+    let end = Instant::now() + Duration::from_mins(1);
+    let found = loop {
+        match tail.compare(at(20_003), || ()).await.unwrap() {
+            Some(found) if found.left == 0 => break found,
+            found => assert!(Instant::now() < end, "{found:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!((found.is_another, found.losses), (true, Vec::new()));
+    assert_eq!(tail.admit(at(20_004), &admit("old", None)).await.unwrap().intake, Intake::New, "it stayed forgotten");
+}
+
 /// A call that the driver sends to the old primary may be under way.
 async fn until_found(tail: &TailStore) -> Vec<Loss> {
     let end = Instant::now() + Duration::from_mins(1);
     loop {
         match tail.compare(at(7), || ()).await {
-            Ok(Some(found)) if !found.is_empty() => return found,
+            Ok(Some(found)) if !found.losses.is_empty() && found.left == 0 => return found.losses,
             found => assert!(Instant::now() < end, "{found:?}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

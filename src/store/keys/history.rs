@@ -1,6 +1,6 @@
 //! What is known of the store's own history, and what would be missed of it.
 
-use super::{POLICY, QUOTA};
+use super::{ERASURES, POLICY, QUOTA};
 use crate::domain::time::Millis;
 
 /// Document of how far the store is.
@@ -26,6 +26,6 @@ pub fn losses(found: Millis, by: &str) -> String {
 pub fn is_of_people(key: &str) -> bool {
     let agent = key.strip_prefix("g/").is_some_and(|agent| !agent.contains('/'));
     agent
-        || [POLICY, QUOTA].contains(&key)
+        || [POLICY, QUOTA, ERASURES].contains(&key)
         || ["w/", "s/", "v/", "r/files/"].iter().any(|prefix| key.starts_with(prefix))
 }

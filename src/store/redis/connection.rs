@@ -117,8 +117,8 @@ impl Pool {
         let mut pipe = redis::pipe();
         pipe.add_command(mark).add_command(cmd.clone());
         pipe.cmd("WAIT").arg(self.wait_replicas).arg(millis(REPLICAS_TIMEOUT));
-        let answers = self.ask(self.waiting.next(), RoundTrip::Waiting(&pipe, 2), cmd, again, self.pauses).await?;
-        let mut answers = answers.into_iter().skip(1);
+        let answers = self.ask(self.waiting.next(), RoundTrip::Waiting(&pipe), cmd, again, self.pauses).await?;
+        let mut answers = answers.into_iter();
         match (answers.next(), answers.next()) {
             (Some(answer), Some(Value::Int(have))) if have >= i64::from(self.wait_replicas) => Ok(answer),
             (_, confirmed) => Err(self.unconfirmed(confirmed)),

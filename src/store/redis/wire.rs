@@ -26,8 +26,8 @@ pub enum RoundTrip<'c> {
     One(&'c Cmd),
     /// So many, of one slot where there are slots.
     All(&'c Pipeline, usize),
-    /// So many and `WAIT` behind them, whose answer stays as it is: an error of it says nothing of the others.
-    Waiting(&'c Pipeline, usize),
+    /// A mark, a call and `WAIT`: the answers are that of the call, and, where the mark was written, that of `WAIT` as it is.
+    Waiting(&'c Pipeline),
 }
 
 /// Which server of a cluster is asked.
@@ -168,10 +168,18 @@ impl Wire {
             Self::One(wire) => wire.ask(asked).await,
             Self::Cluster(wire) => wire.ask(asked, place.routing()).await,
         }?;
-        let waited = if matches!(asked, RoundTrip::Waiting(..)) { answers.pop() } else { None };
-        let mut answers = answers.into_iter().map(Value::extract_error).collect::<Result<Vec<_>, _>>()?;
-        answers.extend(waited);
-        Ok(answers)
+        if matches!(asked, RoundTrip::Waiting(..)) {
+            let confirmed = answers.pop();
+            let mut answers = answers.into_iter().map(Value::extract_error);
+            let (marked, called) = (answers.next(), answers.next());
+            // The call's own answer counts: without a mark nobody knows what is confirmed.
+            let called = called.unwrap_or(Ok(Value::Nil))?;
+            return Ok(match marked {
+                Some(Err(_)) | None => vec![called],
+                Some(Ok(_)) => std::iter::once(called).chain(confirmed).collect(),
+            });
+        }
+        answers.into_iter().map(Value::extract_error).collect()
     }
 
     /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.
@@ -199,7 +207,7 @@ impl OneWire {
         let answers = match asked {
             RoundTrip::One(cmd) => manager.req_packed_command(cmd).await.map(|value| vec![value]),
             RoundTrip::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await,
-            RoundTrip::Waiting(pipe, count) => manager.req_packed_commands(pipe, 0, count + 1).await,
+            RoundTrip::Waiting(pipe) => manager.req_packed_commands(pipe, 0, 3).await,
         };
         if answers.as_ref().is_err_and(|error| error.kind() == ErrorKind::AuthenticationFailed) {
             let make = || ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone());
@@ -223,7 +231,7 @@ impl ClusterWire {
                 connection.route_command(cmd.clone(), RoutingInfo::SingleNode(to)).await.map(|value| vec![value])
             }
             RoundTrip::All(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count, to).await,
-            RoundTrip::Waiting(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count + 1, to).await,
+            RoundTrip::Waiting(pipe) => connection.route_pipeline(pipe.clone(), 0, 3, to).await,
         };
         self.watch(answers, number)
     }

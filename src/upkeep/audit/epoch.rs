@@ -17,9 +17,10 @@ const AT_ONCE: usize = 32;
 /// the store ahead, which says nothing; where another process beats at the same time, one of them counts.
 pub async fn beat(venue: &Venue) -> Result<Option<SetBack>, AuditError> {
     let Some(witness) = venue.bus.witness() else { return Ok(None) };
+    // The queue first: it follows the store.
+    let queue = witness.mark().await?.unwrap_or_default();
     let known = known(venue).await?;
     let store: Vec<Mark> = known.iter().map(|(mark, _)| *mark).collect();
-    let queue = witness.mark().await?.unwrap_or_default();
     let now = venue.now();
     let found = compare(&store, queue, now);
     let mark = next(&store, queue, now);

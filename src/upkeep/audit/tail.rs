@@ -4,6 +4,7 @@
 use super::AuditError;
 use crate::domain::limits::LOSSES_KEPT;
 use crate::domain::tail::{Loss, Losses};
+use crate::store::tail::Compared;
 use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
             tracing::debug!(%error, "whether the store is another isn't known; it is asked again");
         }
         tokio::select! {
-            () = stop.cancelled() => return,
+            // What was said until now is compared once more.
+            () = stop.cancelled() => return drop(look(&venue, &by, &mut untold).await),
             () = venue.clock.until(venue.clock.steady() + LOOK_EVERY) => {}
         }
     }
@@ -36,22 +38,26 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
 
 /// One look. What it finds is in `untold` until it is kept.
 async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), StoreError> {
-    if let Some(found) = venue.compare_history().await? {
-        let gone = found.iter().filter(|loss| loss.lost.is_some()).count();
-        match found.len() {
-            0 => tracing::warn!(
-                "a server of the store was replaced or restarted; nothing that this process knows of is lost"
-            ),
-            all => tracing::error!(
+    if let Some(Compared { is_another, losses, left }) = venue.compare_history().await? {
+        let (all, gone) = (losses.len(), losses.iter().filter(|loss| loss.lost.is_some()).count());
+        if all > 0 {
+            tracing::error!(
                 "a server of the store was replaced or restarted without its last changes: {} put back, {gone} lost; \
                  `trellis audit --after-loss` lists them",
                 all - gone
-            ),
+            );
+        } else if is_another && left == 0 {
+            tracing::warn!(
+                "a server of the store was replaced or restarted; nothing that this process knows of is lost"
+            );
         }
-        for loss in &found {
+        if is_another && left > 0 {
+            tracing::warn!("{left} changes can't be compared with the store yet; they are looked at again");
+        }
+        for loss in &losses {
             tracing::warn!("{loss}");
         }
-        untold.extend(found);
+        untold.extend(losses);
     }
     if !untold.is_empty() {
         keep(venue, &Losses::of(venue.now(), by, untold.clone())).await?;

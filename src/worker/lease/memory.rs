@@ -44,15 +44,18 @@ struct Left {
     last: Option<(u64, u64)>,
     state: Option<Bytes>,
     erasures: u64,
+    /// How often the store's history had been found to be another.
+    history: u64,
     past: Past,
 }
 
 impl Left {
-    fn is_of(&self, grant: &Grant, now: Duration) -> bool {
+    fn is_of(&self, grant: &Grant, history: u64, now: Duration) -> bool {
         self.version == grant.version
             && self.last == grant.last
             && self.state == grant.state
             && self.erasures == grant.ground.erasures
+            && self.history == history
             && now.saturating_sub(self.past.since) < AGE
     }
 }
@@ -80,19 +83,19 @@ impl Default for Memory {
 
 impl Memory {
     /// The lease was given back.
-    pub(crate) fn keep(&self, leased: Leased) {
+    pub(crate) fn keep(&self, leased: Leased, history: u64) {
         let Leased { lease, run, last, state, ground, past, .. } = leased;
         if past.transcript.is_none() && past.base.is_none() {
             return;
         }
-        let left = Left { version: run.version, last, state, erasures: ground.erasures, past };
+        let left = Left { version: run.version, last, state, erasures: ground.erasures, history, past };
         self.0.insert((lease.owner, lease.session), Arc::new(left));
     }
 
     /// What is still true of a session that was granted at `now`.
-    pub(crate) fn take(&self, grant: &Grant, now: Duration) -> Past {
+    pub(crate) fn take(&self, grant: &Grant, history: u64, now: Duration) -> Past {
         let (_, left) = self.0.remove(&(grant.lease.owner.clone(), grant.lease.session.clone())).unzip();
-        let left = left.and_then(Arc::into_inner).filter(|left| left.is_of(grant, now));
+        let left = left.and_then(Arc::into_inner).filter(|left| left.is_of(grant, history, now));
         left.map_or_else(|| Past { since: now, ..Past::default() }, |left| left.past)
     }
 }
@@ -127,12 +130,12 @@ mod tests {
         let is_kept = |change: fn(&mut Grant), now: Duration| {
             let (memory, mut next) = (Memory::default(), grant());
             let past = Past { transcript: Some(Transcript::default()), base: None, since: MINUTE };
-            memory.keep(Leased::open(next.clone(), past, now).unwrap());
+            memory.keep(Leased::open(next.clone(), past, now).unwrap(), 1);
             next.lease.epoch += 1;
             change(&mut next);
-            let found = memory.take(&next, now);
+            let found = memory.take(&next, 1, now);
             assert_eq!(found.since, if found.transcript.is_some() { MINUTE } else { now });
-            assert!(memory.take(&next, now).transcript.is_none(), "once");
+            assert!(memory.take(&next, 1, now).transcript.is_none(), "once");
             found.transcript.is_some()
         };
         assert!(is_kept(|_| (), MINUTE));

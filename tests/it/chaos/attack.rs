@@ -165,19 +165,22 @@ impl Attack<'_> {
             add(&mut self.log.server_hits, process.hits());
         }
         let Kind::Servers { nats, redis, .. } = &self.site.kind else { return };
-        let (nats, redis) = (nats.clone(), redis.clone());
+        let (nats, redis, any) = (nats.clone(), redis.clone(), self.dice.below(1 << 16));
+        let any = usize::try_from(any).unwrap();
         let restarted = tokio::task::spawn_blocking(move || match target {
             Target::Nats => {
-                let mut server = lock(&nats);
-                server.kill();
+                let mut servers = lock(&nats);
+                let at = any % servers.len();
+                servers[at].kill();
                 std::thread::sleep(down);
-                server.restart();
+                servers[at].restart();
             }
             Target::Redis | Target::Worker => {
-                let mut server = lock(&redis);
-                server.kill();
+                let mut servers = lock(&redis);
+                let at = any % servers.len();
+                servers[at].kill();
                 std::thread::sleep(down);
-                assert!(server.start_again(), "redis-server did not start again");
+                assert!(servers[at].start_again(), "redis-server did not start again");
             }
         });
         restarted.await.unwrap();

@@ -86,6 +86,14 @@ async fn a_fleet_under_kills_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_on_clusters_under_kills_loses_nothing_and_repeats_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = plan(3, 15);
+    let Some(site) = Site::clusters(dir.path(), plan.workers, plan.agents).await else { return };
+    attack_and_check("clusters", site, plan).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_embedded_process_under_kills_loses_nothing_and_repeats_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let plan = Plan { workers: 1, ..plan(1, 10) };

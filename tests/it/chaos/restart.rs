@@ -66,10 +66,10 @@ async fn restarting_everything_replays_what_was_unfinished_and_nothing_else() {
     ended(&site, &jobs, 3).await;
     site.kill_all();
     let Kind::Servers { nats, redis, .. } = &site.kind else { unreachable!("it was started with servers") };
-    lock(nats).kill();
-    lock(redis).kill();
-    lock(nats).restart();
-    assert!(lock(redis).start_again());
+    lock(nats)[0].kill();
+    lock(redis)[0].kill();
+    lock(nats)[0].restart();
+    assert!(lock(redis)[0].start_again());
     let finished = ended(&site, &jobs, 3).await;
     assert!(finished.len() < jobs.len(), "nothing was unfinished");
     let before = begun(dir.path());

@@ -5,7 +5,9 @@ use super::fleet::{Fleet, Process, lock};
 use super::trail::Hits;
 use super::workload::{RULES, Task, agents};
 use crate::support::nats::NatsServer;
+use crate::support::nats_cluster::NatsCluster;
 use crate::support::redis::RedisServer;
+use crate::support::redis_cluster::RedisCluster;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -56,8 +58,13 @@ pub struct Site {
 
 /// Its two forms.
 pub enum Kind {
-    /// Workers on servers of their own; the venue is the harness's own look at them.
-    Servers { nats: Arc<Mutex<NatsServer>>, redis: Arc<Mutex<RedisServer>>, venue: Box<Venue>, bus: Arc<NatsBus> },
+    /// Workers on servers of their own, one of a kind or a cluster; the venue is the harness's own look at them.
+    Servers {
+        nats: Arc<Mutex<Vec<NatsServer>>>,
+        redis: Arc<Mutex<Vec<RedisServer>>>,
+        venue: Box<Venue>,
+        bus: Arc<NatsBus>,
+    },
     /// One process with everything inside.
     Embedded,
 }
@@ -107,20 +114,41 @@ impl Site {
     /// A fleet of so many workers; `None` when a server's binary is missing.
     pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
         let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
+        let (nats_url, options) = (nats.url(), redis.options(ServerOrInjected::Server));
+        Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), dir, workers, served).await)
+    }
+
+    /// The same on clusters: three NATS servers, three primaries of Redis with a replica each that has what counts.
+    pub async fn clusters(dir: &Path, workers: usize, served: usize) -> Option<Self> {
+        let (nats, redis) = (NatsCluster::start()?, RedisCluster::start().await?);
+        let options = RedisOptions { wait_replicas: 1, ..redis.options(ServerOrInjected::Server) };
+        let nats_url = nats.url();
+        Some(Self::over((nats.nodes, nats_url, 3), (redis.nodes, options), dir, workers, served).await)
+    }
+
+    async fn over(
+        (nats, nats_url, replicas): (Vec<NatsServer>, String, usize),
+        (redis, options): (Vec<RedisServer>, RedisOptions),
+        dir: &Path,
+        workers: usize,
+        served: usize,
+    ) -> Self {
         // Servers of its own: the names needn't be.
-        let redis_options = RedisOptions { prefix: "chaos".into(), ..redis.options(ServerOrInjected::Server) };
+        let redis_options = RedisOptions { prefix: "chaos".into(), ..options };
         let mut env = common(dir, 12);
         for (key, value) in [
             ("STORE__URL", redis_options.url.clone()),
             ("STORE__PREFIX", redis_options.prefix.clone()),
-            ("BUS__URL", nats.url()),
+            ("STORE__WAIT_REPLICAS", redis_options.wait_replicas.to_string()),
+            ("BUS__URL", nats_url.clone()),
+            ("BUS__REPLICAS", replicas.to_string()),
             ("BUS__PREFIX", "chaos".to_owned()),
         ] {
             env.insert(format!("TRELLIS__{key}"), value);
         }
         let config = Config::load(None, &env, &[]).unwrap().config;
         let metrics = Arc::new(Metrics::new());
-        let bus = NatsBus::open(&NatsOptions::new(&config, &nats.url(), RetryPolicy::CONNECT, metrics)).await.unwrap();
+        let bus = NatsBus::open(&NatsOptions::new(&config, &nats_url, RetryPolicy::CONNECT, metrics)).await.unwrap();
         let (bus, store) =
             (Arc::new(bus), RedisStore::open(RedisOptions { connections: 2, ..redis_options }).await.unwrap());
         let venue = venue(store, Arc::clone(&bus) as Arc<dyn Bus>).await;
@@ -141,7 +169,7 @@ impl Site {
         let processes = (0..workers).map(|_| fleet.start()).collect();
         let (nats, redis) = (Arc::new(Mutex::new(nats)), Arc::new(Mutex::new(redis)));
         let kind = Kind::Servers { nats, redis, venue: Box::new(venue), bus };
-        Some(Self { owner, fleet, processes, kind, http: reqwest::Client::new() })
+        Self { owner, fleet, processes, kind, http: reqwest::Client::new() }
     }
 
     /// One process on a store of its own.
@@ -266,9 +294,9 @@ impl Site {
     async fn published(&self) -> Vec<Outbound> {
         let config = Config::load(None, &self.fleet.env(), &[]).unwrap().config;
         let Kind::Servers { nats, .. } = &self.kind else { return Vec::new() };
-        let url = lock(nats).url();
+        let urls: Vec<async_nats::ServerAddr> = lock(nats).iter().map(|server| server.url().parse().unwrap()).collect();
         let prefix = &config.bus.prefix;
-        let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+        let context = async_nats::jetstream::new(async_nats::connect(urls).await.unwrap());
         let stream = context.get_stream(format!("{}_OUT", prefix.to_uppercase())).await.unwrap();
         let (mut out, mut next) = (Vec::new(), 1);
         let filter = subject::all_outbound(prefix);

@@ -38,7 +38,7 @@ fn overtaken(site: &Site, sessions: &[String], first: u32) -> bool {
 /// Redis answers nobody for a while, so that everybody waits for an answer.
 async fn hold_answers(site: &Site) {
     let Kind::Servers { redis, .. } = &site.kind else { unreachable!("it was started with servers") };
-    let url = lock(redis).url();
+    let url = lock(redis)[0].url();
     let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
     redis::cmd("CLIENT").arg(&["PAUSE", "150", "ALL"]).query_async::<()>(&mut connection).await.unwrap();
 }
