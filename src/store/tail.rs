@@ -83,7 +83,7 @@ enum What {
 }
 
 /// How one thing that was acknowledged stands: it is there; it isn't, with what became of it; or nobody knows yet.
-enum Standing {
+enum Look {
     There,
     Missing(String, Option<String>),
     Unknown(String, String),
@@ -192,18 +192,18 @@ impl TailStore {
 
     async fn look_at(&self, now: Millis, some: Vec<(Arc<Acknowledged>, Millis)>, compared: &mut Compared) {
         let looks: Vec<_> = some.iter().map(|(one, since)| self.look(now, one, *since)).collect();
-        let found: Vec<Standing> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        let found: Vec<Look> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let (mut left, mut told) = (Vec::new(), HashSet::new());
         for ((one, since), standing) in some.into_iter().zip(found) {
             let missing = |what, lost| Loss { owner: one.owner.clone(), acknowledged: one.at, what, lost };
             match standing {
-                Standing::There => continue,
-                Standing::Unknown(..) if since.plus(LONG) > now => {
+                Look::There => continue,
+                Look::Unknown(..) if since.plus(LONG) > now => {
                     left.push((one, since));
                     continue;
                 }
-                Standing::Unknown(what, why) => compared.losses.push(missing(what, Some(why))),
-                Standing::Missing(what, lost) => compared.losses.push(missing(what, lost)),
+                Look::Unknown(what, why) => compared.losses.push(missing(what, Some(why))),
+                Look::Missing(what, lost) => compared.losses.push(missing(what, lost)),
             }
             // What was told of once isn't told of again; what was put back may be lost with the next server.
             if matches!(one.what, What::Turn { .. } | What::Document { .. }) {
@@ -217,7 +217,7 @@ impl TailStore {
         }
     }
 
-    async fn look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Standing {
+    async fn look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Look {
         let (what, looked) = match &one.what {
             What::Event(admit) => {
                 let id = admit.event.as_ref().map(|event| event.id.to_string()).unwrap_or_default();
@@ -228,7 +228,7 @@ impl TailStore {
                 match self.inner.finish(now, &one.owner, session, finish, open.as_ref(), outbox).await {
                     // Another process may be about to put it back.
                     Ok(Finished::Unknown) if since.plus(JOB_WAIT) > now => {
-                        return Standing::Unknown(what, "the store doesn't know the job".to_owned());
+                        return Look::Unknown(what, "the store doesn't know the job".to_owned());
                     }
                     ended => (
                         what,
@@ -261,10 +261,10 @@ impl TailStore {
             }
         };
         match looked {
-            Ok(None) => Standing::There,
-            Ok(Some(lost)) => Standing::Missing(what, lost),
-            Err(error) if error.is_transient() => Standing::Unknown(what, error.to_string()),
-            Err(error) => Standing::Missing(what, Some(error.to_string())),
+            Ok(None) => Look::There,
+            Ok(Some(lost)) => Look::Missing(what, lost),
+            Err(error) if error.is_transient() => Look::Unknown(what, error.to_string()),
+            Err(error) => Look::Missing(what, Some(error.to_string())),
         }
     }
 
