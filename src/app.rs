@@ -4,9 +4,8 @@ mod backends;
 mod listen;
 
 use crate::bus::BusError;
-use crate::bus::credentials::NatsFileError;
 use crate::bus::nats::{BusOpenError, NatsBus};
-use crate::config::{Config, ResourceKind, StoreUrl};
+use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::Plain;
 use crate::http;
@@ -39,7 +38,6 @@ use crate::worker::{self, WorkerOptions};
 use backends::{Backends, store_name};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -112,19 +110,9 @@ pub enum AppError {
     /// The keys of trusted issuers.
     #[error(transparent)]
     Auth(#[from] JwksError),
-    /// A certificate or key of a connection.
-    #[error("`{setting}`: file `{}` can't be read: {error}", file.display())]
-    Pem {
-        /// Which setting.
-        setting: &'static str,
-        /// Its value.
-        file: PathBuf,
-        /// The system's words.
-        error: io::Error,
-    },
-    /// A certificate, key or login of the connection to NATS.
+    /// A certificate, key or login of a connection.
     #[error(transparent)]
-    NatsFile(#[from] NatsFileError),
+    File(#[from] SettingFileError),
     /// The address of the HTTP API, or of a worker's health.
     #[error("can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `{with}`")]
     Listen {

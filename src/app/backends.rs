@@ -4,7 +4,7 @@ use super::{AppError, Role};
 use crate::bus::Bus;
 use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions};
-use crate::config::{BusUrl, Config, StoreUrl, TlsFiles, mask_url};
+use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
 use crate::process::clock::Clock;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::telemetry::Metrics;
@@ -89,15 +89,15 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<(Arc<dyn Store>
 }
 
 /// Reads the files of `store.tls_*`.
-fn certificates(files: &TlsFiles) -> Result<RedisTls, AppError> {
+fn certificates(files: &TlsFiles) -> Result<RedisTls, SettingFileError> {
     let read = |setting, file: &PathBuf| {
-        std::fs::read(file).map_err(|error| AppError::Pem { setting, file: file.clone(), error })
+        std::fs::read(file).map_err(|error| SettingFileError { setting, file: file.clone(), error })
     };
     let authority = files.ca.as_ref().map(|file| read("store.tls_ca", file)).transpose()?;
     let client = files
         .client
         .as_ref()
-        .map(|(cert, key)| Ok::<_, AppError>((read("store.tls_cert", cert)?, read("store.tls_key", key)?)));
+        .map(|(cert, key)| Ok::<_, SettingFileError>((read("store.tls_cert", cert)?, read("store.tls_key", key)?)));
     Ok(RedisTls { authority, client: client.transpose()? })
 }
 

@@ -1,6 +1,6 @@
 //! What a client of NATS shows of itself and whom it trusts: logins out of addresses, certificates, `.creds` files.
 
-use crate::config::TlsFiles;
+use crate::config::{SettingFileError, TlsFiles};
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use async_nats::rustls::{ClientConfig, RootCertStore};
@@ -19,24 +19,12 @@ pub struct NatsFiles {
     pub creds: Option<PathBuf>,
 }
 
-/// A file that no connection can be made with.
-#[derive(Debug, thiserror::Error)]
-#[error("`{setting}`: file `{}` can't be read: {error}", file.display())]
-pub struct NatsFileError {
-    /// Which setting names it.
-    pub setting: &'static str,
-    /// Its path.
-    pub file: PathBuf,
-    /// What is wrong with it, without what is in it.
-    pub error: io::Error,
-}
-
 impl NatsFiles {
     /// Whether they are what they must be.
-    pub fn check(&self) -> Result<(), NatsFileError> {
+    pub fn check(&self) -> Result<(), SettingFileError> {
         let bad = |setting, file: &Path| {
             let file = file.to_owned();
-            move |error| NatsFileError { setting, file, error }
+            move |error| SettingFileError { setting, file, error }
         };
         if let Some(file) = &self.tls.ca {
             certificates(file).map_err(bad("bus.tls_ca", file))?;

@@ -54,8 +54,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         AppError::NotShared { .. }
         | AppError::NotDurable { .. }
         | AppError::Kind { .. }
-        | AppError::Pem { .. }
-        | AppError::NatsFile(_)
+        | AppError::File(_)
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
         AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,

@@ -95,6 +95,18 @@ pub struct TlsFiles {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
+/// A file of a connection that can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("`{setting}`: file `{}` can't be read: {error}", file.display())]
+pub struct SettingFileError {
+    /// Which setting names it.
+    pub setting: &'static str,
+    /// Its path.
+    pub file: PathBuf,
+    /// What is wrong with it, without what is in it.
+    pub error: std::io::Error,
+}
+
 /// `store.url`, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {

@@ -6,7 +6,7 @@
 //! was made of it, nobody but a model or a person knows how to make it again, so it is told.
 
 use super::{
-    Admit, Admitted, Change, Commit, Committed, Doc, DocKey, DocWrite, Expect, Finished, Forget, Forgotten, Intake,
+    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, Expect, Finished, Forget, Forgotten, Intake,
     JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
 };
 use crate::domain::ids::{Owner, SessionKey};
@@ -17,6 +17,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
+use std::fmt::{Display, Formatter};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,8 +86,11 @@ enum What {
 /// How one thing that was acknowledged stands: it is there; it isn't, with what became of it; or nobody knows yet.
 enum Look {
     There,
-    Missing(String, Option<String>),
-    Unknown(String, String),
+    PutBack,
+    /// With how it stands instead.
+    Lost(String),
+    /// With the reason.
+    Unknown(String),
 }
 
 impl What {
@@ -106,6 +110,22 @@ impl What {
 
     const fn is_event(&self) -> bool {
         matches!(self, Self::Event(_))
+    }
+}
+
+/// In words, with its id.
+impl Display for What {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Event(admit) => {
+                let id = admit.event.as_ref().map_or("", |event| event.id.as_str());
+                write!(f, "event `{id}` of `{}`", admit.session)
+            }
+            Self::End { finish, .. } => write!(f, "job `{}` was {}", finish.job, finish.status.as_str()),
+            Self::Turn { session, turn, .. } => write!(f, "turn {turn} of `{session}`"),
+            Self::Document { key, value: Some(_), .. } => write!(f, "`{key}` was written"),
+            Self::Document { key, value: None, .. } => write!(f, "`{key}` was deleted"),
+        }
     }
 }
 
@@ -194,17 +214,18 @@ impl TailStore {
         let looks: Vec<_> = some.iter().map(|(one, since)| self.look(now, one, *since)).collect();
         let found: Vec<Look> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let (mut left, mut told) = (Vec::new(), HashSet::new());
-        for ((one, since), standing) in some.into_iter().zip(found) {
-            let missing = |what, lost| Loss { owner: one.owner.clone(), acknowledged: one.at, what, lost };
-            match standing {
+        for ((one, since), look) in some.into_iter().zip(found) {
+            let lost = match look {
                 Look::There => continue,
-                Look::Unknown(..) if since.plus(LONG) > now => {
+                Look::Unknown(_) if since.plus(LONG) > now => {
                     left.push((one, since));
                     continue;
                 }
-                Look::Unknown(what, why) => compared.losses.push(missing(what, Some(why))),
-                Look::Missing(what, lost) => compared.losses.push(missing(what, lost)),
-            }
+                Look::PutBack => None,
+                Look::Lost(why) | Look::Unknown(why) => Some(why),
+            };
+            let (owner, acknowledged, what) = (one.owner.clone(), one.at, one.what.to_string());
+            compared.losses.push(Loss { owner, acknowledged, what, lost });
             // What was told of once isn't told of again; what was put back may be lost with the next server.
             if matches!(one.what, What::Turn { .. } | What::Document { .. }) {
                 told.insert(Arc::as_ptr(&one));
@@ -218,64 +239,46 @@ impl TailStore {
     }
 
     async fn look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Look {
-        let (what, looked) = match &one.what {
-            What::Event(admit) => {
-                let id = admit.event.as_ref().map(|event| event.id.to_string()).unwrap_or_default();
-                (format!("event `{id}` of `{}`", admit.session), self.admit_again(now, admit).await)
-            }
-            What::End { session, finish, open, outbox } => {
-                let what = format!("job `{}` was {}", finish.job, finish.status.as_str());
-                match self.inner.finish(now, &one.owner, session, finish, open.as_ref(), outbox).await {
-                    // Another process may be about to put it back.
-                    Ok(Finished::Unknown) if since.plus(JOB_WAIT) > now => {
-                        return Look::Unknown(what, "the store doesn't know the job".to_owned());
-                    }
-                    ended => (
-                        what,
-                        ended.map(|ended| match ended {
-                            Finished::Already(_) => None,
-                            Finished::Done => Some(None),
-                            Finished::Unknown => Some(Some("the store doesn't know the job".to_owned())),
-                        }),
-                    ),
-                }
-            }
-            What::Turn { session, turn, record } => {
-                let there = self.inner.doc(&one.owner, &keys::turn(session, *turn)).await;
-                let stands = |value: Option<Bytes>| match value {
-                    Some(bytes) if mark(&bytes) == *record => None,
-                    Some(_) => Some(Some("another was run in its place, or it was erased".to_owned())),
-                    None => Some(Some("its session is as before it, or gone".to_owned())),
-                };
-                (format!("turn {turn} of `{session}`"), there.map(|doc| stands(doc.value)))
-            }
-            What::Document { key, value, version } => {
-                let did = if value.is_some() { "written" } else { "deleted" };
-                let stands = |there: Doc| match version {
-                    _ if there.value.as_ref().map(|bytes| mark(bytes)) == *value => None,
-                    Some(version) if there.version > *version => None,
-                    Some(_) => Some(Some("it is as before or otherwise".to_owned())),
-                    None => Some(Some("unless somebody else has changed it since".to_owned())),
-                };
-                (format!("`{key}` was {did}"), self.inner.doc(&one.owner, key).await.map(stands))
-            }
-        };
-        match looked {
-            Ok(None) => Look::There,
-            Ok(Some(lost)) => Look::Missing(what, lost),
-            Err(error) if error.is_transient() => Look::Unknown(what, error.to_string()),
-            Err(error) => Look::Missing(what, Some(error.to_string())),
-        }
+        self.try_look(now, one, since).await.unwrap_or_else(|error| {
+            if error.is_transient() { Look::Unknown(error.to_string()) } else { Look::Lost(error.to_string()) }
+        })
     }
 
-    /// `None`: it is there. What stands in its way, or nothing when it is put back.
-    async fn admit_again(&self, now: Millis, admit: &Admit) -> Result<Option<Option<String>>, StoreError> {
-        Ok(match self.inner.admit(now, admit).await?.intake {
-            Intake::Duplicate | Intake::Nothing => None,
-            Intake::New => Some(None),
-            Intake::Refused(refusal) => Some(Some(refusal.to_string())),
-            Intake::Conflict => Some(Some("another event has its id".to_owned())),
-            Intake::Replaces => Some(Some("another task is in its place".to_owned())),
+    async fn try_look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Result<Look, StoreError> {
+        let lost = |how: &str| Look::Lost(how.to_owned());
+        let doc = async |key: &str| self.inner.doc(&one.owner, key).await;
+        Ok(match &one.what {
+            What::Event(admit) => match self.inner.admit(now, admit).await?.intake {
+                Intake::Duplicate | Intake::Nothing => Look::There,
+                Intake::New => Look::PutBack,
+                Intake::Refused(refusal) => Look::Lost(refusal.to_string()),
+                Intake::Conflict => lost("another event has its id"),
+                Intake::Replaces => lost("another task is in its place"),
+            },
+            What::End { session, finish, open, outbox } => {
+                let unknown = "the store doesn't know the job".to_owned();
+                match self.inner.finish(now, &one.owner, session, finish, open.as_ref(), outbox).await? {
+                    Finished::Already(_) => Look::There,
+                    Finished::Done => Look::PutBack,
+                    // Another process may be about to put it back.
+                    Finished::Unknown if since.plus(JOB_WAIT) > now => Look::Unknown(unknown),
+                    Finished::Unknown => Look::Lost(unknown),
+                }
+            }
+            What::Turn { session, turn, record } => match doc(&keys::turn(session, *turn)).await?.value {
+                Some(bytes) if mark(&bytes) == *record => Look::There,
+                Some(_) => lost("another was run in its place, or it was erased"),
+                None => lost("its session is as before it, or gone"),
+            },
+            What::Document { key, value, version } => {
+                let there = doc(key).await?;
+                match version {
+                    _ if there.value.as_ref().map(|bytes| mark(bytes)) == *value => Look::There,
+                    Some(version) if there.version > *version => Look::There,
+                    Some(_) => lost("it is as before or otherwise"),
+                    None => lost("unless somebody else has changed it since"),
+                }
+            }
         })
     }
 

@@ -47,7 +47,7 @@ use crate::domain::time::Millis;
 use crate::outbox::{self, Outgoing, Outlet, Relayed};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
-use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError};
+use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError, Window};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
@@ -126,6 +126,20 @@ impl Venue {
     /// Writes what somebody asks to be kept, within the owner's quota.
     pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
         self.store.write_within(self.now(), owner, writes, &self.quota().await).await
+    }
+
+    /// Writes one of the venue's own documents under `prefix`, of which the newest `most` are kept.
+    pub async fn keep_newest(&self, prefix: &str, most: usize, new: DocWrite) -> Result<(), StoreError> {
+        let owner = venue_owner();
+        let window = Window { reverse: false, skip: 0, limit: 0, values: false };
+        let kept = self.store.page(&owner, prefix, window).await?.total;
+        let mut writes = vec![new];
+        if kept >= most {
+            let old = self.store.scan(&owner, prefix, None, false, kept + 1 - most).await?;
+            writes.extend(old.into_iter().map(|(key, _)| DocWrite::delete(key)));
+        }
+        self.store.write(self.now(), &owner, &writes).await?;
+        Ok(())
     }
 
     /// Whether so much may come to what an owner keeps. For what can't be written within the quota by one call:

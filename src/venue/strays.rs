@@ -11,16 +11,8 @@ use crate::venue::{Venue, venue_owner};
 ///
 /// After it: it is counted, once, however often it is delivered.
 pub async fn keep(venue: &Venue, stray: &Stray, sequence: u64) -> Result<(), StoreError> {
-    let owner = venue_owner();
-    let mut writes = vec![DocWrite::json(keys::stray(stray.received, sequence), stray)];
-    let window = Window { reverse: false, skip: 0, limit: 0, values: false };
-    let kept = venue.store.page(&owner, keys::STRAYS, window).await?.total;
-    if kept >= STRAYS_KEPT {
-        let old = venue.store.scan(&owner, keys::STRAYS, None, false, kept + 1 - STRAYS_KEPT).await?;
-        writes.extend(old.into_iter().map(|(key, _)| DocWrite::delete(key)));
-    }
-    venue.store.write(venue.now(), &owner, &writes).await?;
-    Ok(())
+    let new = DocWrite::json(keys::stray(stray.received, sequence), stray);
+    venue.keep_newest(keys::STRAYS, STRAYS_KEPT, new).await
 }
 
 /// The newest of an owner, or of all, and how many there are.

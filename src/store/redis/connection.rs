@@ -38,8 +38,8 @@ pub struct Pool {
     store: String,
     is_cluster: bool,
     wires: Wires,
-    /// Of calls that wait for replicas: nothing else is sent on these, for it would wait as well.
-    waiting: Wires,
+    /// Of calls that wait for replicas, where some must: nothing else is sent on these, for it would wait as well.
+    waiting: Option<Wires>,
     wait_replicas: u32,
     prefix: String,
     pauses: &'static [Duration],
@@ -65,7 +65,7 @@ impl Pool {
         let long = servers.is_cluster && options.waits_for_failover;
         Ok(Self {
             wires: wires()?,
-            waiting: wires()?,
+            waiting: (options.wait_replicas > 0).then(wires).transpose()?,
             wait_replicas: options.wait_replicas,
             prefix: options.prefix.clone(),
             pauses: if long { &PAUSES } else { &PAUSES[..PAUSES_OF_ONE] },
@@ -108,16 +108,14 @@ impl Pool {
 
     /// The same of what changes something: it counts when as many replicas have it as it takes.
     pub async fn change(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
-        if self.wait_replicas == 0 {
-            return self.run(cmd, again).await;
-        }
+        let Some(waiting) = &self.waiting else { return self.run(cmd, again).await };
         let mut mark = redis::cmd("FCALL");
         mark.arg(LIBRARY.function("mark")).arg(1).arg(Keyspace::mark(&self.prefix, key(cmd).unwrap_or_default()));
         // In one pipeline, so that all of it goes over one connection: what is confirmed is what this one wrote.
         let mut pipe = redis::pipe();
         pipe.add_command(mark).add_command(cmd.clone());
         pipe.cmd("WAIT").arg(self.wait_replicas).arg(millis(REPLICAS_TIMEOUT));
-        let answers = self.ask(self.waiting.next(), RoundTrip::Waiting(&pipe), cmd, again, self.pauses).await?;
+        let answers = self.ask(waiting.next(), RoundTrip::Waiting(&pipe), cmd, again, self.pauses).await?;
         let mut answers = answers.into_iter();
         match (answers.next(), answers.next()) {
             (Some(answer), Some(Value::Int(have))) if have >= i64::from(self.wait_replicas) => Ok(answer),

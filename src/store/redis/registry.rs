@@ -69,7 +69,7 @@ impl RedisStore {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
-        // A server that was emptied is made anew.
+        // A server that was emptied is made anew. In this order: owners without it are taken for those of an old build.
         self.pool.change(&self.keys.make(), Again::Yes).await?;
         self.pool.change(&cmd, Again::Yes).await?;
         self.registered.add(token);

@@ -60,23 +60,11 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Sto
         untold.extend(losses);
     }
     if !untold.is_empty() {
-        keep(venue, &Losses::of(venue.now(), by, untold.clone())).await?;
+        let losses = Losses::of(venue.now(), by, untold.clone());
+        let new = DocWrite::json(keys::losses(losses.found, by), &losses);
+        venue.keep_newest(keys::LOSSES, LOSSES_KEPT, new).await?;
         untold.clear();
     }
-    Ok(())
-}
-
-/// Keeps the newest.
-async fn keep(venue: &Venue, losses: &Losses) -> Result<(), StoreError> {
-    let owner = venue_owner();
-    let mut writes = vec![DocWrite::json(keys::losses(losses.found, &losses.by), losses)];
-    let window = Window { reverse: false, skip: 0, limit: 0, values: false };
-    let kept = venue.store.page(&owner, keys::LOSSES, window).await?.total;
-    if kept >= LOSSES_KEPT {
-        let old = venue.store.scan(&owner, keys::LOSSES, None, false, kept + 1 - LOSSES_KEPT).await?;
-        writes.extend(old.into_iter().map(|(key, _)| DocWrite::delete(key)));
-    }
-    venue.store.write(venue.now(), &owner, &writes).await?;
     Ok(())
 }
 
