@@ -4,6 +4,7 @@
 mod calls;
 mod context;
 mod cost;
+mod fairness;
 mod growth;
 mod idle;
 mod latency;
@@ -18,6 +19,7 @@ mod usage;
 
 pub use context::{ContextReport, context};
 pub use cost::{Fsyncs, Probe, ProcessCost, TaskCost};
+pub use fairness::{Crowd, FairnessReport, fairness};
 pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, written};
 pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem};
 pub use latency::latency;

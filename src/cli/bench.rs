@@ -1,10 +1,10 @@
-//! `trellis bench turns|latency|context|sessions|idle|growth`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context|sessions|idle|growth|fairness`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{Context, worker};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, BenchPlan, BenchServer, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
+use crate::bench::{self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
 use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::shutdown::Shutdown;
@@ -39,6 +39,39 @@ pub(crate) enum Bench {
     /// Bytes that reach disks per turn, while the context of one session grows by 1 KB with every turn
     #[command(after_help = "Example:\n  trellis bench growth --turns 300")]
     Growth(Growth),
+    /// How long tasks of many owners wait while one more submits very many
+    #[command(
+        after_help = "Example:\n  trellis bench fairness --owners 1000 --backlog 100000\n\nWhat isn't done of the backlog at its end stays in the queue: use a bus and a store of its own."
+    )]
+    Fairness(Fairness),
+}
+
+/// Who submits how much.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Fairness {
+    /// Owners beside the one
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    owners: usize,
+    /// Tasks of the one owner, as fast as the queue takes them
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    backlog: usize,
+    /// Tasks per second of all others together
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    rate: u32,
+    /// How long it is measured, in seconds; once without the one owner, and once beside it
+    #[arg(long, default_value_t = 20, value_name = "S")]
+    seconds: u64,
+    /// How long the model takes for each task
+    #[arg(long, default_value_t = 200, value_name = "MS")]
+    model_ms: u64,
+}
+
+impl Fairness {
+    const fn crowd(&self) -> Crowd {
+        let Self { owners, backlog, rate, seconds, model_ms } = *self;
+        let (time, model) = (Duration::from_secs(seconds), Duration::from_millis(model_ms));
+        Crowd { owners, backlog, rate, time, model }
+    }
 }
 
 /// Who has nothing to do.
@@ -119,6 +152,7 @@ impl Bench {
             Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load::of(*sleeping, *running)),
             Self::Idle(Idle { owners, agents, .. }) => ("idle", Load::of(*owners, *agents)),
             Self::Growth(Growth { turns }) => ("growth", Load::of(*turns, 1)),
+            Self::Fairness(Fairness { owners, backlog, .. }) => ("fairness", Load::of(*backlog, *owners)),
         }
     }
 
@@ -134,6 +168,7 @@ impl Bench {
                 .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
             Self::Idle(Idle { owners, agents, seconds }) => bench::idle_problem(*owners, *agents, *seconds),
             Self::Growth(Growth { turns }) => bench::growth_problem(*turns),
+            Self::Fairness(fairness) => fairness.crowd().problem(),
         }
     }
 
@@ -142,6 +177,7 @@ impl Bench {
         match self {
             Self::Turns(load) | Self::Latency(load) => Some(load.shape().rules()),
             Self::Sessions(_) => Some(bench::SESSION_RULES.to_owned()),
+            Self::Fairness(fairness) => Some(fairness.crowd().rules()),
             Self::Context | Self::Idle(_) | Self::Growth(_) => None,
         }
     }
@@ -213,6 +249,9 @@ impl Bench {
             Self::Idle(Idle { owners, agents, seconds }) => {
                 let fleet = IdleFleet { owners: *owners, agents: *agents, time: Duration::from_secs(*seconds) };
                 bench::idle(venue, &owner, fleet, &probe).await.map(|report| json!(report))
+            }
+            Self::Fairness(fairness) => {
+                bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
             }
             Self::Growth(Growth { turns }) => {
                 bench::written(venue, &owner, *turns, &probe).await.map(|report| json!(report))

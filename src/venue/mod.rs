@@ -205,7 +205,16 @@ impl Venue {
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a
     /// log line.
     pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
-        if let Err(error) = self.bus.publish(&Message::wake(owner, session)).await {
+        self.call(owner, session, &Message::wake(owner, session)).await;
+    }
+
+    /// The same, and more sessions of the owner are due than are woken.
+    pub async fn wake_of_many(&self, owner: &Owner, session: &SessionKey) {
+        self.call(owner, session, &Message::wake_of_many(owner, session)).await;
+    }
+
+    async fn call(&self, owner: &Owner, session: &SessionKey, wake: &Message) {
+        if let Err(error) = self.bus.publish(wake).await {
             tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
     }

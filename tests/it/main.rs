@@ -43,6 +43,7 @@ mod examples;
 mod expiry;
 mod external;
 mod failures;
+mod fairness;
 mod fuzz;
 mod goals;
 mod http_api;
