@@ -68,9 +68,9 @@ pub struct FairnessReport {
     /// Their tasks per second, together.
     pub rate: u32,
     /// While nobody else submits.
-    pub alone: Waits,
+    pub alone: TaskWaits,
     /// While one owner submits very many.
-    pub beside: Waits,
+    pub beside: TaskWaits,
     /// How many times the wait `alone` that `beside` is, at the 99th percentile.
     pub p99_ratio: f64,
     /// Tasks of the one owner that the queue took meanwhile.
@@ -81,7 +81,7 @@ pub struct FairnessReport {
 
 /// What tasks wait for.
 #[derive(Debug, Clone, Serialize)]
-pub struct Waits {
+pub struct TaskWaits {
     /// From publish to the queue's acknowledgement.
     pub publish: Percentiles,
     /// From there to completion, without the model's time.
@@ -141,7 +141,7 @@ fn task(owner: &Owner, id: &str, inbox: &str) -> Message {
 }
 
 /// Submits their tasks at an even rate, whatever becomes of them, and waits for all.
-async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Result<Waits, BenchError> {
+async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Result<TaskWaits, BenchError> {
     let run = crate::ingress::fresh_id();
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
@@ -183,7 +183,7 @@ async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Resu
     let ((taken, times), ended) = tokio::try_join!(publishing, receiving)?;
     let wait = |(id, at): &(String, Instant)| Some(at.duration_since(*taken.get(id)?).saturating_sub(crowd.model));
     let wait = Percentiles::of(ended.iter().filter_map(wait).collect());
-    Ok(Waits { publish: Percentiles::of(times), wait })
+    Ok(TaskWaits { publish: Percentiles::of(times), wait })
 }
 
 /// Submits the one owner's tasks as fast as the queue takes them, and counts those that end. Is never over but by an

@@ -21,7 +21,7 @@ pub use context::{ContextReport, context};
 pub use cost::{Fsyncs, Probe, ProcessCost, TaskCost};
 pub use fairness::{Crowd, FairnessReport, fairness};
 pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, written};
-pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem};
+pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem, opening};
 pub use latency::latency;
 pub use ledger::{Growth, growth};
 pub use servers::BenchServer;

@@ -83,9 +83,19 @@ pub(crate) struct Idle {
     /// Agents of each owner
     #[arg(long, default_value_t = 10, value_name = "N")]
     agents: usize,
+    /// Sessions of each agent that sleep, each with an event that waits
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    sessions: usize,
     /// How long it is measured, in seconds
     #[arg(long, default_value_t = 10, value_name = "S")]
     seconds: u64,
+}
+
+impl Idle {
+    const fn fleet(&self) -> IdleFleet {
+        let Self { owners, agents, sessions, seconds } = *self;
+        IdleFleet { owners, agents, sessions, time: Duration::from_secs(seconds) }
+    }
 }
 
 /// How long one session goes on.
@@ -166,7 +176,7 @@ impl Bench {
             Self::Context => None,
             Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
                 .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
-            Self::Idle(Idle { owners, agents, seconds }) => bench::idle_problem(*owners, *agents, *seconds),
+            Self::Idle(idle) => bench::idle_problem(idle.fleet()),
             Self::Growth(Growth { turns }) => bench::growth_problem(*turns),
             Self::Fairness(fairness) => fairness.crowd().problem(),
         }
@@ -246,10 +256,7 @@ impl Bench {
                 let report = bench::sessions(venue, &owner, fleet, &calls_log, &shutdown).await;
                 report.map(|report| json!(report))
             }
-            Self::Idle(Idle { owners, agents, seconds }) => {
-                let fleet = IdleFleet { owners: *owners, agents: *agents, time: Duration::from_secs(*seconds) };
-                bench::idle(venue, &owner, fleet, &probe).await.map(|report| json!(report))
-            }
+            Self::Idle(idle) => bench::idle(venue, &owner, idle.fleet(), &probe).await.map(|report| json!(report)),
             Self::Fairness(fairness) => {
                 bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
             }
@@ -260,7 +267,16 @@ impl Bench {
         shutdown.trigger();
         shutdown.run(Duration::from_secs(5)).await;
         app.close().await;
-        measured.map_err(|error: BenchError| Failure::internal(error.to_string()))
+        let mut measured = measured.map_err(|error: BenchError| Failure::internal(error.to_string()))?;
+        if let Self::Idle(_) = self {
+            // What is open is held by this process.
+            drop((app, probe));
+            let open = App::open(config, Role::Up, Arc::new(Metrics::new()));
+            let (next, time) = bench::opening(open).await;
+            next.map_err(|e| worker::failure(&e))?.close().await;
+            measured["open_seconds"] = json!(time.as_secs_f64());
+        }
+        Ok(measured)
     }
 }
 
