@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use super::roll::WorkerCommand;
 use crate::app::{self, AppError, Role};
 use crate::config::Config;
 use crate::process::telemetry;
@@ -10,10 +11,13 @@ use clap::Args;
 /// Runs turns without an HTTP API. Needs `store.url = "redis://…"` and `bus.url = "nats://…"`.
 /// Start as many as you like: each takes what is free.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Example:\n  trellis worker --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --slots 32"
 )]
 pub(crate) struct Worker {
+    #[command(subcommand)]
+    command: Option<WorkerCommand>,
     #[command(flatten)]
     slots: Slots,
 }
@@ -36,6 +40,9 @@ impl Slots {
 impl Worker {
     /// Runs it until a signal.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if let Some(command) = self.command {
+            return command.run(context).await;
+        }
         let loaded = context.load(self.slots.flags())?;
         run(&loaded.config, Role::Worker).await
     }
@@ -58,7 +65,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
         AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
-        AppError::Listen { .. } => Exit::Conflict,
+        AppError::Listen { .. } | AppError::Format(_) => Exit::Conflict,
         AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,
     };
     Failure::new(exit, error.to_string())

@@ -30,10 +30,12 @@ pub mod secrets;
 
 pub mod quotas;
 pub mod rates;
+pub mod roll;
 pub mod spending;
 pub mod strays;
 
 pub mod context;
+pub mod format;
 pub mod history;
 
 use crate::bus::Bus;
