@@ -171,7 +171,9 @@ impl App {
         let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
-        format::agree(&*store, clock.now(), role != Role::Doctor).await??;
+        let fits =
+            || async { format::agree(&*store, clock.now(), role != Role::Doctor).await.map_err(AttemptFailure::from) };
+        retry(role.patience(), &format!("store `{}`", store_name(config)), fits).await??;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
             catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);

@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::output::field;
 use super::running::Running;
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::{App, Role};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
@@ -47,7 +47,7 @@ impl Backup {
             made
         } else {
             let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-            let app = app.map_err(|e| worker::failure(&e))?;
+            let app = app.map_err(|e| role::failure(&e))?;
             let made = backup::make(&app.venue, &name).await;
             app.close().await;
             made.map_err(|error| failure(&error))?

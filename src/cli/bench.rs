@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::output::note;
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::{self, App, Role};
 use crate::bench::{self, BenchError, BenchPlan, BenchServer, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
 use crate::config::{BusUrl, Config, StoreUrl};
@@ -188,7 +188,7 @@ impl Bench {
 
     async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<Value, Failure> {
         let metrics = Arc::new(Metrics::new());
-        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
+        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| role::failure(&e))?;
         let fsyncs = app.fsyncs();
         let venue = Arc::get_mut(&mut app.venue).ok_or_else(|| Failure::internal("the venue is in use already"))?;
         let probe = Probe::on(venue, &servers(config), fsyncs);

@@ -30,7 +30,7 @@ mod queue;
 mod quota;
 mod ready;
 mod resource;
-mod roll;
+mod role;
 mod running;
 mod secret;
 mod serve;
