@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::output::note;
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::{self, App, Role};
 use crate::bench::{self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
 use crate::config::{BusUrl, Config, StoreUrl};
@@ -234,7 +234,7 @@ impl Bench {
 
     async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<Value, Failure> {
         let metrics = Arc::new(Metrics::new());
-        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
+        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| role::failure(&e))?;
         let fsyncs = app.fsyncs();
         let venue = Arc::get_mut(&mut app.venue).ok_or_else(|| Failure::internal("the venue is in use already"))?;
         let probe = Probe::on(venue, &servers(config), fsyncs);
@@ -271,9 +271,9 @@ impl Bench {
         if let Self::Idle(_) = self {
             // What is open is held by this process.
             drop((app, probe));
-            let open = App::open(config, Role::Up, Arc::new(Metrics::new()));
+            let open = Box::pin(App::open(config, Role::Up, Arc::new(Metrics::new())));
             let (next, time) = bench::opening(open).await;
-            next.map_err(|e| worker::failure(&e))?.close().await;
+            next.map_err(|e| role::failure(&e))?.close().await;
             measured["open_seconds"] = json!(time.as_secs_f64());
         }
         Ok(measured)

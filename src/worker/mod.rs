@@ -131,6 +131,7 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(worker)));
     shutdown.spawn_service("auditor", rounds::auditor::run(Arc::clone(worker)));
     shutdown.spawn_service("tidy", rounds::tidy::run(Arc::clone(worker)));
+    shutdown.spawn_service("roll", rounds::roll::run(Arc::clone(worker)));
     shutdown.spawn_service("control", lease::control::run(Arc::clone(worker)));
 }
 

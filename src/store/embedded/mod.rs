@@ -13,6 +13,7 @@
 //! `layout` has every key and record.
 
 mod admit;
+mod backup;
 mod capacity;
 mod counts;
 mod docs;
@@ -35,9 +36,9 @@ mod writer;
 mod writes;
 
 use super::{
-    Accounts, Admit, Admitted, After, Amend, Amended, BackendSetting, Checkpoint, Commit, Committed, Doc, DocKey,
-    DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease,
-    LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
+    Accounts, Admit, Admitted, After, Amend, Amended, BackedUp, BackendSetting, Checkpoint, Commit, Committed, Doc,
+    DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish,
+    Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
     SessionFacts, Standing, Store, StoreError, Swept, Window,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -63,6 +64,7 @@ pub struct EmbeddedStore {
     level: FillLevel,
     /// Where the database is, and the bytes that it may have on the disk.
     database: PathBuf,
+    backups: PathBuf,
     limit: Option<u64>,
     reclaimer: Option<reclaim::Reclaimer>,
     requests: Option<writer::Requests>,
@@ -102,9 +104,10 @@ impl EmbeddedStore {
         let thread = thread.map_err(failed)?;
         let database = open::folder(dir);
         let reclaimer = reclaim::Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?;
+        let backups = dir.join("backups");
         let (requests, writer, reclaimer) = (Some(requests), Some(thread), Some(reclaimer));
         let level = FillLevel::default();
-        Ok(Arc::new(Self { name, durable, level, database, limit, reclaimer, requests, writer, _lock: lock }))
+        Ok(Arc::new(Self { name, durable, level, database, backups, limit, reclaimer, requests, writer, _lock: lock }))
     }
 
     /// `embedded:<folder>`, as in errors.
@@ -379,6 +382,13 @@ impl Inspect for EmbeddedStore {
     /// One for good: what is acknowledged is on the disk.
     async fn history(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn backup(&self, name: &str) -> Result<BackedUp, StoreError> {
+        let (to, state, store) = (self.backups.join(name), self.durable.read().clone(), self.name.clone());
+        let copied = tokio::task::spawn_blocking(move || backup::copy(&state, &to, &store)).await;
+        let died = |e: tokio::task::JoinError| Fault::Record(format!("the backup was not made: {e}")).at(&self.name);
+        copied.map_err(died)?
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
