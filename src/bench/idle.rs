@@ -109,7 +109,12 @@ pub async fn idle(
     fleet: IdleFleet,
     probe: &Probe,
 ) -> Result<IdleReport, BenchError> {
-    let config = json!({"systemPrompt": "You wait.", "model": {"provider": "scripted", "name": "echo"}});
+    let config = json!({
+        "systemPrompt": "You wait.",
+        "model": {"provider": "scripted", "name": "echo"},
+        // All of its sessions at once, while they are made.
+        "concurrency": 100_000,
+    });
     let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
     let IdleFleet { owners, agents, sessions, time } = fleet;
     let making = (0..owners * agents).map(|n| make(venue, owner, &config, (n / agents, n % agents)));
