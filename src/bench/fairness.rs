@@ -1,11 +1,11 @@
 //! `bench fairness`: how long tasks of many owners wait while one owner submits very many.
 
-use super::{BenchError, Percentiles};
+use super::{BenchError, Percentiles, user};
 use crate::bus::LiveSubject;
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
-use crate::domain::ids::{AgentId, Owner, OwnerPart};
+use crate::domain::ids::{AgentId, Owner};
 use crate::domain::message::{Address, InKind, Message};
 use crate::venue::Venue;
 use crate::venue::agents;
@@ -126,10 +126,6 @@ pub async fn fairness(venue: &Arc<Venue>, owner: &Owner, crowd: Crowd) -> Result
 
 fn agent() -> AgentId {
     AgentId::new(AGENT).expect("a legal id")
-}
-
-fn user(of: &Owner, name: &str) -> Owner {
-    Owner::new(of.tenant().clone(), OwnerPart::new(name).expect("a legal name"))
 }
 
 fn task(owner: &Owner, id: &str, inbox: &str) -> Message {

@@ -1,9 +1,9 @@
 //! `bench idle`: what a fleet uses whose agents have nothing to do.
 
-use super::{BenchError, Probe, raw, usage};
+use super::{BenchError, Probe, raw, usage, user};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
-use crate::domain::ids::{AgentId, Owner, OwnerPart, SessionKey};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::store::After;
 use crate::venue::Venue;
 use crate::venue::agents;
@@ -173,7 +173,7 @@ async fn sleep(venue: &Venue, owner: &Owner, (of, of_agent, number): (usize, usi
 }
 
 fn one_of(owner: &Owner, number: usize) -> Owner {
-    Owner::new(owner.tenant().clone(), OwnerPart::new(format!("idle-{number}")).expect("a legal name"))
+    user(owner, &format!("idle-{number}"))
 }
 
 fn agent(number: usize) -> AgentId {

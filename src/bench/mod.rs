@@ -30,6 +30,7 @@ pub use shape::{TaskSession, TaskShape};
 pub use turns::turns;
 
 use crate::bus::BusError;
+use crate::domain::ids::{Owner, OwnerPart};
 use crate::ingress::SubmitError;
 use crate::store::StoreError;
 use serde::Serialize;
@@ -68,6 +69,11 @@ pub enum BenchError {
     /// Something didn't come to its end.
     #[error("{0}")]
     Stuck(String),
+}
+
+/// Another owner of the same tenant.
+fn user(of: &Owner, name: &str) -> Owner {
+    Owner::new(of.tenant().clone(), OwnerPart::new(name).expect("a legal name"))
 }
 
 /// Times of many tasks.

@@ -1,15 +1,13 @@
 //! `trellis audit`: closes the books.
 
+use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::{field, note};
 use super::running::Running;
-use super::{Context, role};
-use crate::app::{App, Role};
-use crate::process::telemetry::Metrics;
 use crate::upkeep::audit;
+use crate::venue::Venue;
 use clap::Args;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Compares everything that was accepted with what has ended, is pending, or is missing.
 ///
@@ -54,15 +52,10 @@ impl Audit {
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let input = json!({"repair": self.repair});
-        let shown = if let Some(shown) = self.running.ask(&config, "v/ops/venue/audit", &input).await? {
-            shown
-        } else {
-            let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-            let app = app.map_err(|e| role::failure(&e))?;
-            let report = Box::pin(audit::report(&app.venue, self.repair)).await;
-            app.close().await;
-            report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?
+        let here = async |venue: &Venue| {
+            audit::report(venue, self.repair).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))
         };
+        let shown = self.running.ask_or(&config, ("v/ops/venue/audit", &input), here).await?;
         let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };
         let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
         context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;

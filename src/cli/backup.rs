@@ -1,18 +1,15 @@
 //! `trellis backup`: a copy of an embedded store while it works.
 
+use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::field;
 use super::running::Running;
-use super::{Context, role};
-use crate::app::{App, Role};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
-use crate::process::telemetry::Metrics;
 use crate::upkeep::backup;
-use crate::venue::failure::OpError;
+use crate::venue::Venue;
 use clap::Args;
 use serde_json::json;
-use std::sync::Arc;
 
 /// Copies an embedded store as it stands at one moment, while work goes on.
 ///
@@ -43,34 +40,13 @@ impl Backup {
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let name = self.name.unwrap_or_else(|| stamp(Clock::system().now()));
-        let made = if let Some(made) = self.running.ask(&config, "v/ops/venue/backup", &json!({"name": name})).await? {
-            made
-        } else {
-            let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-            let app = app.map_err(|e| role::failure(&e))?;
-            let made = backup::make(&app.venue, &name).await;
-            app.close().await;
-            made.map_err(|error| failure(&error))?
-        };
+        let input = json!({"name": name});
+        let here = async |venue: &Venue| backup::make(venue, &name).await.map_err(|error| Failure::operation(&error));
+        let made = self.running.ask_or(&config, ("v/ops/venue/backup", &input), here).await?;
         let [path, records, bytes] = ["path", "records", "bytes"].map(|key| field(&made, key));
         context.out.value(&made, || format!("{path}: {records} records, {bytes} bytes"))?;
         Ok(Exit::Ok)
     }
-}
-
-/// What went wrong in this very process, which has the store.
-pub(crate) fn failure(error: &OpError) -> Failure {
-    let exit = match error {
-        OpError::Invalid(_) | OpError::Arguments { .. } => Exit::Usage,
-        OpError::NotFound(_) => Exit::NotFound,
-        OpError::Conflict(_) => Exit::Conflict,
-        OpError::Denied(_) => Exit::Denied,
-        OpError::Store(_) => Exit::Unreachable,
-        OpError::Limit(_) | OpError::Failed(_) | OpError::Upstream(_) | OpError::Timeout(_) | OpError::Fenced => {
-            Exit::Internal
-        }
-    };
-    Failure::new(exit, error.to_string())
 }
 
 #[cfg(test)]

@@ -1,15 +1,13 @@
 //! `trellis doctor`: which guarantees the configured servers give, and what to change.
 
+use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note};
 use super::running::Running;
-use super::{Context, role};
-use crate::app::{App, Role};
-use crate::process::telemetry::Metrics;
 use crate::upkeep::doctor;
+use crate::venue::Venue;
 use clap::Args;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Reads the settings of the configured store and queue and says which guarantees hold.
 ///
@@ -26,15 +24,11 @@ impl Doctor {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let found = if let Some(found) = self.running.ask(&config, "v/ops/venue/doctor", &json!({})).await? {
-            found
-        } else {
-            let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-            let app = app.map_err(|e| role::failure(&e))?;
-            let found = doctor::examine(&app.venue).await;
-            app.close().await;
-            found.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?.to_json()
+        let here = async |venue: &Venue| match doctor::examine(venue).await {
+            Ok(found) => Ok(found.to_json()),
+            Err(error) => Err(Failure::new(Exit::Unreachable, error.to_string())),
         };
+        let found = self.running.ask_or(&config, ("v/ops/venue/doctor", &json!({})), here).await?;
         context.out.value(&found, || text(context.out, &found))?;
         let all = found["guarantees"].as_array().map_or(0, Vec::len);
         match found["broken"].as_u64() {

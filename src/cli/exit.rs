@@ -1,5 +1,6 @@
 //! Exit codes, and a failure as its code and the text for the person who sees it.
 
+use crate::venue::failure::OpError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -42,6 +43,21 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Of an operation that this very process has run.
+    pub fn operation(error: &OpError) -> Self {
+        let exit = match error {
+            OpError::Invalid(_) | OpError::Arguments { .. } => Exit::Usage,
+            OpError::NotFound(_) => Exit::NotFound,
+            OpError::Conflict(_) => Exit::Conflict,
+            OpError::Denied(_) => Exit::Denied,
+            OpError::Store(_) => Exit::Unreachable,
+            OpError::Limit(_) | OpError::Failed(_) | OpError::Upstream(_) | OpError::Timeout(_) | OpError::Fenced => {
+                Exit::Internal
+            }
+        };
+        Self::new(exit, error.to_string())
+    }
+
     /// Any code.
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into() }

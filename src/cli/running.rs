@@ -2,10 +2,14 @@
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use crate::app;
+use super::role;
+use crate::app::{self, App, Role};
 use crate::config::Config;
+use crate::process::telemetry::Metrics;
+use crate::venue::Venue;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Which running server to ask.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -37,4 +41,25 @@ impl Running {
             "another process holds the folder of the store and is asked over HTTP; name its address with `--url`";
         asked.map(Some).map_err(|failure| if held { failure.hint(Exit::Unreachable, advice) } else { failure })
     }
+
+    /// The same, or what `here` says of the configured backends where they are free to be opened.
+    pub async fn ask_or(
+        self,
+        config: &Config,
+        (operation, input): (&str, &Value),
+        here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
+    ) -> Result<Value, Failure> {
+        if let Some(answer) = self.ask(config, operation, input).await? {
+            return Ok(answer);
+        }
+        let app = Box::pin(open(config)).await?;
+        let said = Box::pin(here(&app.venue)).await;
+        app.close().await;
+        said
+    }
+}
+
+/// The configured backends, to look at and to leave as they are.
+pub(crate) async fn open(config: &Config) -> Result<App, Failure> {
+    App::open(config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))
 }

@@ -2,18 +2,16 @@
 
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note, time};
-use super::running::Running;
+use super::running::{self, Running};
 use super::wait::shown;
-use super::{Context, backup, role};
+use super::{Context, role};
 use crate::app::{App, Role};
 use crate::config::Config;
 use crate::domain::roll::Whom;
-use crate::process::telemetry::Metrics;
-use crate::venue::roll;
+use crate::venue::{Venue, roll};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -82,14 +80,21 @@ enum Place {
 }
 
 impl Place {
-    async fn of(running: Running, config: &Config) -> Result<(Self, Value), Failure> {
-        if let Some(list) = running.clone().ask(config, "v/ops/worker/list", &json!({})).await? {
-            return Ok((Self::Elsewhere(running), list));
+    /// Tells workers to leave, there or here. Returns their names, too.
+    async fn told(running: Running, config: &Config, whom: Whom) -> Result<(Self, Vec<String>), Failure> {
+        let input = json!({"workers": whom.names, "host": whom.host});
+        if let Some(told) = running.clone().ask(config, "v/ops/worker/drain", &input).await? {
+            let names = told["draining"].as_array().into_iter().flatten();
+            return Ok((Self::Elsewhere(running), names.filter_map(Value::as_str).map(str::to_owned).collect()));
         }
-        let app = App::open(config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
-        let place = Self::Here(app);
-        let list = place.list(config).await?;
-        Ok((place, list))
+        let app = running::open(config).await?;
+        match roll::drain(&app.venue, &whom, "trellis worker drain").await {
+            Ok(told) => Ok((Self::Here(app), told)),
+            Err(error) => {
+                app.close().await;
+                Err(Failure::operation(&error))
+            }
+        }
     }
 
     async fn list(&self, config: &Config) -> Result<Value, Failure> {
@@ -99,22 +104,7 @@ impl Place {
                 // It held the store and has ended since.
                 Ok(list.unwrap_or_else(|| json!({"workers": []})))
             }
-            Self::Here(app) => roll::list(&app.venue).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string())),
-        }
-    }
-
-    async fn drain(&self, config: &Config, workers: Vec<String>, host: Option<String>) -> Result<Vec<String>, Failure> {
-        match self {
-            Self::Elsewhere(running) => {
-                let input = json!({"workers": workers, "host": host});
-                let told = running.clone().ask(config, "v/ops/worker/drain", &input).await?.unwrap_or_default();
-                let names = told["draining"].as_array().into_iter().flatten();
-                Ok(names.filter_map(Value::as_str).map(str::to_owned).collect())
-            }
-            Self::Here(app) => {
-                let told = roll::drain(&app.venue, &Whom { names: workers, host }, "trellis worker drain").await;
-                told.map_err(|error| backup::failure(&error))
-            }
+            Self::Here(app) => list(&app.venue).await,
         }
     }
 
@@ -142,14 +132,13 @@ impl WorkerCommand {
         let config = context.load(Vec::new())?.config;
         match self {
             Self::List { running } => {
-                let (place, list) = Place::of(running, &config).await?;
-                place.close().await;
+                let list = running.ask_or(&config, ("v/ops/worker/list", &json!({})), list).await?;
                 context.out.value(&list, || text(context.out, &list))?;
                 Ok(Exit::Ok)
             }
             Self::Drain(Drain { workers, host, wait, running }) => {
-                let (place, _) = Place::of(running, &config).await?;
-                let done = drain(context, &config, &place, (workers, host), wait).await;
+                let (place, told) = Place::told(running, &config, Whom { names: workers, host }).await?;
+                let done = drain(context, &config, &place, told, wait).await;
                 place.close().await;
                 done
             }
@@ -157,14 +146,18 @@ impl WorkerCommand {
     }
 }
 
+async fn list(venue: &Venue) -> Result<Value, Failure> {
+    roll::list(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
+}
+
+/// Says who was told, and waits for their end where that is asked for.
 async fn drain(
     context: &Context,
     config: &Config,
     place: &Place,
-    (workers, host): (Vec<String>, Option<String>),
+    told: Vec<String>,
     wait: Option<Duration>,
 ) -> Result<Exit, Failure> {
-    let told = place.drain(config, workers, host).await?;
     note(&format!("told to leave: {}", told.join(", ")));
     let left = match wait {
         None => Vec::new(),

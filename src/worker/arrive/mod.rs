@@ -74,11 +74,16 @@ async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
         invoked::offer(worker, &delivery.owner, &job);
         return delivery.settle.ack().await;
     }
+    run_due(worker, delivery, session, seat, body.more).await;
+}
+
+/// A session is due and nothing is to be admitted: it runs in the slot that its owner has for it, or stays due. `more`:
+/// so are others of its owner.
+async fn run_due(worker: &Worker, delivery: &Delivery, session: SessionKey, seat: Option<&Seat>, more: bool) {
     if seat.is_none() {
-        // There is nothing to admit: the session stays due.
         worker.seats.pass_over(&delivery.owner, &session);
     }
-    if body.more {
+    if more {
         worker.seats.are_more(&delivery.owner);
     }
     if seat.is_none() {

@@ -1,11 +1,11 @@
 //! Tasks and messages: who sends them, and whether they are let in.
 
-use super::RETRY;
 use super::admit::admit_and_run;
 use super::callers::{self, Unknown};
 use super::refuse::{id_of_place, not_known, refusal, refuse};
 use super::seats::Seat;
 use super::stray;
+use super::{RETRY, run_due};
 use crate::bus::Delivery;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobResult};
@@ -86,10 +86,7 @@ pub(super) async fn submission(worker: &Worker, delivery: &Delivery, seat: Optio
             }
             // It was accepted before, by a key that is gone by now: that stands, and it goes on.
             match known_session(worker, delivery, &refused).await {
-                Ok(Some(session)) => {
-                    let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
-                    admit_and_run(worker, delivery, admit, "wake", seat).await;
-                }
+                Ok(Some(session)) => run_due(worker, delivery, session, seat, false).await,
                 Ok(None) => refuse(worker, delivery, refused).await,
                 Err(error) => {
                     tracing::warn!(%error, "submission not looked up yet");

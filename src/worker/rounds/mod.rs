@@ -6,3 +6,8 @@ pub(super) mod auditor;
 pub(super) mod roll;
 pub(super) mod sweep;
 pub(super) mod tidy;
+
+use std::time::Duration;
+
+/// A store that takes longer to hear of the end of a worker learns it by its silence.
+const GOODBYE: Duration = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! The list of workers: this one signs it, and leaves when it is told to.
 
+use super::GOODBYE;
 use crate::domain::format::FORMAT;
 use crate::domain::kept::KeptKeys;
 use crate::domain::roll::{SIGN_EVERY, WorkerRecord};
@@ -9,9 +10,6 @@ use crate::venue::roll;
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A store that takes longer to hear of the end of a worker lists it as silent.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Signs until no turn runs any more.
 pub(crate) async fn run(worker: Arc<Worker>) {

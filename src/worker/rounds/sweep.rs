@@ -1,5 +1,6 @@
 //! The sweep: makes certain what messages only make prompt.
 
+use super::GOODBYE;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout;
 use crate::domain::time::Millis;
@@ -20,9 +21,6 @@ const ITEMS: u32 = 256;
 /// Sessions that are called of an owner for whom there is no slot here: as many may find one elsewhere, and whoever has
 /// a slot for more asks the store.
 const FEW: u32 = 16;
-
-/// A store that takes longer to hear of the end of a worker learns it by its silence.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Garbage documents freed per owner and sweep.
 const GARBAGE: usize = 500;
@@ -163,9 +161,10 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     let items = if is_full { FEW } else { ITEMS };
     let swept = venue.store.sweep(venue.now(), owner, GRACE, items).await?;
     venue.relay(owner, &swept.outbox).await;
-    let are_all = |count: usize| count < items as usize;
+    let is_all = |count: usize| count < items as usize;
+    let all_told = is_all(swept.due.len());
     for session in &swept.due {
-        if are_all(swept.due.len()) {
+        if all_told {
             venue.wake(owner, session).await;
         } else {
             venue.wake_of_many(owner, session).await;
@@ -173,7 +172,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     }
     let now = venue.now();
     // Those that find no slot would be called again and again.
-    let mut more = swept.more && !(is_full && are_all(swept.outbox.len()));
+    let mut more = swept.more && !(is_full && is_all(swept.outbox.len()));
     // What is damaged is told by who looks at it.
     let is_due = |prefix| swept.first(prefix).and_then(|key| keys::swept_at(key)).is_some_and(|at| at <= now);
     let mut next = swept.next;
