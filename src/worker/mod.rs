@@ -196,6 +196,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     let mut pace = LogPace::default();
     loop {
         let free = tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             permit = Arc::clone(&slots).acquire_owned() => permit,
         };
@@ -203,6 +204,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         let more = slots.available_permits();
         let mut receiving = worker.venue.bus.receive(more + 1);
         let received = tokio::select! {
+            biased;
             () = stop.cancelled() => {
                 hand_back(&worker, receiving).await;
                 break;

@@ -94,6 +94,7 @@ mod session_changes;
 mod sessions;
 mod set_back;
 mod signals;
+mod simulate;
 mod spend;
 mod store_conformance;
 mod store_differential;

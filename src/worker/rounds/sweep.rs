@@ -51,6 +51,7 @@ async fn sweeps(worker: &Arc<Worker>) {
             }
         };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = rest(worker, soon) => {}
         }
