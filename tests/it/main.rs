@@ -7,6 +7,7 @@ mod support;
 mod agent_layers;
 mod agent_rows;
 mod agent_turns;
+mod answered;
 mod approvals;
 mod auth;
 mod authority;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, unfold};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
@@ -47,16 +48,20 @@ impl FarQueue {
     /// Waits at the server until something is ready, or until then.
     async fn taken(&self, max: usize) -> Vec<(u64, Queued)> {
         let queue = &self.server;
-        let mut changed = queue.changed.subscribe();
         let end = queue.clock.steady() + POLL;
         loop {
-            let taken = if self.link.is_dead() { Vec::new() } else { queue.take(max) };
+            let mut changed = pin!(queue.changed.notified());
+            changed.as_mut().enable();
+            if self.link.is_dead() {
+                return std::future::pending().await;
+            }
+            let taken = queue.take(max);
             let now = queue.clock.steady();
             if !taken.is_empty() || now >= end || max == 0 {
                 return taken;
             }
             let next = queue.next().map_or(end, |next| next.min(end));
-            let _ = timeout(next.saturating_sub(now), changed.changed()).await;
+            let _ = timeout(next.saturating_sub(now), changed).await;
         }
     }
 
@@ -193,7 +198,9 @@ impl Bus for FarQueue {
                 let said = told.recv().await;
                 link.lives().await;
                 match said {
-                    Ok(Message { to: Address::Out { owner: of, job: ended, .. }, .. }) if of == owner && ended == job => {
+                    Ok(Message { to: Address::Out { owner: of, job: ended, .. }, .. })
+                        if of == owner && ended == job =>
+                    {
                         return;
                     }
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
@@ -212,15 +219,18 @@ impl Bus for FarQueue {
 
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let (queue, job) = (Arc::clone(&self.server), job.clone());
-        let (changed, after) = (queue.changed.subscribe(), after.unwrap_or_else(|| queue.pieces()));
-        let pieces = unfold((queue, job, changed, after), |(queue, job, mut changed, after)| async move {
-            loop {
-                if let Some(piece) = queue.piece(&job, after) {
-                    let after = piece.sequence;
-                    return Some((piece, (queue, job, changed, after)));
+        let after = after.unwrap_or_else(|| queue.pieces());
+        let pieces = unfold((queue, job, after), |(queue, job, after)| async move {
+            let piece = loop {
+                let mut changed = pin!(queue.changed.notified());
+                changed.as_mut().enable();
+                match queue.piece(&job, after) {
+                    Some(piece) => break piece,
+                    None => changed.await,
                 }
-                changed.changed().await.ok()?;
-            }
+            };
+            let after = piece.sequence;
+            Some((piece, (queue, job, after)))
         });
         Ok(pieces.boxed())
     }
@@ -256,9 +266,10 @@ impl Alarms for FarQueue {
         self.link.way(Server::Queue).await.map_err(unavailable)?;
         let ringing = unfold(self.clone(), |queue| async move {
             let server = Arc::clone(&queue.server);
-            let mut changed = server.changed.subscribe();
             loop {
                 queue.link.lives().await;
+                let mut changed = pin!(server.changed.notified());
+                changed.as_mut().enable();
                 match server.ring() {
                     Ok((sequence, alarm)) => {
                         // The connection is over with it, and it rings again after the ack wait.
@@ -268,9 +279,9 @@ impl Alarms for FarQueue {
                     }
                     Err(Some(next)) => {
                         let wait = next.saturating_sub(server.clock.steady());
-                        let _ = timeout(wait.max(Duration::from_millis(1)), changed.changed()).await;
+                        let _ = timeout(wait.max(Duration::from_millis(1)), changed).await;
                     }
-                    Err(None) => drop(timeout(Duration::from_secs(30), changed.changed()).await),
+                    Err(None) => drop(timeout(Duration::from_secs(30), changed).await),
                 }
             }
         });

@@ -2,7 +2,7 @@
 
 use super::bus::{FarQueue, send};
 use super::fleet::Fleet;
-use super::plan::TROUBLE;
+use super::plan::{Plan, TROUBLE};
 use super::queue::Job;
 use super::staff::HIRED;
 use crate::support::dice::Dice;
@@ -62,8 +62,10 @@ pub struct Diary {
 /// What one caller sends, by the seed.
 fn letters(fleet: &Fleet) -> Vec<(Duration, String, Sent, bool, bool)> {
     let mut dice = Dice(fleet.seed ^ 0x1e77_e125);
-    let number = 4 + dice.below(10);
+    let number = 5 + dice.below(14);
     let end = u64::try_from(TROUBLE.as_millis()).unwrap();
+    // By the seed alone: the same letters go out when troubles are left out.
+    let troubles = Plan::new(fleet.seed, fleet.workers).troubles;
     let letter = |n| {
         let agent = *dice.pick(&HIRED);
         let name = format!("e{n:03}");
@@ -83,7 +85,11 @@ fn letters(fleet: &Fleet) -> Vec<(Duration, String, Sent, bool, bool)> {
             ..Submission::default()
         };
         let task = agent != "chat" || dice.below(3) == 0;
-        let at = Duration::from_millis(dice.below(end));
+        // Most of them where something goes wrong, or is about to.
+        let at = match dice.below(3) {
+            0 => Duration::from_millis(dice.below(end)),
+            _ => dice.pick(&troubles).at.saturating_sub(Duration::from_millis(dice.below(3_000))),
+        };
         let sent = Sent { agent, task, submission, way: Way::Queued };
         (at, name, sent, dice.below(3) == 0, dice.below(4) == 0)
     };

@@ -5,7 +5,7 @@ use super::model::{FarModel, Provider};
 use super::plan::{Plan, Trouble, What};
 use super::queue::Queue;
 use super::store::{FarStore, ServerStore};
-use super::world::{Link, START, World};
+use super::world::{Link, START, Sabotage, World};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -82,8 +82,8 @@ fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>, clock: Clock, history: Histor
 
 impl Fleet {
     /// Nothing runs yet.
-    pub fn new(seed: u64, plan: Plan, workers: usize) -> Arc<Self> {
-        let world = World::new(plan);
+    pub fn new(seed: u64, plan: Plan, workers: usize, sabotage: Option<Sabotage>) -> Arc<Self> {
+        let world = World::new(plan, sabotage);
         let store = ServerStore::new(&world);
         let queue = Queue::new(&world, Clock::timers(START), LEASE, seed ^ 0x0b05);
         let script = Script::of("rules", ScriptRules::parse(RULES).unwrap());

@@ -33,17 +33,20 @@ pub mod store;
 pub mod world;
 
 use plan::Plan;
-use run::{Outcome, failing, simulate};
+use run::{Outcome, failing, sabotaged, simulate};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
+use world::Sabotage;
 
 /// Seeds that have found something, each mended since: what it was.
 const REGRESSIONS: &[(u64, &str)] = &[];
 
 /// Seeds of the short run.
 const SHORT: u64 = 12;
+/// Seeds by which a server that does something wrong is found out.
+const FOUND_WITHIN: u64 = 60;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(format!("TRELLIS_SIMULATE_{name}")).ok()?;
@@ -80,8 +83,29 @@ fn the_same_seed_gives_the_same_bytes() {
         assert!(one.mark.1 > 500, "something happens: {:?}", one.mark);
         if one.mark != other.mark {
             let at = one.tail.lines().zip(other.tail.lines()).find(|(a, b)| a != b);
-            panic!("two runs of seed {seed} differ: {:?} and {:?}, in the end of the trace at {at:?}", one.mark, other.mark);
+            panic!(
+                "two runs of seed {seed} differ: {:?} and {:?}, in the end of the trace at {at:?}",
+                one.mark, other.mark
+            );
         }
+    }
+}
+
+#[test]
+fn servers_that_do_wrong_are_found_out() {
+    for sabotage in [
+        Sabotage::NoFence,
+        Sabotage::DropOutbox,
+        Sabotage::ForgetReply,
+        Sabotage::AdmitAgain,
+        Sabotage::LoseMessages(30),
+        Sabotage::LoseCompletions(30),
+    ] {
+        let wrong =
+            |seed| sabotaged(seed, Plan::new(seed, run::workers(seed)), Some(sabotage)).wrong.into_iter().next();
+        let found = (1..=FOUND_WITHIN).find_map(|seed| Some((seed, wrong(seed)?)));
+        let (seed, wrong) = found.unwrap_or_else(|| panic!("{sabotage:?} isn't found within {FOUND_WITHIN} seeds"));
+        eprintln!("{sabotage:?} is found by seed {seed}: {wrong}");
     }
 }
 

@@ -17,8 +17,17 @@ use trellis::venue::secrets::Secret;
 /// The provider, with what it was asked.
 pub struct Provider {
     pub script: Script,
-    /// Calls begun and calls answered, by turn.
-    pub calls: Mutex<BTreeMap<String, (u32, u32)>>,
+    /// By turn.
+    pub calls: Mutex<BTreeMap<String, Calls>>,
+}
+
+/// Calls of one turn.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Calls {
+    pub begun: u32,
+    pub answered: u32,
+    /// The provider wouldn't; nobody pays for it.
+    pub failed: u32,
 }
 
 /// A process's way to it.
@@ -52,8 +61,10 @@ impl Model for FarModel {
         {
             world.wrong(format!("{turn} is asked again after its holder was told of the reply"));
         }
-        self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().0 += 1;
-        sleep(Duration::from_millis(1 + self.link.below(400))).await;
+        self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().begun += 1;
+        // Now and then longer than a lease.
+        let longest = if self.link.below(6) == 0 { 8_000 } else { 400 };
+        sleep(Duration::from_millis(1 + self.link.below(longest))).await;
         self.link.lives().await;
         let down = world.plan.now(world.now()).find_map(|what| match what {
             What::Overloaded(percent) => Some(percent),
@@ -61,13 +72,20 @@ impl Model for FarModel {
         });
         if down.is_some_and(|percent| self.link.percent(percent)) {
             world.hit("overloaded");
+            self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().failed += 1;
             let retry_after = (self.link.below(2) == 0).then(|| Duration::from_millis(self.link.below(3_000)));
-            return Err(ModelError::Transient { model: request.model.id(), reason: "503: overloaded".into(), retry_after });
+            return Err(ModelError::Transient {
+                model: request.model.id(),
+                reason: "503: overloaded".into(),
+                retry_after,
+            });
         }
-        let permanent =
-            |error: &dyn std::fmt::Display| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
+        let permanent = |error: &dyn std::fmt::Display| ModelError::Permanent {
+            model: request.model.id(),
+            reason: error.to_string(),
+        };
         let taken = self.provider.script.take(request).await.map_err(|error| permanent(&error))?;
-        self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().1 += 1;
+        self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().answered += 1;
         world.note(format_args!("{} hears {turn}: {:?}", self.link.name, taken.answer.reply));
         Ok(taken.answer.reply)
     }

@@ -1,14 +1,14 @@
 //! The simulated server of the queue: a work queue of what comes in, what goes out, jobs for external workers, alarms.
 
 use super::plan::{Plan, What};
-use super::world::World;
+use super::world::{Sabotage, World};
 use crate::support::dice::Dice;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast};
 use trellis::bus::{Alarm, LiveSubject, Piece};
 use trellis::domain::epoch::Mark;
 use trellis::domain::ids::{AgentId, JobId, Owner};
@@ -65,8 +65,8 @@ pub struct Queue {
     pub ack_wait: Duration,
     kept: Mutex<Kept>,
     dice: Mutex<Dice>,
-    /// Grows with every change.
-    pub changed: watch::Sender<u64>,
+    /// Wakes whoever waits, in the order of their coming: a watch would do it by chance.
+    pub changed: Notify,
     /// What is said live.
     pub live: broadcast::Sender<(LiveSubject, Bytes)>,
     /// What has gone out.
@@ -81,7 +81,7 @@ impl Queue {
             ack_wait,
             kept: Mutex::default(),
             dice: Mutex::new(Dice(seed)),
-            changed: watch::Sender::new(0),
+            changed: Notify::new(),
             live: broadcast::channel(BEHIND).0,
             told: broadcast::channel(BEHIND).0,
         })
@@ -97,7 +97,18 @@ impl Queue {
     }
 
     fn change(&self) {
-        self.changed.send_modify(|changes| *changes += 1);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether it loses on purpose what goes there.
+    fn loses(&self, to: &Address) -> bool {
+        match (self.world.sabotage, to) {
+            (Some(Sabotage::LoseMessages(one_in)), Address::In { kind, .. }) if *kind != InKind::Wake => {
+                self.below(one_in) == 0
+            }
+            (Some(Sabotage::LoseCompletions(one_in)), Address::Out { .. }) => self.below(one_in) == 0,
+            _ => false,
+        }
     }
 
     /// Takes a message for good.
@@ -112,6 +123,9 @@ impl Queue {
             kept.seen.insert(id.clone(), now);
         }
         self.world.note(format_args!("  publish {:?} {:?} {}", message.to, message.id, message.body));
+        if self.loses(&message.to) {
+            return;
+        }
         match &message.to {
             Address::In { owner, agent, kind } => {
                 kept.last += 1;

@@ -5,6 +5,7 @@ use super::check;
 use super::fleet::Fleet;
 use super::plan::{Plan, TROUBLE};
 use super::staff;
+use super::world::Sabotage;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -41,15 +42,20 @@ pub fn workers(seed: u64) -> usize {
 
 /// Runs a seed with these troubles.
 pub fn simulate(seed: u64, plan: Plan) -> Outcome {
+    sabotaged(seed, plan, None)
+}
+
+/// The same over servers that do something wrong.
+pub fn sabotaged(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let outcome = runtime.block_on(live_through(seed, plan));
+    let outcome = runtime.block_on(live_through(seed, plan, sabotage));
     // What waits for ever ends with it.
     drop(runtime);
     outcome
 }
 
-async fn live_through(seed: u64, plan: Plan) -> Outcome {
-    let fleet = Fleet::new(seed, plan.clone(), workers(seed));
+async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outcome {
+    let fleet = Fleet::new(seed, plan.clone(), workers(seed), sabotage);
     let diary = Arc::new(Diary::default());
     prepare(&fleet).await;
     for worker in 0..fleet.workers {

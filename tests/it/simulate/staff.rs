@@ -104,6 +104,5 @@ pub fn agents() -> Vec<(&'static str, Value)> {
 }
 
 /// Those that callers send work to.
-pub const HIRED: [&str; 12] = [
-    "chat", "clerk", "writer", "writer", "boss", "chief", "spender", "payer", "sleeper", "buyer", "writes", "slow",
-];
+pub const HIRED: [&str; 12] =
+    ["chat", "clerk", "writer", "writer", "boss", "chief", "spender", "payer", "sleeper", "buyer", "writes", "slow"];

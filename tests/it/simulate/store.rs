@@ -2,7 +2,7 @@
 //! process's way there.
 
 use super::plan::Server;
-use super::world::{Link, World};
+use super::world::{Link, Sabotage, World};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::time::Millis;
 use trellis::store::embedded::{EmbeddedStore, MemoryImage};
 use trellis::store::{
-    Admit, Admitted, Checkpoint, Commit, Committed, Layer, Lease, LeaseCheck, LeaseOutcome, Store, StoreError,
+    Admit, Admitted, Checkpoint, Commit, Committed, Forget, Layer, Lease, LeaseCheck, LeaseOutcome, Store, StoreError,
     StoreMethod,
 };
 
@@ -91,6 +91,15 @@ impl ServerStore {
         known.granted = known.granted.max(epoch);
     }
 
+    /// What was admitted before is as new.
+    async fn forget(&self, now: Millis, request: &Admit) -> Result<(), StoreError> {
+        if let (Some(Sabotage::AdmitAgain), Some(event)) = (self.world.sabotage, &request.event) {
+            let forget = Forget { events: vec![event.id.clone()], ..Forget::default() };
+            self.inner.forget(now, &request.owner, &forget).await?;
+        }
+        Ok(())
+    }
+
     fn committed(&self, lease: &Lease, turn: u64) {
         let mut sessions = self.sessions.lock().unwrap();
         let known = sessions.entry(lease.session.clone()).or_default();
@@ -128,7 +137,11 @@ impl Layer for ServerStore {
     }
 
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
-        let answer = self.inner.admit(now, request).await?;
+        self.forget(now, request).await?;
+        let mut answer = self.inner.admit(now, request).await?;
+        if let (Some(Sabotage::ForgetReply), LeaseOutcome::Run(grant)) = (self.world.sabotage, &mut answer.lease) {
+            grant.checkpoint = None;
+        }
         let event = request.event.as_ref().map_or("-", |event| event.id.as_str());
         let (session, intake) = (&request.session, &answer.intake);
         match &answer.lease {
@@ -153,7 +166,14 @@ impl Layer for ServerStore {
     }
 
     async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
-        let answer = self.inner.commit(now, lease, commit).await?;
+        let mut answer = self.inner.commit(now, lease, commit).await?;
+        if answer == Committed::Fenced && self.world.sabotage == Some(Sabotage::NoFence) {
+            let epoch = self.sessions.lock().unwrap().get(&lease.session).map_or(0, |known| known.granted);
+            answer = self.inner.commit(now, &Lease { epoch, ..lease.clone() }, commit).await?;
+        }
+        if let (Some(Sabotage::DropOutbox), Some(first)) = (self.world.sabotage, commit.outbox.first()) {
+            self.inner.published(&lease.owner, std::slice::from_ref(&first.id)).await?;
+        }
         let how = match &answer {
             Committed::Done(_) => "done",
             Committed::Fenced => "fenced",

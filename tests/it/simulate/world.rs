@@ -15,13 +15,31 @@ use trellis::domain::time::Millis;
 /// When simulations begin: a Saturday noon in UTC.
 pub const START: Millis = Millis(1_774_699_200_000);
 /// Lines of the trace that are kept to be shown.
-const SHOWN: usize = 400;
+const SHOWN: usize = 20_000;
 /// A caller notices that it is cut off after so long at most.
 const TIMEOUT: u64 = 1_500;
+
+/// What a server does wrong on purpose, so that it is seen that it would be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The store lets a holder commit whose lease another has.
+    NoFence,
+    /// The store forgets the first message that a commit decided.
+    DropOutbox,
+    /// The store keeps recorded replies to itself.
+    ForgetReply,
+    /// The store takes what was admitted before for new.
+    AdmitAgain,
+    /// The queue loses one in so many of the messages to agents that it has accepted.
+    LoseMessages(u64),
+    /// The queue loses one in so many completions.
+    LoseCompletions(u64),
+}
 
 /// One simulation.
 pub struct World {
     pub plan: Plan,
+    pub sabotage: Option<Sabotage>,
     begin: Instant,
     /// Ways take no time, and nothing is by chance: under a conformance suite.
     still: bool,
@@ -41,13 +59,14 @@ struct Trace {
 }
 
 impl World {
-    pub fn new(plan: Plan) -> Arc<Self> {
-        Arc::new(Self { plan, begin: Instant::now(), still: false, trace: Mutex::default() })
+    pub fn new(plan: Plan, sabotage: Option<Sabotage>) -> Arc<Self> {
+        Arc::new(Self { plan, sabotage, begin: Instant::now(), still: false, trace: Mutex::default() })
     }
 
     /// One in which nothing takes time.
     pub fn still() -> Arc<Self> {
-        Arc::new(Self { plan: Plan::default(), begin: Instant::now(), still: true, trace: Mutex::default() })
+        let (plan, begin) = (Plan::default(), Instant::now());
+        Arc::new(Self { plan, sabotage: None, begin, still: true, trace: Mutex::default() })
     }
 
     /// Simulated time since the beginning.
