@@ -227,11 +227,13 @@ pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
             return Ok(false);
         }
         match get(&*venue.store, owner, &id).await {
-            Ok(Some((approval, _))) => drop(tell(venue, owner, &approval).await?),
+            Ok(Some((approval, _))) => {
+                tell(venue, owner, &approval).await?;
+            }
             // It was forgotten with its job.
             Ok(None) => {}
             Err(error @ StoreError::Corrupt { .. }) => {
-                tracing::warn!(%owner, approval = %id, %error, "answer not told")
+                tracing::warn!(%owner, approval = %id, %error, "answer not told");
             }
             Err(error) => return Err(error),
         }

@@ -118,7 +118,7 @@ async fn post(
 ) {
     sleep(at).await;
     let (bus, venue) = fleet.caller(&format!("caller of {name}"), n);
-    for _ in 0..1 + u32::from(again) {
+    for _ in 0..=u32::from(again) {
         if direct && sent.way != Way::Accepted {
             sent.way = submit(&fleet, &venue, &name, &sent).await;
         } else {
@@ -234,7 +234,7 @@ pub async fn serve(fleet: Arc<Fleet>) {
             let answer = json!({
                 "job": body["job"], "token": body["token"], "status": "COMPLETE", "output": {"words": 3}
             });
-            for n in 0..1 + bus.link.below(2) {
+            for n in 0..=bus.link.below(2) {
                 let id = format!("{}-{n}", body["job"].as_str().unwrap_or_default());
                 let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
                 send(&bus, &Message { to, id: Some(id), body: Value::clone(&answer) }).await;

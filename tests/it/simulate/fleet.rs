@@ -191,7 +191,7 @@ impl Fleet {
             sleep(trouble.until().saturating_sub(self.world.now())).await;
             process = self.start(worker);
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Sets the store back, as often as planned.

@@ -16,6 +16,9 @@
 //! granted, recorded and committed fits. A process that is killed reaches nobody any more, at any await; its successor
 //! starts with nothing. When the troubles are over and nothing moves, [`check`] closes the books.
 //!
+//! A store that is set back (`TRELLIS_SIMULATE_LOST_TAIL=1`) is simulated but not yet judged rightly: callers here
+//! remember no tail of their own, as an HTTP server does, and some of what it finds is for that alone.
+//!
 //! `TRELLIS_SIMULATE_SEED` runs one seed and shows its trace, `TRELLIS_SIMULATE_ONLY` leaves all troubles but these
 //! (their places, with commas; empty for none) out; `TRELLIS_SIMULATE_FROM`, `…_SEEDS` and `…_JOBS` run many, see
 //! `tests/simulate.sh`.
@@ -44,9 +47,16 @@ use world::Sabotage;
 const REGRESSIONS: &[(u64, &str)] = &[];
 
 /// Seeds of the short run.
-const SHORT: u64 = 12;
-/// Seeds by which a server that does something wrong is found out.
-const FOUND_WITHIN: u64 = 60;
+const SHORT: u64 = 8;
+/// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
+const SABOTAGED: &[(&str, u64)] = &[
+    ("NoFence", 4),
+    ("DropOutbox", 4),
+    ("ForgetReply", 5),
+    ("AdmitAgain", 1),
+    ("LoseMessages", 12),
+    ("LoseCompletions", 7),
+];
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(format!("TRELLIS_SIMULATE_{name}")).ok()?;
@@ -93,19 +103,12 @@ fn the_same_seed_gives_the_same_bytes() {
 
 #[test]
 fn servers_that_do_wrong_are_found_out() {
-    for sabotage in [
-        Sabotage::NoFence,
-        Sabotage::DropOutbox,
-        Sabotage::ForgetReply,
-        Sabotage::AdmitAgain,
-        Sabotage::LoseMessages(30),
-        Sabotage::LoseCompletions(30),
-    ] {
-        let wrong =
-            |seed| sabotaged(seed, Plan::new(seed, run::workers(seed)), Some(sabotage)).wrong.into_iter().next();
-        let found = (1..=FOUND_WITHIN).find_map(|seed| Some((seed, wrong(seed)?)));
-        let (seed, wrong) = found.unwrap_or_else(|| panic!("{sabotage:?} isn't found within {FOUND_WITHIN} seeds"));
-        eprintln!("{sabotage:?} is found by seed {seed}: {wrong}");
+    for (name, seed) in SABOTAGED {
+        let sabotage = Sabotage::named(name);
+        assert!(sabotage.is_some(), "{name}");
+        let wrong = sabotaged(*seed, Plan::new(*seed, run::workers(*seed)), sabotage).wrong;
+        eprintln!("{name} is found by seed {seed}: {wrong:?}");
+        assert!(!wrong.is_empty(), "{name} is not found by seed {seed}");
     }
 }
 
@@ -135,6 +138,13 @@ struct Sum {
 }
 
 impl Sum {
+    /// Time and pace.
+    fn so_far(&self, begin: Instant) -> String {
+        let real = begin.elapsed().as_secs_f64();
+        let each = real / f64::from(u32::try_from(self.seeds.max(1)).unwrap());
+        format!("{real:.0} s, {:.1} per second", 1.0 / each)
+    }
+
     fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.seeds += 1;
         self.seconds += outcome.simulated.as_secs_f64();
@@ -157,6 +167,9 @@ fn many_seeds() {
     let Some(seeds) = number("SEEDS") else { return };
     let (from, jobs) = (number("FROM").unwrap_or(1), number("JOBS").unwrap_or(1));
     let most = number("STOP_AFTER").unwrap_or(5);
+    let sabotage = std::env::var("TRELLIS_SIMULATE_SABOTAGE").ok();
+    let sabotage =
+        sabotage.map(|name| Sabotage::named(&name).unwrap_or_else(|| panic!("there is no sabotage `{name}`")));
     let (next, stop, begin) = (AtomicU64::new(from), AtomicBool::new(false), Instant::now());
     let sum = Mutex::new(Sum::default());
     let work = || {
@@ -165,7 +178,7 @@ fn many_seeds() {
             if seed >= from + seeds {
                 return;
             }
-            let outcome = simulate(seed, Plan::new(seed, run::workers(seed)));
+            let outcome = sabotaged(seed, Plan::new(seed, run::workers(seed)), sabotage);
             if !outcome.wrong.is_empty() {
                 eprintln!("{}", failing(seed, &outcome));
             }
@@ -175,20 +188,15 @@ fn many_seeds() {
                 stop.store(true, Ordering::Relaxed);
             }
             if sum.seeds.is_multiple_of(200) {
-                let rate = sum.seeds as f64 / begin.elapsed().as_secs_f64();
-                eprintln!("{} of {seeds} seeds, {rate:.1} per second, {} failed", sum.seeds, sum.failed.len());
+                let (so_far, failed) = (sum.so_far(begin), sum.failed.len());
+                eprintln!("{} of {seeds} seeds, {so_far}, {failed} failed", sum.seeds);
             }
         }
     };
     std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
     let sum = sum.into_inner().unwrap();
-    let real = begin.elapsed().as_secs_f64();
-    println!(
-        "{} seeds from {from} in {real:.0} s ({:.1} per second), {:.1} h simulated",
-        sum.seeds,
-        sum.seeds as f64 / real,
-        sum.seconds / 3600.0
-    );
+    let hours = sum.seconds / 3600.0;
+    println!("{} seeds from {from}, {}, {hours:.1} h simulated", sum.seeds, sum.so_far(begin));
     for (what, (times, in_seeds)) in &sum.hits {
         println!("  hit {what}: {times} times in {in_seeds} seeds");
     }

@@ -8,12 +8,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::domain::ids::SessionKey;
+use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::{EmbeddedStore, MemoryImage};
 use trellis::store::{
-    Admit, Admitted, Checkpoint, Commit, Committed, Forget, Layer, Lease, LeaseCheck, LeaseOutcome, Store, StoreError,
-    StoreMethod,
+    Admit, Admitted, Checkpoint, Commit, Committed, DocWrite, DocumentStore, Forget, Layer, Lease, LeaseCheck,
+    LeaseOutcome, OutsideWrite, Store, StoreError, StoreMethod, keys,
 };
 
 /// What is known of a session by what the store has said.
@@ -186,6 +186,13 @@ impl Layer for ServerStore {
             self.committed(lease, commit.turn);
         }
         Ok(answer)
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+        let marks = self.world.sabotage == Some(Sabotage::DropMarks);
+        let kept: Vec<_> =
+            writes.iter().filter(|write| !marks || !write.key.starts_with(keys::ANSWERED)).cloned().collect();
+        self.inner.write(now, owner, &kept).await
     }
 
     async fn history(&self) -> Result<Vec<String>, StoreError> {

@@ -30,10 +30,28 @@ pub enum Sabotage {
     ForgetReply,
     /// The store takes what was admitted before for new.
     AdmitAgain,
+    /// The store keeps no marks of answers that nobody may have heard of, as before there were any.
+    DropMarks,
     /// The queue loses one in so many of the messages to agents that it has accepted.
     LoseMessages(u64),
     /// The queue loses one in so many completions.
     LoseCompletions(u64),
+}
+
+impl Sabotage {
+    /// By its name in the environment, e.g. `NoFence` or `LoseMessages`.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [
+            Self::NoFence,
+            Self::DropOutbox,
+            Self::ForgetReply,
+            Self::AdmitAgain,
+            Self::DropMarks,
+            Self::LoseMessages(30),
+            Self::LoseCompletions(30),
+        ];
+        all.into_iter().find(|sabotage| format!("{sabotage:?}").split('(').next() == Some(name))
+    }
 }
 
 /// One simulation.
