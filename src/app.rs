@@ -6,6 +6,7 @@ mod listen;
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
 use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
+use crate::domain::format::FormatError;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::Plain;
 use crate::http;
@@ -15,6 +16,7 @@ use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
 use crate::ops;
 use crate::process::clock::Clock;
+use crate::process::host;
 use crate::process::pace::Pace;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::shutdown::Shutdown;
@@ -33,7 +35,7 @@ use crate::venue::rates::{Meters, Rates};
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Providers, ResourceProvider};
 use crate::venue::secrets::{self, KeyFileError, Vault};
-use crate::venue::{self, Venue};
+use crate::venue::{self, Venue, format};
 use crate::worker::{self, WorkerOptions};
 use backends::{Backends, store_name};
 use std::io;
@@ -90,6 +92,9 @@ pub enum AppError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A build that is too far from the one that wrote it.
+    #[error("this build can't work on the store: {0}")]
+    Format(#[from] FormatError),
     /// The queue in NATS.
     #[error(transparent)]
     Nats(#[from] BusOpenError),
@@ -166,6 +171,9 @@ impl App {
         let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
+        let fits =
+            || async { format::agree(&*store, clock.now(), role != Role::Doctor).await.map_err(AttemptFailure::from) };
+        retry(role.patience(), &format!("store `{}`", store_name(config)), fits).await??;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
             catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);
@@ -274,7 +282,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
     let (first, max, total) = (config.retry.first, config.retry.max, Some(config.retry.total));
     let retry = RetryPolicy { first, max, total, jitter: RetryPolicy::JITTER };
-    let name = if c.name.is_empty() { format!("{}-{}", host(), std::process::id()) } else { c.name.clone() };
+    let name = if c.name.is_empty() { format!("{}-{}", host::name(), std::process::id()) } else { c.name.clone() };
     WorkerOptions {
         name,
         slots: c.slots,
@@ -302,13 +310,6 @@ fn auth(config: &Config, role: Role) -> Result<Auth, JwksError> {
         auth.did(http::catalog::did(&format!("http://{}", config.http.listen)));
     }
     Ok(auth)
-}
-
-/// Name of this machine, for people who look for a worker.
-fn host() -> String {
-    let name =
-        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
-    name.map(|text| text.trim().to_owned()).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
 }
 
 /// The keys of secrets. The folder of an embedded store exists by then.

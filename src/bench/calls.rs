@@ -1,7 +1,7 @@
 //! Calls of a store and of a bus, counted for a measurement: a layer around each that no other process has.
 
 use crate::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, Witness,
+    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, WhenEmpty, Witness,
 };
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::message::{Address, Message};
@@ -129,9 +129,9 @@ impl Settle for CountedSettle {
 
 #[async_trait]
 impl Bus for CountedBus {
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         self.counts.bus_call("receive");
-        let mut taken = self.inner.receive(max).await?;
+        let mut taken = self.inner.receive(max, when_empty).await?;
         for delivery in &mut taken {
             let (inner, counts) = (Arc::clone(&delivery.settle), Arc::clone(&self.counts));
             delivery.settle = Arc::new(CountedSettle { inner, counts });

@@ -1,9 +1,10 @@
 //! `bench idle`: what a fleet uses whose agents have nothing to do.
 
-use super::{BenchError, Probe};
+use super::{BenchError, Probe, raw, usage};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
-use crate::domain::ids::{AgentId, Owner, OwnerPart};
+use crate::domain::ids::{AgentId, Owner, OwnerPart, SessionKey};
+use crate::store::After;
 use crate::venue::Venue;
 use crate::venue::agents;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -20,8 +21,11 @@ const WINDOW: usize = 64;
 /// Between the last agent and the first look: what their making has left to do is done then.
 const REST: Duration = Duration::from_secs(2);
 
-/// Agents in all: making more takes longer than anybody measures.
+/// Agents in all, and sessions: making more takes longer than anybody measures.
 const MOST: usize = 1_000_000;
+
+/// Sessions sleep so long that none wakes while it is measured.
+const SLEEP: Duration = Duration::from_hours(24 * 365);
 
 /// How long it may be measured.
 const SECONDS: RangeInclusive<u64> = 1..=86_400;
@@ -33,6 +37,8 @@ pub struct IdleFleet {
     pub owners: usize,
     /// Agents of each.
     pub agents: usize,
+    /// Sessions of each agent that sleep, each with one event that waits for something.
+    pub sessions: usize,
     /// How long.
     pub time: Duration,
 }
@@ -44,6 +50,10 @@ pub struct IdleReport {
     pub owners: usize,
     /// Agents of each.
     pub agents_per_owner: usize,
+    /// Sleeping sessions of each.
+    pub sessions_per_agent: usize,
+    /// Memory of this process, the store when it is embedded, that each session takes.
+    pub bytes_per_session: Option<u64>,
     /// How long it was measured.
     pub seconds: f64,
     /// Calls of the store.
@@ -69,14 +79,25 @@ pub struct IdleProcess {
     pub written_bytes_per_second: Option<f64>,
 }
 
+/// What the next process opens of what this one has left, and how long that takes.
+pub async fn opening<T>(open: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    (open.await, start.elapsed())
+}
+
 /// Why such a fleet can't be measured.
-pub fn idle_problem(owners: usize, agents: usize, seconds: u64) -> Option<String> {
+pub fn idle_problem(IdleFleet { owners, agents, sessions, time }: IdleFleet) -> Option<String> {
     if owners == 0 || agents == 0 {
         return Some("expected at least one owner and one agent of each".to_owned());
     }
     if owners.saturating_mul(agents) > MOST {
         return Some(format!("expected at most {MOST} agents in all, got {owners} owners with {agents} each"));
     }
+    let all = owners.saturating_mul(agents).saturating_mul(sessions);
+    if all > MOST {
+        return Some(format!("expected at most {MOST} sessions in all, got {all}"));
+    }
+    let seconds = time.as_secs();
     (!SECONDS.contains(&seconds))
         .then(|| format!("`--seconds`: expected {} to {}, got {seconds}", SECONDS.start(), SECONDS.end()))
 }
@@ -90,10 +111,15 @@ pub async fn idle(
 ) -> Result<IdleReport, BenchError> {
     let config = json!({"systemPrompt": "You wait.", "model": {"provider": "scripted", "name": "echo"}});
     let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
-    let IdleFleet { owners, agents, time } = fleet;
+    let IdleFleet { owners, agents, sessions, time } = fleet;
     let making = (0..owners * agents).map(|n| make(venue, owner, &config, (n / agents, n % agents)));
     stream::iter(making).buffer_unordered(WINDOW).try_collect::<()>().await?;
+    let awake = usage::resident();
+    let all = owners * agents * sessions;
+    let sleeping = (0..all).map(|n| sleep(venue, owner, (n / sessions / agents, n / sessions % agents, n % sessions)));
+    stream::iter(sleeping).buffer_unordered(WINDOW).try_collect::<()>().await?;
     tokio::time::sleep(REST).await;
+    let bytes_per_session = usage::resident().saturating_sub(awake).checked_div(all as u64);
 
     let (start, before) = (Instant::now(), probe.look());
     tokio::time::sleep(time).await;
@@ -108,6 +134,8 @@ pub async fn idle(
     Ok(IdleReport {
         owners,
         agents_per_owner: agents,
+        sessions_per_agent: sessions,
+        bytes_per_session,
         seconds,
         store_calls_per_second: store.values().sum(),
         store_calls_per_second_by_method: store,
@@ -124,9 +152,25 @@ async fn make(
     config: &AgentConfig,
     (of, number): (usize, usize),
 ) -> Result<(), BenchError> {
-    let user = OwnerPart::new(format!("idle-{of}")).expect("a legal name");
-    let owner = Owner::new(owner.tenant().clone(), user);
-    let id = AgentId::new(format!("idle-{number}")).expect("a legal id");
-    agents::apply(venue, &owner, &id, config, true, &Authority::unlimited()).await?;
+    agents::apply(venue, &one_of(owner, of), &agent(number), config, true, &Authority::unlimited()).await?;
     Ok(())
+}
+
+/// One session of it that has been told something and waits.
+async fn sleep(venue: &Venue, owner: &Owner, (of, of_agent, number): (usize, usize, usize)) -> Result<(), BenchError> {
+    let session = format!("s{number}").parse().expect("a legal id");
+    let session = SessionKey { agent: agent(of_agent), session };
+    let granted = raw::grant(venue, &one_of(owner, of), session).await?;
+    let now = venue.now();
+    let then = After::Release { arrivals: granted.arrivals, due: Some(now.plus(SLEEP)), backoff: false };
+    venue.store.release(now, &granted.lease, then).await?;
+    Ok(())
+}
+
+fn one_of(owner: &Owner, number: usize) -> Owner {
+    Owner::new(owner.tenant().clone(), OwnerPart::new(format!("idle-{number}")).expect("a legal name"))
+}
+
+fn agent(number: usize) -> AgentId {
+    AgentId::new(format!("idle-{number}")).expect("a legal id")
 }

@@ -4,6 +4,7 @@
 mod calls;
 mod context;
 mod cost;
+mod fairness;
 mod growth;
 mod idle;
 mod latency;
@@ -18,8 +19,9 @@ mod usage;
 
 pub use context::{ContextReport, context};
 pub use cost::{Fsyncs, Probe, ProcessCost, TaskCost};
+pub use fairness::{Crowd, FairnessReport, fairness};
 pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, written};
-pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem};
+pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem, opening};
 pub use latency::latency;
 pub use ledger::{Growth, growth};
 pub use servers::BenchServer;

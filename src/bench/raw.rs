@@ -7,7 +7,8 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use crate::domain::priority::Priority;
 use crate::store::{
-    Admit, After, Commit, Committed, DocWrite, EventKind, Lease, LeaseOutcome, LeaseRequest, NewEvent, Store, keys,
+    Admit, After, Commit, Committed, DocWrite, EventKind, Grant, Lease, LeaseOutcome, LeaseRequest, NewEvent, Store,
+    keys,
 };
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -45,10 +46,14 @@ pub(super) async fn rate(
 }
 
 async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, BenchError> {
-    let name = format!("raw-{number}");
-    let session =
-        SessionKey { agent: "bench-0".parse().expect("a legal id"), session: name.parse().expect("a legal id") };
-    let id = EventId::new(name).expect("a legal id");
+    let session = format!("raw-{number}").parse().expect("a legal id");
+    let session = SessionKey { agent: "bench-0".parse().expect("a legal id"), session };
+    Ok(grant(venue, owner, session).await?.lease)
+}
+
+/// The lease of a new session that has been told something.
+pub(super) async fn grant(venue: &Venue, owner: &Owner, session: SessionKey) -> Result<Grant, BenchError> {
+    let id = EventId::new(format!("{}-{}", session.agent, session.session)).expect("a legal id");
     let now = venue.now();
     let event = Event::new(id.clone(), now, Payload::Message { input: serde_json::Value::Null, to: None });
     let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));
@@ -75,8 +80,8 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
     };
     let admit = Admit { owner: owner.clone(), session, event: Some(event), lease: Some(lease) };
     match venue.store.admit(now, &admit).await?.lease {
-        LeaseOutcome::Run(grant) => Ok(grant.lease),
-        other => Err(BenchError::Stuck(format!("no lease for the raw rate: {other:?}"))),
+        LeaseOutcome::Run(grant) => Ok(*grant),
+        other => Err(BenchError::Stuck(format!("no lease for a session of the measurement: {other:?}"))),
     }
 }
 

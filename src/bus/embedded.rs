@@ -17,7 +17,7 @@ use self::pieces::Pieces;
 use self::queue::Queue;
 use self::queued::{Head, Queued};
 use self::topics::Topics;
-use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal};
+use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal, WhenEmpty};
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
@@ -281,11 +281,11 @@ impl Settle for Settlement {
 
 #[async_trait]
 impl Bus for EmbeddedBus {
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         let mut end = std::pin::pin!(tokio::time::sleep(POLL));
         loop {
             let taken = self.0.take(max).map_err(unavailable)?;
-            if !taken.is_empty() || max == 0 || end.is_elapsed() {
+            if !taken.is_empty() || max == 0 || when_empty == WhenEmpty::Return || end.is_elapsed() {
                 if taken.len() == max {
                     // There may be more: another receiver should look.
                     self.0.changed.notify_one();

@@ -148,12 +148,20 @@ pub enum BusError {
     },
 }
 
+/// What to do when there is no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenEmpty {
+    /// Wait for one, up to a few seconds.
+    Wait,
+    /// Come back with none.
+    Return,
+}
+
 /// The queue.
 #[async_trait]
 pub trait Bus: Send + Sync + 'static {
-    /// Up to `max` messages, waiting up to a few seconds for the first; empty when none came.
-    /// A crash after it: they are delivered again after the ack wait.
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError>;
+    /// Up to `max` messages, none when none came. A crash after it: they are delivered again after the ack wait.
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError>;
 
     /// What came with the messages of [`Bus::receive`] and can't be delivered to anybody, once.
     fn unreadable(&self) -> Vec<Unreadable> {

@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::output::{field, note};
 use super::running::Running;
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::{App, Role};
 use crate::process::telemetry::Metrics;
 use crate::upkeep::audit;
@@ -58,7 +58,7 @@ impl Audit {
             shown
         } else {
             let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-            let app = app.map_err(|e| worker::failure(&e))?;
+            let app = app.map_err(|e| role::failure(&e))?;
             let report = Box::pin(audit::report(&app.venue, self.repair)).await;
             app.close().await;
             report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?

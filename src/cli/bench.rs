@@ -1,10 +1,10 @@
-//! `trellis bench turns|latency|context|sessions|idle|growth`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context|sessions|idle|growth|fairness`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, BenchPlan, BenchServer, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
+use crate::bench::{self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
 use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::shutdown::Shutdown;
@@ -39,6 +39,39 @@ pub(crate) enum Bench {
     /// Bytes that reach disks per turn, while the context of one session grows by 1 KB with every turn
     #[command(after_help = "Example:\n  trellis bench growth --turns 300")]
     Growth(Growth),
+    /// How long tasks of many owners wait while one more submits very many
+    #[command(
+        after_help = "Example:\n  trellis bench fairness --owners 1000 --backlog 100000\n\nWhat isn't done of the backlog at its end stays in the queue: use a bus and a store of its own."
+    )]
+    Fairness(Fairness),
+}
+
+/// Who submits how much.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Fairness {
+    /// Owners beside the one
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    owners: usize,
+    /// Tasks of the one owner, as fast as the queue takes them
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    backlog: usize,
+    /// Tasks per second of all others together
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    rate: u32,
+    /// How long it is measured, in seconds; once without the one owner, and once beside it
+    #[arg(long, default_value_t = 20, value_name = "S")]
+    seconds: u64,
+    /// How long the model takes for each task
+    #[arg(long, default_value_t = 200, value_name = "MS")]
+    model_ms: u64,
+}
+
+impl Fairness {
+    const fn crowd(&self) -> Crowd {
+        let Self { owners, backlog, rate, seconds, model_ms } = *self;
+        let (time, model) = (Duration::from_secs(seconds), Duration::from_millis(model_ms));
+        Crowd { owners, backlog, rate, time, model }
+    }
 }
 
 /// Who has nothing to do.
@@ -50,9 +83,19 @@ pub(crate) struct Idle {
     /// Agents of each owner
     #[arg(long, default_value_t = 10, value_name = "N")]
     agents: usize,
+    /// Sessions of each agent that sleep, each with an event that waits
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    sessions: usize,
     /// How long it is measured, in seconds
     #[arg(long, default_value_t = 10, value_name = "S")]
     seconds: u64,
+}
+
+impl Idle {
+    const fn fleet(&self) -> IdleFleet {
+        let Self { owners, agents, sessions, seconds } = *self;
+        IdleFleet { owners, agents, sessions, time: Duration::from_secs(seconds) }
+    }
 }
 
 /// How long one session goes on.
@@ -119,6 +162,7 @@ impl Bench {
             Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load::of(*sleeping, *running)),
             Self::Idle(Idle { owners, agents, .. }) => ("idle", Load::of(*owners, *agents)),
             Self::Growth(Growth { turns }) => ("growth", Load::of(*turns, 1)),
+            Self::Fairness(Fairness { owners, backlog, .. }) => ("fairness", Load::of(*backlog, *owners)),
         }
     }
 
@@ -132,8 +176,9 @@ impl Bench {
             Self::Context => None,
             Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
                 .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
-            Self::Idle(Idle { owners, agents, seconds }) => bench::idle_problem(*owners, *agents, *seconds),
+            Self::Idle(idle) => bench::idle_problem(idle.fleet()),
             Self::Growth(Growth { turns }) => bench::growth_problem(*turns),
+            Self::Fairness(fairness) => fairness.crowd().problem(),
         }
     }
 
@@ -142,6 +187,7 @@ impl Bench {
         match self {
             Self::Turns(load) | Self::Latency(load) => Some(load.shape().rules()),
             Self::Sessions(_) => Some(bench::SESSION_RULES.to_owned()),
+            Self::Fairness(fairness) => Some(fairness.crowd().rules()),
             Self::Context | Self::Idle(_) | Self::Growth(_) => None,
         }
     }
@@ -188,7 +234,7 @@ impl Bench {
 
     async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<Value, Failure> {
         let metrics = Arc::new(Metrics::new());
-        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
+        let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| role::failure(&e))?;
         let fsyncs = app.fsyncs();
         let venue = Arc::get_mut(&mut app.venue).ok_or_else(|| Failure::internal("the venue is in use already"))?;
         let probe = Probe::on(venue, &servers(config), fsyncs);
@@ -210,9 +256,9 @@ impl Bench {
                 let report = bench::sessions(venue, &owner, fleet, &calls_log, &shutdown).await;
                 report.map(|report| json!(report))
             }
-            Self::Idle(Idle { owners, agents, seconds }) => {
-                let fleet = IdleFleet { owners: *owners, agents: *agents, time: Duration::from_secs(*seconds) };
-                bench::idle(venue, &owner, fleet, &probe).await.map(|report| json!(report))
+            Self::Idle(idle) => bench::idle(venue, &owner, idle.fleet(), &probe).await.map(|report| json!(report)),
+            Self::Fairness(fairness) => {
+                bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
             }
             Self::Growth(Growth { turns }) => {
                 bench::written(venue, &owner, *turns, &probe).await.map(|report| json!(report))
@@ -221,7 +267,16 @@ impl Bench {
         shutdown.trigger();
         shutdown.run(Duration::from_secs(5)).await;
         app.close().await;
-        measured.map_err(|error: BenchError| Failure::internal(error.to_string()))
+        let mut measured = measured.map_err(|error: BenchError| Failure::internal(error.to_string()))?;
+        if let Self::Idle(_) = self {
+            // What is open is held by this process.
+            drop((app, probe));
+            let open = Box::pin(App::open(config, Role::Up, Arc::new(Metrics::new())));
+            let (next, time) = bench::opening(open).await;
+            next.map_err(|e| role::failure(&e))?.close().await;
+            measured["open_seconds"] = json!(time.as_secs_f64());
+        }
+        Ok(measured)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note};
 use super::running::Running;
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::{App, Role};
 use crate::process::telemetry::Metrics;
 use crate::upkeep::doctor;
@@ -30,7 +30,7 @@ impl Doctor {
             found
         } else {
             let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-            let app = app.map_err(|e| worker::failure(&e))?;
+            let app = app.map_err(|e| role::failure(&e))?;
             let found = doctor::examine(&app.venue).await;
             app.close().await;
             found.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?.to_json()

@@ -5,6 +5,7 @@
 mod agent;
 mod approval;
 mod audit;
+mod backup;
 mod bench;
 mod bulk;
 mod chat;
@@ -29,6 +30,7 @@ mod queue;
 mod quota;
 mod ready;
 mod resource;
+mod role;
 mod running;
 mod secret;
 mod serve;
@@ -107,7 +109,7 @@ pub(crate) enum Command {
     Demo(demo::Demo),
     /// Run everything in one process: worker and HTTP API
     Up(up::Up),
-    /// Run turns only, as part of a fleet on NATS and Redis
+    /// Run turns only, as part of a fleet on NATS and Redis; list workers, and tell some to leave
     Worker(worker::Worker),
     /// Serve the HTTP API only, as part of a fleet on NATS and Redis
     Serve(serve::Serve),
@@ -172,6 +174,8 @@ pub(crate) enum Command {
     Ready(ready::Ready),
     /// Compare what was accepted with what has ended, is pending or is missing
     Audit(audit::Audit),
+    /// Copy an embedded store while work goes on
+    Backup(backup::Backup),
     /// Measure turns per second and latency
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -274,6 +278,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Ready(command) => command.run(context).await,
         Command::Spend(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
+        Command::Backup(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,
         Command::Config(command) => command.run(context),
         Command::MockLlm(command) => command.run(context).await,

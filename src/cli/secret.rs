@@ -3,7 +3,7 @@
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::output::{field, note, plain};
-use super::{Context, input, worker};
+use super::{Context, input, role};
 use crate::app::{App, Role};
 use crate::process::telemetry::Metrics;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
@@ -145,7 +145,7 @@ async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
 
 async fn rotate(context: &Context) -> Result<Exit, Failure> {
     let config = context.load(Vec::new())?.config;
-    let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| worker::failure(&e))?;
+    let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
     let venue = &app.venue;
     let done = secrets::rotate(&venue.secrets, &*venue.store, venue.now()).await;
     app.close().await;

@@ -1,7 +1,7 @@
 //! `trellis serve`: the HTTP API alone.
 
 use super::exit::{Exit, Failure};
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::Role;
 use clap::Args;
 
@@ -21,6 +21,6 @@ impl Serve {
     /// Runs it until a signal.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let loaded = context.load(self.listen.map(|listen| ("http.listen", listen)).into_iter().collect())?;
-        worker::run(&loaded.config, Role::Serve).await
+        role::run(&loaded.config, Role::Serve).await
     }
 }

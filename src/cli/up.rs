@@ -1,7 +1,7 @@
 //! `trellis up`: worker and HTTP API in one process.
 
 use super::exit::{Exit, Failure};
-use super::{Context, worker};
+use super::{Context, role};
 use crate::app::Role;
 use clap::Args;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     #[command(flatten)]
-    slots: worker::Slots,
+    slots: role::Slots,
 }
 
 impl Up {
@@ -32,6 +32,6 @@ impl Up {
         }
         flags.extend(self.listen.map(|listen| ("http.listen", listen)));
         let loaded = context.load(flags)?;
-        worker::run(&loaded.config, Role::Up).await
+        role::run(&loaded.config, Role::Up).await
     }
 }

@@ -1,65 +1,229 @@
-//! `trellis worker`: turns alone; and what all three process commands share.
+//! `trellis worker`: turns alone; and `worker list|drain`: which workers there are, and telling some to leave.
 
-use super::Context;
 use super::exit::{Exit, Failure};
-use crate::app::{self, AppError, Role};
+use super::output::{Out, field, note, time};
+use super::running::Running;
+use super::wait::shown;
+use super::{Context, backup, role};
+use crate::app::{App, Role};
 use crate::config::Config;
-use crate::process::telemetry;
-use clap::Args;
+use crate::domain::roll::Whom;
+use crate::process::telemetry::Metrics;
+use crate::venue::roll;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often it is looked who is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs turns without an HTTP API. Needs `store.url = "redis://…"` and `bus.url = "nats://…"`.
 /// Start as many as you like: each takes what is free.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Example:\n  trellis worker --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --slots 32"
 )]
 pub(crate) struct Worker {
+    #[command(subcommand)]
+    command: Option<WorkerCommand>,
     #[command(flatten)]
-    slots: Slots,
+    slots: role::Slots,
 }
 
-/// How much one process does at once.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Slots {
-    /// Turns at the same time [default: 16]
-    #[arg(long, value_name = "N")]
-    slots: Option<u32>,
+/// Workers of a fleet.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkerCommand {
+    /// List the workers, with their builds and what they do
+    ///
+    /// Reads the list in the configured store; an embedded store that a running `trellis up` holds is asked over HTTP,
+    /// and so is the server of `--url`.
+    #[command(after_help = "Example:\n  trellis worker list --config fleet.toml")]
+    List {
+        #[command(flatten)]
+        running: Running,
+    },
+    /// Tell workers to leave, as SIGTERM does
+    ///
+    /// Each takes nothing new, ends or hands back what it has within its `worker.grace`, and ends. The order is kept in
+    /// the store, where the worker reads it with its next sweep. What starts workers anew (Kubernetes, `restart:
+    /// always`) starts this one anew, too: there use its own way.
+    #[command(
+        after_help = "Examples:\n  trellis worker drain node7-4711 --wait\n  trellis worker drain --host node7 --wait=5m"
+    )]
+    Drain(Drain),
 }
 
-impl Slots {
-    /// As settings.
-    pub fn flags(&self) -> Vec<(&'static str, String)> {
-        self.slots.map(|n| ("worker.slots", n.to_string())).into_iter().collect()
+/// Which, and whether to wait.
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
+    /// Their names, as `trellis worker list` shows them
+    #[arg(value_name = "WORKER", required_unless_present = "host")]
+    workers: Vec<String>,
+    /// All on this machine
+    #[arg(long)]
+    host: Option<String>,
+    /// Wait until they have ended, at most so long
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m", value_parser = humantime::parse_duration)]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    running: Running,
+}
+
+/// Where the list is.
+enum Place {
+    /// In a running server, which is asked each time.
+    Elsewhere(Running),
+    /// In the configured store.
+    Here(App),
+}
+
+impl Place {
+    async fn of(running: Running, config: &Config) -> Result<(Self, Value), Failure> {
+        if let Some(list) = running.clone().ask(config, "v/ops/worker/list", &json!({})).await? {
+            return Ok((Self::Elsewhere(running), list));
+        }
+        let app = App::open(config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
+        let place = Self::Here(app);
+        let list = place.list(config).await?;
+        Ok((place, list))
+    }
+
+    async fn list(&self, config: &Config) -> Result<Value, Failure> {
+        match self {
+            Self::Elsewhere(running) => {
+                let list = running.clone().ask(config, "v/ops/worker/list", &json!({})).await?;
+                // It held the store and has ended since.
+                Ok(list.unwrap_or_else(|| json!({"workers": []})))
+            }
+            Self::Here(app) => roll::list(&app.venue).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string())),
+        }
+    }
+
+    async fn drain(&self, config: &Config, workers: Vec<String>, host: Option<String>) -> Result<Vec<String>, Failure> {
+        match self {
+            Self::Elsewhere(running) => {
+                let input = json!({"workers": workers, "host": host});
+                let told = running.clone().ask(config, "v/ops/worker/drain", &input).await?.unwrap_or_default();
+                let names = told["draining"].as_array().into_iter().flatten();
+                Ok(names.filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            Self::Here(app) => {
+                let told = roll::drain(&app.venue, &Whom { names: workers, host }, "trellis worker drain").await;
+                told.map_err(|error| backup::failure(&error))
+            }
+        }
+    }
+
+    async fn close(self) {
+        if let Self::Here(app) = self {
+            app.close().await;
+        }
     }
 }
 
 impl Worker {
     /// Runs it until a signal.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if let Some(command) = self.command {
+            return command.run(context).await;
+        }
         let loaded = context.load(self.slots.flags())?;
-        run(&loaded.config, Role::Worker).await
+        role::run(&loaded.config, Role::Worker).await
     }
 }
 
-/// Runs a role until a signal ends it.
-pub(crate) async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
-    telemetry::init(&config.log).map_err(Failure::internal)?;
-    app::run(config, role).await.map_err(|e| failure(&e))?;
-    Ok(Exit::Ok)
+impl WorkerCommand {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let config = context.load(Vec::new())?.config;
+        match self {
+            Self::List { running } => {
+                let (place, list) = Place::of(running, &config).await?;
+                place.close().await;
+                context.out.value(&list, || text(context.out, &list))?;
+                Ok(Exit::Ok)
+            }
+            Self::Drain(Drain { workers, host, wait, running }) => {
+                let (place, _) = Place::of(running, &config).await?;
+                let done = drain(context, &config, &place, (workers, host), wait).await;
+                place.close().await;
+                done
+            }
+        }
+    }
 }
 
-/// The exit code of an error at the start.
-pub(crate) fn failure(error: &AppError) -> Failure {
-    let exit = match error {
-        AppError::NotShared { .. }
-        | AppError::NotDurable { .. }
-        | AppError::Kind { .. }
-        | AppError::File(_)
-        | AppError::Auth(_)
-        | AppError::Keys(_) => Exit::Usage,
-        AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
-        AppError::Listen { .. } => Exit::Conflict,
-        AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,
+async fn drain(
+    context: &Context,
+    config: &Config,
+    place: &Place,
+    (workers, host): (Vec<String>, Option<String>),
+    wait: Option<Duration>,
+) -> Result<Exit, Failure> {
+    let told = place.drain(config, workers, host).await?;
+    note(&format!("told to leave: {}", told.join(", ")));
+    let left = match wait {
+        None => Vec::new(),
+        Some(limit) => until_gone(config, place, &told, limit).await?,
     };
-    Failure::new(exit, error.to_string())
+    context.out.value(&json!({"draining": told, "left": left}), String::new)?;
+    if left.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    note(&format!("error: {} still there after {}; they leave when they can", left.join(", "), shown(wait)));
+    Ok(Exit::TimedOut)
+}
+
+/// Waits until they have ended, and says how it goes. Returns those that haven't.
+async fn until_gone(config: &Config, place: &Place, told: &[String], limit: Duration) -> Result<Vec<String>, Failure> {
+    let deadline = Instant::now() + limit;
+    let mut said = BTreeMap::new();
+    loop {
+        let list = place.list(config).await?;
+        let there =
+            |name: &&String| list["workers"].as_array()?.iter().find(|worker| worker["name"] == **name).cloned();
+        let mut left = Vec::new();
+        for name in told {
+            let now = match there(&name) {
+                None => "has left".to_owned(),
+                Some(worker) => {
+                    left.push(name.clone());
+                    progress(&worker)
+                }
+            };
+            if said.insert(name.clone(), now.clone()).as_ref() != Some(&now) {
+                note(&format!("{name} {now}"));
+            }
+        }
+        if left.is_empty() || Instant::now() >= deadline {
+            return Ok(left);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn progress(worker: &Value) -> String {
+    match (worker["state"].as_str(), worker["busy"].as_u64().unwrap_or_default()) {
+        (Some("silent"), _) => {
+            "says nothing any more: it was killed, or stands still; its sessions go on elsewhere".to_owned()
+        }
+        (Some("leaving"), 0) => "is leaving".to_owned(),
+        (Some("leaving"), 1) => "is leaving: 1 session goes on to its commit".to_owned(),
+        (Some("leaving"), busy) => format!("is leaving: {busy} sessions go on to their commits"),
+        (_, _) => "hasn't read it yet".to_owned(),
+    }
+}
+
+fn text(out: Out, list: &Value) -> String {
+    let row = |worker: &Value| {
+        let [name, host, state, version] = ["name", "host", "state", "version"].map(|key| field(worker, key));
+        let slots = format!("{}/{}", field(worker, "busy"), field(worker, "slots"));
+        vec![name, host, state, slots, version, time(&worker["since"]), time(&worker["seen"])]
+    };
+    let rows: Vec<Vec<String>> = list["workers"].as_array().into_iter().flatten().map(row).collect();
+    out.table(&["WORKER", "HOST", "STATE", "BUSY", "VERSION", "SINCE", "SEEN"], &rows)
 }

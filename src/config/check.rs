@@ -5,6 +5,7 @@ mod kinds;
 mod quota;
 mod spend;
 mod tls;
+mod urls;
 
 use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
 use super::{
@@ -38,7 +39,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     let l = &mut layers;
     let config = Config {
         store: StoreConfig {
-            url: parse(l, "store.url", STORE_URL, |text| store_url(text).map(Some))
+            url: urls::read(l, "store", STORE_URL, |text| store_url(text).map(Some))
                 .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
             prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
             connections: number(l, "store.connections", 1..=64),
@@ -96,7 +97,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
 
 fn bus(l: &mut Layers) -> BusConfig {
     BusConfig {
-        url: parse(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
+        url: urls::read(l, "bus", "`embedded` or `nats://host:port`", bus_url),
         tls: tls::read(l, "bus"),
         creds_file: path(l, "bus.creds_file"),
         prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),

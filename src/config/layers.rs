@@ -225,6 +225,11 @@ impl Layers {
         self.entries.get(key).expect("every key that is read has a default")
     }
 
+    /// What a key's value comes to was said there.
+    pub fn set_origin(&mut self, key: &str, origin: SettingOrigin) {
+        self.entries.get_mut(key).expect("every key that is read has a default").origin = origin;
+    }
+
     /// Names of a table whose keys are free, and the entries of each.
     pub fn named(&self, table: &Free) -> BTreeMap<String, BTreeMap<&str, &Entry>> {
         let mut named: BTreeMap<String, BTreeMap<&str, &Entry>> = BTreeMap::new();

@@ -319,3 +319,41 @@ fn authentication_that_can_not_work_is_refused() {
         ],
     );
 }
+
+#[test]
+fn a_url_may_stand_in_a_file_and_no_error_shows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let (redis, nats) = (file("redis", "redis://:hunter2@h:1\n"), file("nats", " nats://u:hunter2@n:2 "));
+    let load = |set: &[(&str, &str)]| {
+        let set: Vec<_> = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Config::load(None, &BTreeMap::new(), &set)
+    };
+    let loaded = load(&[("store.url_file", &redis), ("bus.url_file", &nats)]).unwrap();
+    assert_eq!(loaded.config.store.url, StoreUrl::Redis("redis://:hunter2@h:1".into()));
+    assert_eq!(loaded.config.bus.url, BusUrl::Nats("nats://u:hunter2@n:2".into()));
+    assert!(!format!("{:?}", loaded.entries).contains("hunter2"));
+
+    let (wrong, missing) = (file("wrong", "http://hunter2@h"), dir.path().join("missing").display().to_string());
+    let both = [("store.url_file", &*redis), ("bus.url_file", &nats), ("store.url", "redis://:hunter2@x:1")];
+    for (set, expected) in [
+        (&both[..], "`store.url_file` (flag): `store.url` is set as well (flag): set one of the two".to_owned()),
+        (
+            &[("store.url_file", &*wrong), ("bus.url_file", &nats)],
+            format!(
+                "`store.url_file` (flag): expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS) in file `{wrong}`, and something else is there"
+            ),
+        ),
+        (
+            &[("store.url_file", &*redis), ("bus.url_file", &missing)],
+            format!("`bus.url_file` (flag): file `{missing}` can't be read: No such file or directory (os error 2)"),
+        ),
+        (&[("store.url_file", &*redis)], "`store.url` (flag): the embedded bus lives in the embedded store".to_owned()),
+    ] {
+        let text = load(set).unwrap_err().to_string();
+        assert!(text.contains(&expected) && !text.contains("hunter2"), "{text}");
+    }
+}

@@ -22,6 +22,7 @@ use crate::decode::{self, Code, Wrong};
 use crate::expiry::SessionSettings;
 use crate::gate::{BusyPolicy, Gate, GateStatus};
 use crate::ids::AgentId;
+use crate::kept::KeptKeys;
 use crate::lattice::layout::Scope;
 use crate::limits;
 use crate::load::Load;
@@ -63,6 +64,9 @@ pub struct AgentRecord {
     pub created: Millis,
     /// When it was last changed.
     pub updated: Millis,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 /// What an agent keeps from turn to turn, in all of its sessions.
@@ -97,7 +101,7 @@ pub enum AgentStatus {
 /// Configuration of an agent: the content of an agent file.
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
     /// What it is for, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ use crate::chat::Price;
 use crate::chat::Usage;
 use crate::chat::per_token;
 use crate::ids::JobId;
+use crate::kept::KeptKeys;
 use crate::limits::BUDGET_HOLD;
 use crate::time::Millis;
 use schemars::JsonSchema;
@@ -133,6 +134,9 @@ pub struct Account {
     /// Held by running calls, by session: each has one at most.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Hold>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 /// What a running call holds.
@@ -203,7 +207,8 @@ pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUs
 impl Account {
     /// A new one.
     pub fn new(origin: LimitOrigin, limits: Budget) -> Self {
-        Self { origin, limits, spent: BudgetUse::default(), held: BTreeMap::new() }
+        let (spent, held, kept) = (BudgetUse::default(), BTreeMap::new(), KeptKeys::default());
+        Self { origin, limits, spent, held, kept }
     }
 
     fn reclaim(&mut self, session: &str, now: Millis) {

@@ -2,6 +2,7 @@
 
 use crate::event::Event;
 use crate::ids::{JobId, Owner, SessionKey};
+use crate::kept::KeptKeys;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -87,6 +88,9 @@ pub struct DeadLetter {
     /// The job that it was driven again as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven: Option<JobId>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 impl DeadLetter {

@@ -14,6 +14,7 @@ use crate::authority::envelope::Envelope;
 use crate::canonical::canonical;
 use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
 use crate::job::{ErrorCode, JobResult};
+use crate::kept::KeptKeys;
 use crate::principal::Principal;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,9 @@ pub struct Invoked {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<OperationClaim>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 /// Who asked for it, and what he might do then: no more is done for him.
@@ -101,8 +105,8 @@ pub enum InvokedLook {
 
 impl Invoked {
     /// One that nobody has begun.
-    pub const fn new(job: JobId, key: EventId, asker: Asker, now: Millis) -> Self {
-        Self { job, key, asker, due: now, begun: 0, taken: None }
+    pub fn new(job: JobId, key: EventId, asker: Asker, now: Millis) -> Self {
+        Self { job, key, asker, due: now, begun: 0, taken: None, kept: KeptKeys::default() }
     }
 
     /// What is to be done about it now. `limit` is how many workers it may kill.

@@ -8,6 +8,8 @@ pub mod visible;
 pub mod nearest;
 pub mod time;
 pub mod decode;
+pub mod kept;
+pub mod format;
 pub mod ids;
 pub mod hosts;
 pub mod bytes;
@@ -40,6 +42,7 @@ pub mod spend;
 pub mod secret;
 pub mod budget;
 pub mod cap;
+pub mod roll;
 
 // Who may do what.
 pub mod authority;

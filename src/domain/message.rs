@@ -79,4 +79,12 @@ impl Message {
         let to = Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake };
         Self { to, id: None, body: json!({"session": session.session}) }
     }
+
+    /// The same, and the owner has more sessions that are due than it is told of: a worker that has room for them asks
+    /// the store.
+    pub fn wake_of_many(owner: &Owner, session: &SessionKey) -> Self {
+        let Self { to, id, mut body } = Self::wake(owner, session);
+        body["more"] = json!(true);
+        Self { to, id, body }
+    }
 }

@@ -7,6 +7,7 @@
 //! nothing needs to be counted down.
 
 use crate::chat::ModelSettings;
+use crate::kept::KeptKeys;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,6 +67,9 @@ pub struct Meter {
     /// Who waits for tokens first: smaller calls that come later leave room for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<First>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    kept: KeptKeys,
 }
 
 /// The call that waits for tokens first.

@@ -8,6 +8,7 @@ use crate::event::Mandate;
 use crate::goal::Goals;
 use crate::ids::{AgentId, EventId, JobId};
 use crate::job::JobStatus;
+use crate::kept::KeptKeys;
 use crate::load::Load;
 use crate::origin::Seen;
 use crate::scope::HandedOn;
@@ -69,6 +70,9 @@ pub struct SessionState {
     /// What it has used on the day of its last model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub today: Option<Today>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 impl SessionState {

@@ -20,6 +20,7 @@ pub mod spend;
 pub mod test;
 pub mod timer;
 pub mod venue;
+mod worker;
 
 use crate::model::endpoint::providers;
 use crate::venue::operation::Catalog;
@@ -50,6 +51,7 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         dead::operations(),
         spend::operations(),
         venue::operations(),
+        worker::operations(),
         http::operations(),
         if test { test::operations() } else { Vec::new() },
     ];

@@ -2,6 +2,7 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::upkeep::audit::{self, AuditError};
+use crate::upkeep::backup;
 use crate::upkeep::doctor;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use schemars::JsonSchema;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Audit>(), operation::<Doctor>()]
+    vec![operation::<Audit>(), operation::<Doctor>(), operation::<Backup>()]
 }
 
 /// Compare everything that was accepted, by all owners, with what has ended, is pending, or is missing.
@@ -54,5 +55,27 @@ impl Operation for Doctor {
         call.for_operators::<Self>("")?;
         let found = doctor::examine(call.venue).await;
         Ok(found.map_err(|error| OpError::Failed(error.to_string()))?.to_json().into())
+    }
+}
+
+/// Copy the whole store, as it stands at one moment, while work goes on: into a folder of this name below `backups` in
+/// the store's own. A store on servers is copied by their own tools.
+#[derive(Deserialize, JsonSchema)]
+struct Backup {
+    /// letters, digits, `.`, `_` and `-`
+    name: String,
+}
+
+impl Operation for Backup {
+    const PATH: &'static str = "v/ops/venue/backup";
+    const EFFECT: Effect = Effect::Once;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("venue/backup", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_operators::<Self>("")?;
+        Ok(backup::make(call.venue, &self.name).await?.into())
     }
 }

@@ -31,6 +31,8 @@
 //! | `i.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | as it |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
+//! | `format` | JSON of the format of all that is kept, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
+//! | `worker/<worker>` | JSON of what a worker says of itself, see `domain::roll`; in the venue's own owner only | workers, operators who tell one to leave | until it ends, or a day after it has fallen silent |
 //! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
 //! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
 //! | `epoch.tail/<found>-<worker>` | JSON of what a process was told that is kept, and isn't, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
@@ -75,7 +77,7 @@ mod parts;
 mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
-pub use history::{EPOCH, LOSSES, SET_BACKS, is_of_people, losses, set_back};
+pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, worker};
 pub use marks::{ANSWERED, ENDING, GARBAGE, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, swept_at};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{

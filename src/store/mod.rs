@@ -361,5 +361,12 @@ pub trait Inspect {
     /// has made place for another, which may lack what was acknowledged last.
     #[repeat(Reads)]
     async fn history(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Copies all of it, as it stands at one moment, into a new store of this name beside its own; others go on
+    /// meanwhile.
+    ///
+    /// After it: the copy is whole and durable. A crash before it: there is none of that name. Repeated: `Exists`.
+    #[repeat(Once)]
+    async fn backup(&self, name: &str) -> Result<BackedUp, StoreError>;
 }
 }

@@ -2,5 +2,6 @@
 //! as findings and repairs. It decides no job.
 
 pub mod audit;
+pub mod backup;
 pub mod doctor;
 pub mod retention;

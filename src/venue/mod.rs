@@ -30,10 +30,12 @@ pub mod secrets;
 
 pub mod quotas;
 pub mod rates;
+pub mod roll;
 pub mod spending;
 pub mod strays;
 
 pub mod context;
+pub mod format;
 pub mod history;
 
 use crate::bus::Bus;
@@ -205,7 +207,16 @@ impl Venue {
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a
     /// log line.
     pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
-        if let Err(error) = self.bus.publish(&Message::wake(owner, session)).await {
+        self.call(owner, session, &Message::wake(owner, session)).await;
+    }
+
+    /// The same, and more sessions of the owner are due than are woken.
+    pub async fn wake_of_many(&self, owner: &Owner, session: &SessionKey) {
+        self.call(owner, session, &Message::wake_of_many(owner, session)).await;
+    }
+
+    async fn call(&self, owner: &Owner, session: &SessionKey, wake: &Message) {
+        if let Err(error) = self.bus.publish(wake).await {
             tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
     }
@@ -232,6 +243,10 @@ pub fn is_reserved(owner: &Owner) -> bool {
 /// The store's key of job ids; made on first use, and the same for all processes from then on.
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
+    // A full store takes nothing new, and a worker must be able to begin on it.
+    if let Some(key) = store.doc(&owner, KEY_DOC).await?.value {
+        return Ok(key.to_vec());
+    }
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
     // A conflict means that it is there already.
     store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh).at(0)]).await?;

@@ -26,11 +26,9 @@ mod ground;
 mod live;
 pub mod stage;
 
-use crate::bus::{BusError, Delivery};
 use crate::domain::retention::RetentionRules;
 use crate::model::Model;
 use crate::process::pace::Pace;
-use crate::process::retry::LogPace;
 use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
@@ -38,12 +36,10 @@ use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::local::DirectWorker;
 use crate::venue::rates::Rates;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Pause after a failed receive, before the next.
+/// Pause after a failed look at the queue, before the next.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(500);
 
 /// How a worker works.
@@ -135,39 +131,12 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(worker)));
     shutdown.spawn_service("auditor", rounds::auditor::run(Arc::clone(worker)));
     shutdown.spawn_service("tidy", rounds::tidy::run(Arc::clone(worker)));
+    shutdown.spawn_service("roll", rounds::roll::run(Arc::clone(worker)));
     shutdown.spawn_service("control", lease::control::run(Arc::clone(worker)));
-}
-
-/// What the queue still sends for the last request is for another worker, at once. As long as turns run here it would
-/// else lie in this process until the connection closes; then the queue forgets the request, too.
-async fn hand_back(worker: &Worker, receiving: impl Future<Output = Result<Vec<Delivery>, BusError>>) {
-    if let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receiving).await {
-        for delivery in deliveries {
-            delivery.settle.nak(Duration::ZERO).await;
-        }
-    }
-}
-
-/// Handles a delivery in a slot.
-fn serve(worker: &Arc<Worker>, slots: &Arc<Semaphore>, free: Option<OwnedSemaphorePermit>, delivery: Delivery) {
-    let (worker, slots) = (Arc::clone(worker), Arc::clone(slots));
-    let shutdown = worker.shutdown.clone();
-    shutdown.spawn_turn("session", async move {
-        let slot = match free {
-            Some(slot) => Some(slot),
-            // Others came straight to the slots meanwhile.
-            None => arrive::wait_for_slot(&worker, &slots, &*delivery.settle).await,
-        };
-        if let Some(_slot) = slot {
-            let _busy = worker.venue.metrics.slot_taken();
-            arrive::handle(&worker, delivery).await;
-        }
-    });
 }
 
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
-    let slots = Arc::new(Semaphore::new(options.slots));
     let (relay, pending) = outbox::Relay::new();
     let seats = arrive::seats::Seats::new(options.slots, options.owner_share);
     let places = invoked::Places::new(options.operations, options.owner_share);
@@ -188,44 +157,8 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         failing: lease::outage::Failing::default(),
         quarantine: lease::quarantine::Quarantine::default(),
     });
-    let direct: Arc<dyn DirectWorker> =
-        Arc::new(arrive::direct::Direct { worker: Arc::clone(&worker), slots: Arc::clone(&slots) });
+    let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
     worker.venue.local.is(&direct);
     start_rounds(&worker, pending);
-    let stop = shutdown.stopping();
-    let mut pace = LogPace::default();
-    loop {
-        let free = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            permit = Arc::clone(&slots).acquire_owned() => permit,
-        };
-        let Ok(first) = free else { break };
-        let more = slots.available_permits();
-        let mut receiving = worker.venue.bus.receive(more + 1);
-        let received = tokio::select! {
-            biased;
-            () = stop.cancelled() => {
-                hand_back(&worker, receiving).await;
-                break;
-            }
-            received = &mut receiving => received,
-        };
-        match received {
-            Err(error) => {
-                if pace.is_due() {
-                    tracing::warn!(%error, "no messages received");
-                }
-                tokio::time::sleep(RECEIVE_PAUSE).await;
-            }
-            Ok(deliveries) => {
-                arrive::stray::collect(&worker);
-                let mut first = Some(first);
-                for delivery in deliveries {
-                    let free = first.take().or_else(|| Arc::clone(&slots).try_acquire_owned().ok());
-                    serve(&worker, &slots, free, delivery);
-                }
-            }
-        }
-    }
+    arrive::receive::run(&worker).await;
 }

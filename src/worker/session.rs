@@ -34,23 +34,27 @@ pub(crate) enum End {
 /// Runs a granted session to its end. The grant was asked for at `asked`.
 pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
     let past = worker.memory.take(&grant, worker.venue.history.changes(), asked);
+    let (lease, version) = (grant.lease.clone(), grant.version);
     let mut leased = match Leased::open(grant, past, asked) {
         Ok(leased) => leased,
-        Err(error) => return End::Failed(error),
+        Err(error) => {
+            outage::give_back(worker, &lease, worker.failing.again(&lease, version, outage::pause(&error)));
+            return End::Failed(error);
+        }
     };
     Stage::Lease.enter(&leased.lease.session);
-    let (lease, stops) = (leased.lease.clone(), leased.stops.clone());
+    let stops = leased.stops.clone();
     let ended = tokio::select! {
         biased;
         () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
-    // How long to wait until the store is asked again, where it has left the holder alone.
+    // How long to wait until the store is asked again, where it has left the holder alone, or gave what can't be read.
     let pause = match &ended {
-        End::Failed(error) if error.is_transient() => Some(outage::pause(error)),
+        End::Failed(error) => Some(outage::pause(error)),
         End::Lost if stops.is_away(worker.venue.clock.steady(), keeper::patience(worker)) => Some(outage::SHORT),
-        End::Failed(_) | End::Lost | End::Idle => None,
+        End::Lost | End::Idle => None,
     };
     call_next(worker).await;
     if let Some(first) = pause {

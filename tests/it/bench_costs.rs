@@ -53,13 +53,27 @@ fn servers_on_this_machine_are_found_and_their_fsyncs_are_not_guessed() {
 
 #[test]
 fn a_fleet_that_has_nothing_to_do_is_swept() {
-    let result = bench(&["bench", "idle", "--owners", "3", "--agents", "2", "--seconds", "2"]);
+    let result = bench(&["bench", "idle", "--owners", "3", "--agents", "2", "--sessions", "4", "--seconds", "2"]);
     assert_eq!((&result["owners"], &result["agents_per_owner"]), (&3.into(), &2.into()));
     assert!(result["seconds"].as_f64() >= Some(2.0), "{result}");
+    assert_eq!(result["sessions_per_agent"], 4);
+    assert!(result["bytes_per_session"].is_u64() && result["open_seconds"].is_f64(), "{result}");
     assert!(result["store_calls_per_second_by_method"]["due"].as_f64() > Some(0.0), "{result}");
     assert!(result["bus_calls_per_second"].is_f64(), "{result}");
     assert_eq!(processes(&result), ["trellis"]);
     assert!(result["processes"][0]["cpu_ms_per_second"].is_f64(), "{result}");
+}
+
+#[test]
+fn owners_beside_one_that_submits_much_are_measured() {
+    let args = ["--owners", "3", "--backlog", "50", "--rate", "10", "--seconds", "1", "--model-ms", "10"];
+    let result = bench(&[&["bench", "fairness"][..], &args].concat());
+    assert_eq!((&result["owners"], &result["backlog_published"]), (&3.into(), &50.into()));
+    for times in [&result["alone"], &result["beside"]] {
+        assert!(times["wait"]["p99_ms"].as_f64() > Some(0.0), "{result}");
+        assert!(times["publish"]["p99_ms"].as_f64() > Some(0.0), "{result}");
+    }
+    assert!(result["p99_ratio"].as_f64() > Some(0.0), "{result}");
 }
 
 #[test]
@@ -83,6 +97,9 @@ fn what_cannot_be_measured_is_refused() {
         ("idle --owners 0", "at least one owner"),
         ("idle --agents 0", "one agent of each"),
         ("idle --owners 1000000 --agents 2", "at most 1000000 agents"),
+        ("idle --owners 1000 --agents 2 --sessions 501", "at most 1000000 sessions"),
+        ("fairness --owners 0", "`--owners`: expected 1 to"),
+        ("fairness --rate 0", "one task per second"),
         ("idle --seconds 0", "`--seconds`: expected 1 to"),
         ("growth --turns 19", "`--turns`: expected 20 to"),
         ("latency --tasks 0", "at least one task"),

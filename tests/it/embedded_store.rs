@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
+use trellis::bus::{Bus, WhenEmpty};
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
@@ -341,13 +341,13 @@ async fn the_queue_lives_by_the_clock_it_was_given() {
     let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_hours(1), clock.clone()).unwrap();
     let to = Address::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
     bus.publish(&Message { to, id: Some("e1".into()), body: json!({}) }).await.unwrap();
-    let first = bus.receive(8).await.unwrap();
+    let first = bus.receive(8, WhenEmpty::Wait).await.unwrap();
     assert_eq!((first.len(), first[0].published, first[0].delivered), (1, Millis(5_000), 1));
     // Somebody waits for it already when the ack wait ends.
     let waiting = bus.clone();
     let again = tokio::spawn(async move {
         loop {
-            let got = waiting.receive(8).await.unwrap();
+            let got = waiting.receive(8, WhenEmpty::Wait).await.unwrap();
             if !got.is_empty() {
                 return got;
             }
@@ -361,5 +361,5 @@ async fn the_queue_lives_by_the_clock_it_was_given() {
     assert_eq!((second.len(), second[0].delivered), (1, 2));
     second[0].settle.nak(Duration::from_mins(1)).await;
     clock.advance(Duration::from_mins(1));
-    assert_eq!(bus.receive(8).await.unwrap()[0].delivered, 3);
+    assert_eq!(bus.receive(8, WhenEmpty::Wait).await.unwrap()[0].delivered, 3);
 }

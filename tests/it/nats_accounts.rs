@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
-use trellis::bus::Bus;
 use trellis::bus::credentials::NatsFiles;
 use trellis::bus::nats::{NatsBus, NatsOptions};
+use trellis::bus::{Bus, WhenEmpty};
 use trellis::domain::message::{Address, Message};
 use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
@@ -84,7 +84,7 @@ async fn worker(server: &NatsServer) -> Arc<NatsBus> {
 /// What a worker gets next, as owners and bodies.
 async fn received(worker: &NatsBus) -> Vec<(String, String)> {
     loop {
-        let deliveries = worker.receive(10).await.unwrap();
+        let deliveries = worker.receive(10, WhenEmpty::Wait).await.unwrap();
         if !deliveries.is_empty() {
             let mut all = Vec::new();
             for delivery in deliveries {

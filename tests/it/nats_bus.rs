@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use trellis::bus::{
-    Bus, BusError, Delivery, LiveSubject, Signal,
+    Bus, BusError, Delivery, LiveSubject, Signal, WhenEmpty,
     nats::{BusOpenError, NatsBus, NatsOptions},
 };
 use trellis::domain::ids::{AgentId, Owner};
@@ -42,7 +42,7 @@ async fn receive_n(bus: &NatsBus, n: usize) -> Vec<Delivery> {
     let start = Instant::now();
     let mut got = Vec::new();
     while got.len() < n && start.elapsed() < LIMIT {
-        got.extend(bus.receive(n - got.len()).await.unwrap_or_default());
+        got.extend(bus.receive(n - got.len(), WhenEmpty::Wait).await.unwrap_or_default());
     }
     got
 }
@@ -57,7 +57,7 @@ async fn a_message_arrives_at_once_with_its_facts_and_the_queue_gives_no_more_th
     // Who waits would come back with nothing, were the message not brought to it.
     let bus = Arc::new(open(&NatsOptions { poll: LIMIT, ..options(&url) }).await);
     let waiting = Arc::clone(&bus);
-    let first = tokio::spawn(async move { waiting.receive(8).await.unwrap() });
+    let first = tokio::spawn(async move { waiting.receive(8, WhenEmpty::Wait).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(100)).await;
     bus.publish(&task("e1")).await.unwrap();
     let got = first.await.unwrap();
@@ -104,7 +104,7 @@ async fn unacknowledged_messages_come_back_after_the_ack_wait_and_progress_puts_
         let end = Instant::now() + LIMIT;
         while !bus.in_transit().await.unwrap().is_empty() {
             assert!(Instant::now() < end, "all were acknowledged");
-            for late in bus.receive(4).await.unwrap_or_default() {
+            for late in bus.receive(4, WhenEmpty::Wait).await.unwrap_or_default() {
                 late.settle.ack().await;
             }
         }
@@ -289,14 +289,16 @@ async fn a_receive_that_is_given_up_loses_no_message() {
         bus.publish(&task(&format!("m{n}"))).await.unwrap();
         // Given up at every possible point of the two round trips.
         let limit = Duration::from_micros(n * 25);
-        for delivery in tokio::time::timeout(limit, bus.receive(4)).await.unwrap_or(Ok(vec![])).unwrap() {
+        for delivery in
+            tokio::time::timeout(limit, bus.receive(4, WhenEmpty::Wait)).await.unwrap_or(Ok(vec![])).unwrap()
+        {
             came.insert(delivery.id.clone());
             delivery.settle.ack().await;
         }
     }
     let start = Instant::now();
     while came.len() < 40 && start.elapsed() < LIMIT {
-        for delivery in bus.receive(8).await.unwrap_or_default() {
+        for delivery in bus.receive(8, WhenEmpty::Wait).await.unwrap_or_default() {
             came.insert(delivery.id.clone());
             delivery.settle.ack().await;
         }
@@ -312,7 +314,7 @@ async fn what_a_closing_worker_took_and_did_not_start_goes_to_another_at_once() 
         let pause = Duration::from_millis(pause);
         let options = NatsOptions { poll: LIMIT, ..options(&url) };
         let (one, other) = (open(&options).await, open(&options).await);
-        let given_up = tokio::time::timeout(pause, one.receive(4)).await;
+        let given_up = tokio::time::timeout(pause, one.receive(4, WhenEmpty::Wait)).await;
         assert!(given_up.is_err(), "nothing is there yet");
         other.publish(&task("e1")).await.unwrap();
         tokio::time::sleep(pause).await;
@@ -391,7 +393,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let taken = tokio::spawn(async move {
         let mut taken = BTreeSet::new();
         while !done.is_cancelled() || taken.len() < 400 {
-            for delivery in consumer.receive(8).await.unwrap_or_default() {
+            for delivery in consumer.receive(8, WhenEmpty::Wait).await.unwrap_or_default() {
                 taken.insert(delivery.id.clone().unwrap());
                 delivery.settle.ack().await;
             }

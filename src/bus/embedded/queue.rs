@@ -175,7 +175,7 @@ fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
 mod tests {
     use super::Queue;
     use crate::bus::embedded::EmbeddedBus;
-    use crate::bus::{Address, Bus, BusError, InKind, Message};
+    use crate::bus::{Address, Bus, BusError, InKind, Message, WhenEmpty};
     use crate::process::clock::Clock;
     use crate::store::embedded::EmbeddedStore;
     use serde_json::json;
@@ -223,7 +223,7 @@ mod tests {
             assert!(matches!(refused, BusError::Refused { .. }), "{refused}");
             bus.publish(&message(InKind::Wake, "w")).await.unwrap();
         }
-        let taken = bus.receive(3).await.unwrap();
+        let taken = bus.receive(3, WhenEmpty::Wait).await.unwrap();
         assert_eq!(taken.len(), 3);
         for delivery in taken {
             delivery.settle.ack().await;

@@ -44,7 +44,7 @@ impl Queued {
 #[cfg(test)]
 mod tests {
     use crate::bus::embedded::{EmbeddedBus, key};
-    use crate::bus::{Address, Bus, InKind, Message};
+    use crate::bus::{Address, Bus, InKind, Message, WhenEmpty};
     use crate::process::clock::Clock;
     use crate::store::embedded::EmbeddedStore;
     use crate::store::embedded::layout::Space;
@@ -76,7 +76,7 @@ mod tests {
             store.call(change).await.unwrap();
         }
         let got = async |bus: &EmbeddedBus| {
-            let got = bus.receive(8).await.unwrap();
+            let got = bus.receive(8, WhenEmpty::Wait).await.unwrap();
             got.into_iter().map(|delivery| delivery.id.unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(got(&bus).await, ["e2", "e4"]);

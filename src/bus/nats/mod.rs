@@ -17,8 +17,8 @@ mod witness;
 
 use super::credentials::NatsFiles;
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, LiveSubject, Message, Piece, Signal, Unreadable, Witness, chain, headers,
-    subject,
+    Address, Alarms, Bus, BusError, Delivery, LiveSubject, Message, Piece, Signal, Unreadable, WhenEmpty, Witness,
+    chain, headers, subject,
 };
 use crate::config::{Config, mask_url};
 use crate::domain::ids::{JobId, Owner};
@@ -311,8 +311,8 @@ impl NatsBus {
 
 #[async_trait]
 impl Bus for NatsBus {
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
-        self.take(max).await
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
+        self.take(max, when_empty).await
     }
 
     fn unreadable(&self) -> Vec<Unreadable> {

@@ -1,6 +1,6 @@
 //! Taking messages from the shared consumer, never more than asked for.
 
-use super::super::{AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, Settle, Unreadable, subject};
+use super::super::{AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, Settle, Unreadable, WhenEmpty, subject};
 use super::{NatsBus, streams};
 use crate::domain::time::Millis;
 use async_nats::{
@@ -41,7 +41,7 @@ impl NatsBus {
     /// Requests carry no idle heartbeat: `Batch` of async-nats 0.51 returns `Pending` on one
     /// without a waker and sleeps through the messages after it. A lost connection is noticed by
     /// `link` at once, a silent server five seconds after `poll`.
-    pub(super) async fn take(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+    pub(super) async fn take(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         if max == 0 {
             return Ok(Vec::new());
         }
@@ -55,7 +55,7 @@ impl NatsBus {
             self.ask_for_present(&mut pulling, max).await?;
         }
         self.drain(&mut pulling).await?;
-        if pulling.taken.is_empty() {
+        if pulling.taken.is_empty() && when_empty == WhenEmpty::Wait {
             self.wait_for_one(&mut pulling).await?;
             self.drain(&mut pulling).await?;
         }

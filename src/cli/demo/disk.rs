@@ -1,7 +1,7 @@
 //! What the store's folder holds while no process has it open.
 
 use super::super::exit::Failure;
-use super::super::worker;
+use super::super::role;
 use super::folder::{CLERK, Folder, HELPER};
 use super::turns::Turn;
 use crate::app::{App, Role};
@@ -45,7 +45,7 @@ impl Disk {
         ];
         let loaded = Config::load(None, &BTreeMap::new(), &settings).map_err(|e| Failure::internal(e.to_string()))?;
         let app = App::open(&loaded.config, Role::Doctor, Arc::new(Metrics::new())).await;
-        let app = app.map_err(|e| worker::failure(&e))?;
+        let app = app.map_err(|e| role::failure(&e))?;
         let disk = Self::of(&app.venue).await;
         app.close().await;
         disk

@@ -3,7 +3,7 @@
 use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{Out, field, write_line};
-use super::super::{Context, agent, output, worker};
+use super::super::{Context, agent, output, role};
 use super::{LOOKED_AT, Name, diff, table};
 use crate::app;
 use crate::domain::chat::ModelRequest;
@@ -141,7 +141,7 @@ async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
         Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", field(answer, "name")))
     })?;
     let loaded = context.load(Vec::new())?;
-    let model = app::models(&loaded.config).await.map_err(|e| worker::failure(&e))?;
+    let model = app::models(&loaded.config).await.map_err(|e| role::failure(&e))?;
     let (live, _) = tokio::sync::mpsc::unbounded_channel();
     let reply = model.complete(&request, None, &live).await;
     let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;

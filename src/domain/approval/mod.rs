@@ -10,6 +10,7 @@ mod tests;
 use crate::authority::Authority;
 use crate::call::PlannedCall;
 use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
+use crate::kept::KeptKeys;
 use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,9 @@ pub struct Approval {
     /// How it was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 /// What a person is asked.
@@ -165,6 +169,7 @@ impl Approval {
             expires,
             under: Authority::unlimited(),
             answer: None,
+            kept: KeptKeys::default(),
         }
     }
 

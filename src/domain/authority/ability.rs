@@ -3,7 +3,7 @@
 use super::capability::ability_covers;
 
 /// Every ability that an operation, a route or a resource asks for; a test holds it against the code.
-pub const ABILITIES: [&str; 44] = [
+pub const ABILITIES: [&str; 47] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
@@ -46,7 +46,10 @@ pub const ABILITIES: [&str; 44] = [
     "secret/use",
     "timer/keep",
     "venue/audit",
+    "venue/backup",
     "venue/doctor",
+    "worker/drain",
+    "worker/list",
     "write",
 ];
 

@@ -16,6 +16,7 @@ pub use settings::{CapReached, Ceiling, SpendSettings, prices};
 use super::budget::{
     Allotment, Budget, BudgetUse, BudgetedCall, Hold, LimitOrigin, REPLY_LEAST, REPLY_MOST, Short, reclaim, room, taken,
 };
+use super::kept::KeptKeys;
 use super::limits::BUDGET_HOLD;
 use super::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,9 @@ pub struct Book {
     /// Of a session its turns before it: those whose time to live was over.
     #[serde(skip_serializing_if = "is_zero")]
     pub since: u64,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

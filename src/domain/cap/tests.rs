@@ -104,7 +104,7 @@ fn what_the_dead_have_held_is_spent_once() {
 
 #[test]
 fn the_book_of_a_session_that_begins_anew_is_new() {
-    let old = Book { spent: used(900), held: BTreeMap::new(), since: 0 };
+    let old = Book { spent: used(900), ..Book::default() };
     assert_eq!(old.clone().begun(0), old);
     let new = old.begun(7);
     assert_eq!(new, Book { since: 7, ..Book::default() });

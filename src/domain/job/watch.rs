@@ -1,6 +1,7 @@
 //! What is kept of a job of an external worker while it is waited for.
 
 use crate::ids::{JobId, QueueName};
+use crate::kept::KeptKeys;
 use crate::limits::OUTBOUND_DEADLINE;
 use crate::limits::OUTBOUND_DEADLINE_MAX;
 use crate::limits::OUTBOUND_GRACE;
@@ -71,6 +72,9 @@ pub struct Watch {
     /// Answers that changed nothing, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<Ignored>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
 }
 
 /// An answer that changed nothing.
@@ -110,6 +114,7 @@ impl Watch {
             due: now,
             overdue: None,
             ignored: Vec::new(),
+            kept: KeptKeys::default(),
         };
         let (due, _) = watch.limit();
         Self { due, ..watch }

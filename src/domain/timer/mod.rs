@@ -19,10 +19,11 @@ pub use schedule::{Schedule, duration, instant};
 use crate::authority::envelope::Envelope;
 use crate::event::Submission;
 use crate::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
+use crate::kept::KeptKeys;
 use crate::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
 use crate::time::Millis;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -243,6 +244,13 @@ pub struct Timer {
     /// The last event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Sent>,
+    /// Of a newer build.
+    #[serde(flatten, deserialize_with = "besides_phase")]
+    pub kept: KeptKeys,
+}
+
+fn besides_phase<'de, D: Deserializer<'de>>(from: D) -> Result<KeptKeys, D::Error> {
+    KeptKeys::besides(&["state", "error"], from)
 }
 
 /// What is due.
@@ -302,6 +310,7 @@ impl Timer {
             fired: 0,
             skipped: 0,
             last: None,
+            kept: KeptKeys::default(),
         })
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Folder {
     fsyncs: Arc<AtomicU64>,
     /// Where the database is, and the bytes that it may have on the disk.
     pub(super) database: PathBuf,
+    /// Where copies of it go.
+    pub(super) backups: PathBuf,
     pub(super) limit: Option<u64>,
     reclaimer: Option<Reclaimer>,
     requests: Option<Requests>,
@@ -41,7 +43,8 @@ impl Folder {
         let writer = Some(thread.map_err(failed)?);
         let database = open::folder(dir);
         let reclaimer = Some(Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?);
-        Ok(Self { durable, fsyncs, database, limit, reclaimer, requests: Some(requests), writer, _lock: lock })
+        let (backups, requests) = (dir.join("backups"), Some(requests));
+        Ok(Self { durable, fsyncs, database, backups, limit, reclaimer, requests, writer, _lock: lock })
     }
 
     /// The way to the writer.

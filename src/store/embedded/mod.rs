@@ -15,6 +15,7 @@
 //! In [memory](EmbeddedStore::in_memory) there is neither thread nor disk: each call is applied, or reads, where it is made.
 
 mod admit;
+mod backup;
 mod capacity;
 mod counts;
 mod docs;
@@ -39,9 +40,9 @@ mod writer;
 mod writes;
 
 use super::{
-    Accounts, Admit, Admitted, After, Amend, Amended, BackendSetting, Checkpoint, Commit, Committed, Doc, DocKey,
-    DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish, Lease,
-    LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
+    Accounts, Admit, Admitted, After, Amend, Amended, BackedUp, BackendSetting, Checkpoint, Commit, Committed, Doc,
+    DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish,
+    Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
     SessionFacts, Standing, Store, StoreError, Swept, Window,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -400,6 +401,17 @@ impl Inspect for EmbeddedStore {
     /// One for good: what is acknowledged is on the disk.
     async fn history(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn backup(&self, name: &str) -> Result<BackedUp, StoreError> {
+        let Place::Folder(folder) = &self.place else {
+            let reason = "it lies in memory; only a store in a folder can be copied".to_owned();
+            return Err(StoreError::Unavailable { store: self.name.to_string(), reason });
+        };
+        let (to, state, store) = (folder.backups.join(name), folder.durable(), self.name.clone());
+        let copied = tokio::task::spawn_blocking(move || backup::copy(&state, &to, &store)).await;
+        let died = |e: tokio::task::JoinError| Fault::Record(format!("the backup was not made: {e}")).at(&self.name);
+        copied.map_err(died)?
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {

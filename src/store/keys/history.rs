@@ -1,7 +1,11 @@
-//! What is known of the store's own history, and what would be missed of it.
+//! What is known of the store itself: its history, its format, who works on it, and what would be missed of it.
 
 use super::{ERASURES, POLICY, QUOTA};
+use crate::domain::ids::encode_token;
 use crate::domain::time::Millis;
+
+/// Document of the format of all that is kept.
+pub const FORMAT: &str = "format";
 
 /// Document of how far the store is.
 pub const EPOCH: &str = "epoch";
@@ -20,6 +24,14 @@ pub const LOSSES: &str = "epoch.tail/";
 /// Document of what a process found missing.
 pub fn losses(found: Millis, by: &str) -> String {
     format!("{LOSSES}{:016}-{by}", found.0)
+}
+
+/// Prefix of what workers say of themselves.
+pub const WORKERS: &str = "worker/";
+
+/// Document of what a worker says of itself.
+pub fn worker(name: &str) -> String {
+    format!("{WORKERS}{}", encode_token(name))
 }
 
 /// Whether a document is what people write outside turns, and would miss.

@@ -64,11 +64,12 @@ pub fn session_of_day(key: &str) -> Option<SessionKey> {
     SessionKey::from_token(place.rsplit_once('/')?.0).ok()
 }
 
-/// Whether work that was taken can't go on without writing this document: what it is paid from, its counts, and the note
-/// of what it waits for. They are small, and are written at the store's memory limit, too.
+/// Whether work that was taken can't go on without writing this document: what it is paid from, its counts, the note of
+/// what it waits for, and what workers begin with. They are small, and are written at the store's memory limit, too.
 pub fn keeps_work_going(key: &str) -> bool {
     let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
-    is_book(key) || key.starts_with(super::ORIGINS) || is_wait()
+    let is_of_workers = key == super::FORMAT || key.starts_with(super::WORKERS);
+    is_book(key) || key.starts_with(super::ORIGINS) || is_wait() || is_of_workers
 }
 
 /// Whether a document is an account, a meter or a book: small, and what is under way can't go on without it.

@@ -19,7 +19,7 @@ const LARGEST: u64 = 1 << 53;
 
 /// Functions that change nothing whose loss a failover could bring: a lease that isn't renewed and a look that comes
 /// again are as good as before.
-const FLEETING: [&str; 8] = ["scan", "page", "sessions", "mail", "outbox", "usage", "due", "renew"];
+const FLEETING: [&str; 9] = ["scan", "page", "sessions", "mail", "outbox", "usage", "due", "libraries", "renew"];
 
 /// Arguments of one call.
 pub struct Args {

@@ -48,8 +48,22 @@ pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {
         .number(u64::from(request.owner_cap));
 }
 
+/// An answer that can't be read, and the lease that it grants.
+pub struct Unread {
+    /// Held until it is given back.
+    pub lease: Option<Box<Lease>>,
+    /// What is wrong.
+    pub error: StoreError,
+}
+
+impl From<StoreError> for Unread {
+    fn from(error: StoreError) -> Self {
+        Self { lease: None, error }
+    }
+}
+
 /// What came of it.
-pub fn outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutcome, StoreError> {
+pub fn outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutcome, Unread> {
     Ok(match part.text()?.as_str() {
         "none" => LeaseOutcome::NotAsked,
         "lease" => LeaseOutcome::Busy(part.millis()?),
@@ -57,21 +71,24 @@ pub fn outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutcome, 
         "waiting" => LeaseOutcome::Waiting,
         "suspended" => LeaseOutcome::Suspended,
         "backoff" => LeaseOutcome::Backoff(part.millis()?),
-        "run" => LeaseOutcome::Run(Box::new(grant(part, request)?)),
-        other => return Err(part.unexpected("a lease outcome", other)),
+        "run" => {
+            let epoch = part.number()?;
+            let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
+            let granted = grant(part, &lease).map_err(|error| Unread { lease: Some(Box::new(lease)), error })?;
+            LeaseOutcome::Run(Box::new(granted))
+        }
+        other => return Err(part.unexpected("a lease outcome", other).into()),
     })
 }
 
-fn grant(part: &mut AnswerParts, request: &Admit) -> Result<Grant, StoreError> {
-    let epoch = part.number()?;
-    let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
+fn grant(part: &mut AnswerParts, lease: &Lease) -> Result<Grant, StoreError> {
     let (until, ground, version) = (part.millis()?, part.ground()?, part.number()?);
     let last = last(part)?;
     let (state, checkpoint) = (part.optional()?, part.optional()?);
     let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
     calls.sort_by_key(|(index, _): &(u32, _)| *index);
     Ok(Grant {
-        lease,
+        lease: lease.clone(),
         until,
         ground,
         version,

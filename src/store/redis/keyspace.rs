@@ -10,6 +10,7 @@
 //! |---|---|---|---|
 //! | `<prefix>:shards` | string | how many shards the keys are made for | for good |
 //! | `<prefix>:workers` | zset | worker → when it last asked for what is due | three sweeps, or until it signs off |
+//! | `<prefix>:libraries` | zset | library of functions → when a process last said that it uses it | a day after that, and with the library |
 //! | `<prefix>:{<shard>}:mark` | string | a number that grows, see `functions/mark.lua`; where replicas are waited for | for good |
 //! | `<prefix>:{<shard>}:due` | zset | owner token → when a sweep must look at it, at the latest | while something of it is due |
 //! | `<prefix>:owners` | zset | owner tokens | for good |
@@ -69,6 +70,7 @@ const METHODS: &[&str] = &[
     include_str!("functions/seat.lua"),
     include_str!("functions/sweep.lua"),
     include_str!("functions/due.lua"),
+    include_str!("functions/libraries.lua"),
     include_str!("functions/mark.lua"),
     include_str!("functions/sessions.lua"),
     include_str!("functions/outbox.lua"),
@@ -152,6 +154,11 @@ impl Keyspace {
     /// Workers by when they last said that they live.
     pub fn workers(&self) -> String {
         format!("{}:workers", self.prefix)
+    }
+
+    /// Libraries of functions by when somebody last used them.
+    pub fn libraries(&self) -> String {
+        format!("{}:libraries", self.prefix)
     }
 
     /// How many shards the keys are made for.

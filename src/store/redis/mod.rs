@@ -3,7 +3,7 @@
 //! The layout of every key: `keyspace`.
 //!
 //! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
-//! side by side don't replace each other's. They persist; the ones of old builds are small.
+//! side by side don't replace each other's. They persist until nobody uses them, see `libraries`.
 //!
 //! Methods that finish work may run at the server's memory limit (`allow-oom`); those that take
 //! new work, [`Store::admit`] with an event and [`DocumentStore::write`] that puts something, are refused
@@ -16,6 +16,7 @@ mod connection;
 mod failure;
 mod grant;
 mod keyspace;
+mod libraries;
 mod looks;
 mod options;
 mod registry;
@@ -29,22 +30,27 @@ use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
-    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackendSetting, Change, Checkpoint, Commit, Committed,
-    Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish,
-    Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
-    SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
+    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Change, Checkpoint, Commit,
+    Committed, Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect,
+    JobFinish, Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released,
+    Seat, Seated, SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
 };
 use args::Args;
 use async_trait::async_trait;
 use codec::AnswerParts;
 use connection::{Again, Pool};
+use grant::Unread;
 use keyspace::{Keyspace, lex_range};
+use libraries::LibraryLooks;
 use looks::Looks;
 pub use options::{RedisOptions, ServerOrInjected};
 use registry::Registered;
 pub use servers::{FORM as URL_FORM, RedisTls, Servers};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Until somebody is granted a session again of which this build can't read something: another one may.
+const UNREAD: Duration = Duration::from_secs(5);
 
 /// The store over Redis.
 pub struct RedisStore {
@@ -54,6 +60,7 @@ pub struct RedisStore {
     registered: Registered,
     level: FillLevel,
     looks: Looks,
+    library_looks: LibraryLooks,
 }
 
 impl RedisStore {
@@ -78,6 +85,7 @@ impl RedisStore {
             registered: Registered::default(),
             level: FillLevel::default(),
             looks: Looks::default(),
+            library_looks: LibraryLooks::default(),
         }))
     }
 
@@ -166,7 +174,17 @@ impl Store for RedisStore {
         grant::ask(&mut args, request.lease.as_ref());
         let mut answer = self.call(&args).await?;
         let intake = grant::intake(&mut answer.nested()?)?;
-        Ok(Admitted { intake, lease: grant::outcome(&mut answer.nested()?, request)? })
+        match grant::outcome(&mut answer.nested()?, request) {
+            Ok(lease) => Ok(Admitted { intake, lease }),
+            Err(Unread { lease, error }) => {
+                if let Some(lease) = lease {
+                    // Nobody would give it back, and a lease that lapses counts as a crash.
+                    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(UNREAD)), backoff: true };
+                    self.release(now, &lease, then).await?;
+                }
+                Err(error)
+            }
+        }
     }
 
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
@@ -467,8 +485,13 @@ impl Inspect for RedisStore {
     }
 
     async fn history(&self) -> Result<Vec<String>, StoreError> {
+        self.tidy_libraries().await;
         let history = settings::history(&self.pool).await;
         self.registered.know(&history);
         Ok(history)
+    }
+
+    async fn backup(&self, _name: &str) -> Result<BackedUp, StoreError> {
+        Ok(BackedUp::OnServers)
     }
 }

@@ -14,6 +14,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::authority::trail::Maker;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, Owner, decode_token};
+use crate::domain::kept::KeptKeys;
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
 use crate::domain::load::{Level, LoadChange as StateChange};
 use crate::domain::session::TurnRecord;
@@ -195,6 +196,7 @@ fn fresh(id: &AgentId, config: &AgentConfig, maker: &Maker, now: Millis) -> Agen
         error: None,
         created: now,
         updated: now,
+        kept: KeptKeys::default(),
     }
 }
 

@@ -5,7 +5,6 @@ use super::refuse::{refusal, refuse, reply_to};
 use super::seats::Seat;
 use crate::bus::{Delivery, Settle};
 use crate::domain::decode;
-use crate::domain::ids::Owner;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress;
 use crate::outbox;
@@ -18,30 +17,15 @@ use crate::worker::stage::Stage;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Admits an event, and runs its session where its owner has a slot for it.
-pub(super) async fn admit_and_run(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
-    let (owner, session) = (admit.owner.clone(), admit.session.clone());
-    let seat = worker.seats.take(&owner);
-    admit.lease = seat.as_ref().map(|_| worker.lease_request());
-    if seat.is_none() && admit.event.is_none() {
-        // A wake has nothing to admit: its session stays due.
-        worker.seats.pass_over(&owner, &session);
-        delivery.settle.ack().await;
-    } else {
-        admit_event(worker, delivery, admit, kind).await;
-    }
-    leave(worker, seat, &owner).await;
-}
-
-/// A session leaves its seat: another of its owner that came in vain is called.
-pub(super) async fn leave(worker: &Worker, seat: Option<Seat>, owner: &Owner) {
-    drop(seat);
-    if let Some(next) = worker.seats.next(owner) {
-        worker.venue.wake(owner, &next).await;
-    }
-}
-
-async fn admit_event(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
+/// Admits an event, and runs its session in the slot that its owner has for it; without one the session stays due.
+pub(super) async fn admit_and_run(
+    worker: &Worker,
+    delivery: &Delivery,
+    mut admit: Admit,
+    kind: &'static str,
+    seat: Option<&Seat>,
+) {
+    admit.lease = seat.map(|_| worker.lease_request());
     Stage::Admit.enter(&admit.session);
     let asked = worker.venue.clock.steady();
     let answer = match ingress::take(&worker.venue, &mut admit).await {

@@ -4,16 +4,19 @@
 mod admit;
 mod callers;
 pub(super) mod direct;
+pub(super) mod due;
 mod orders;
+pub(super) mod receive;
 mod refuse;
 mod result;
 pub(super) mod seats;
 pub(super) mod stray;
 mod submission;
 
+use self::seats::Seat;
 use super::stage::{self, Stage};
 use super::{Worker, invoked};
-use crate::bus::{Delivery, Settle};
+use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::ids::{SessionId, SessionKey};
 use crate::domain::invoked::job_of;
@@ -22,7 +25,6 @@ use crate::store::Admit;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Redelivery of a message whose handling failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,50 +32,58 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Deserialize)]
 struct WakeBody {
     session: SessionId,
+    /// Of this owner more are due than are told.
+    #[serde(default)]
+    more: bool,
 }
 
-/// A slot for a delivery that is here already, which the queue keeps meanwhile; `None`: the worker stops, and another
-/// gets it.
-pub(super) async fn wait_for_slot(
-    worker: &Worker,
-    slots: &Arc<Semaphore>,
-    settle: &dyn Settle,
-) -> Option<OwnedSemaphorePermit> {
-    loop {
-        let free = tokio::time::timeout(worker.options.lease / 3, Arc::clone(slots).acquire_owned());
-        match worker.shutdown.stopping().run_until_cancelled(free).await {
-            Some(Ok(slot)) => return slot.ok(),
-            Some(Err(_)) => settle.progress().await,
-            None => {
-                settle.nak(Duration::ZERO).await;
-                return None;
-            }
-        }
-    }
-}
-
-/// Handles one delivery to its end.
-pub(super) async fn handle(worker: &Arc<Worker>, delivery: Delivery) {
+/// Handles one delivery to its end, in the slot that its owner has for it.
+async fn handle(worker: &Arc<Worker>, delivery: Delivery, seat: Option<Seat>) {
     tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
+    let Some(seat) = seat else {
+        handle_in(worker, delivery, None).await;
+        // A slot may have become free meanwhile, and its last session didn't know of this one.
+        return due::call_waiting(worker);
+    };
+    let busy = worker.venue.metrics.slot_taken();
+    handle_in(worker, delivery, Some(&seat)).await;
+    drop(busy);
+    due::leave(worker, seat).await;
+}
+
+async fn handle_in(worker: &Arc<Worker>, delivery: Delivery, seat: Option<&Seat>) {
     match delivery.kind {
-        InKind::Task | InKind::Message => submission::submission(worker, &delivery).await,
-        InKind::Result => result::result(worker, &delivery).await,
-        InKind::Wake => match decode::from_json::<WakeBody>(&delivery.body) {
-            Ok(body) => {
-                let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
-                if let Some(job) = job_of(&session) {
-                    invoked::offer(worker, &delivery.owner, &job);
-                    delivery.settle.ack().await;
-                    return;
-                }
-                let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
-                admit::admit_and_run(worker, &delivery, admit, "wake").await;
-            }
-            Err(error) => stray::unusable(worker, &delivery, format!("malformed wake: {error}")).await,
-        },
+        InKind::Task | InKind::Message => submission::submission(worker, &delivery, seat).await,
+        InKind::Result => result::result(worker, &delivery, seat).await,
+        InKind::Wake => wake(worker, &delivery, seat).await,
         InKind::Cancel => orders::cancel(worker, &delivery).await,
         InKind::Pause => orders::hold(worker, &delivery, true).await,
         InKind::Resume => orders::hold(worker, &delivery, false).await,
         InKind::Decide => orders::decide(worker, &delivery).await,
     }
+}
+
+/// A session is due, or an operation that was invoked.
+async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
+    let body = match decode::from_json::<WakeBody>(&delivery.body) {
+        Ok(body) => body,
+        Err(error) => return stray::unusable(worker, delivery, format!("malformed wake: {error}")).await,
+    };
+    let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
+    if let Some(job) = job_of(&session) {
+        invoked::offer(worker, &delivery.owner, &job);
+        return delivery.settle.ack().await;
+    }
+    if seat.is_none() {
+        // There is nothing to admit: the session stays due.
+        worker.seats.pass_over(&delivery.owner, &session);
+    }
+    if body.more {
+        worker.seats.are_more(&delivery.owner);
+    }
+    if seat.is_none() {
+        return delivery.settle.ack().await;
+    }
+    let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
+    admit::admit_and_run(worker, delivery, admit, "wake", seat).await;
 }

@@ -2,6 +2,7 @@
 
 use super::admit::admit_and_run;
 use super::refuse::{body_of, forged, id_of_place, refusal, refuse, unsealed};
+use super::seats::Seat;
 use super::{RETRY, stray};
 use crate::bus::Delivery;
 use crate::domain::decode;
@@ -22,7 +23,7 @@ enum Told {
 }
 
 /// Something about a job that an agent waits for: by the venue, or by its external worker.
-pub(super) async fn result(worker: &Worker, delivery: &Delivery) {
+pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&Seat>) {
     let told = unsealed(worker, delivery, "result").and_then(|(body, sender)| match sender {
         Sender::Venue => body_of(decode::typed::<ResultBody>(body), "result").map(Told::Venue),
         Sender::Anybody => match WorkerAnswer::parse(&body) {
@@ -41,7 +42,7 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery) {
         Ok(Told::Venue(body)) => {
             let Delivery { owner, agent, published, sequence, .. } = delivery;
             let admit = ingress::result_admission(&worker.venue.key, (owner, agent), body, *published, *sequence);
-            admit_and_run(worker, delivery, admit, "result").await;
+            admit_and_run(worker, delivery, admit, "result", seat).await;
         }
         Ok(Told::Worker(answer)) => take_answer(worker, delivery, answer).await,
         Err(refused) => refuse(worker, delivery, refused).await,

@@ -1,37 +1,71 @@
-//! An owner's share of a worker: where a venue has several owners, none can hold all slots of it.
+//! Who has a slot of a worker, and which sessions wait for one.
 //!
-//! A session that comes while its owner has its share isn't leased; it stays due in the store, where any worker
-//! finds it, and is called again as soon as one of the owner's leaves.
+//! Where a venue has several owners, none can hold all slots, and sessions that wait are called in turn by owner: one
+//! that submits very much keeps the others waiting for a slot, and not for all that it has submitted. So that their
+//! messages are seen behind its own, more is taken from the queue than there are slots for. A session that comes while
+//! no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
+//! is remembered here.
 
+use crate::bus::WhenEmpty;
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
 
-/// Sessions of one owner that are remembered; the sweep calls those beyond.
+/// Sessions of one owner that are remembered; those beyond are asked for when these have had their turn.
 const REMEMBERED: usize = 1_000;
+
+/// Messages that are taken at once where there are several owners, whatever is free: a queue that is full of one
+/// owner's gives many almost as fast as one.
+pub(super) const AHEAD: usize = 256;
+
+/// Pause between two looks into the queue while no slot is free.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Who has a slot here, and who came in vain.
 #[derive(Debug)]
 pub(crate) struct Seats {
+    slots: usize,
     share: usize,
+    table: Mutex<Table>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
     /// The venue has several owners.
-    shared: AtomicBool,
-    owners: Mutex<HashMap<Owner, Sitting>>,
+    shared: bool,
+    taken: usize,
+    owners: HashMap<Owner, Sitting>,
+    /// Owners of whom sessions wait, those first that are called first.
+    turns: VecDeque<Owner>,
 }
 
 #[derive(Debug, Default)]
 struct Sitting {
     taken: usize,
     waiting: VecDeque<SessionKey>,
+    /// More than that may be due in the store.
+    behind: bool,
 }
 
 /// A slot of an owner, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Arc<Seats>,
-    owner: Owner,
+    /// Whose.
+    pub(crate) owner: Owner,
+}
+
+/// What is asked of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// Messages at most.
+    pub(crate) most: usize,
+    /// When there is none.
+    pub(crate) when_empty: WhenEmpty,
 }
 
 /// Slots that one of several owners may hold: so many percent, at least one, and never all of several.
@@ -43,61 +77,146 @@ pub(crate) fn share(slots: usize, percent: u32) -> usize {
 impl Seats {
     /// Of a worker with so many slots.
     pub(crate) fn new(slots: usize, percent: u32) -> Arc<Self> {
-        Arc::new(Self { share: share(slots, percent), shared: AtomicBool::new(false), owners: Mutex::default() })
+        Arc::new(Self { slots, share: share(slots, percent), table: Mutex::default(), changed: Notify::new() })
     }
 
     /// Whether the venue has several owners: alone, one may hold all slots.
     pub(crate) fn share_among(&self, several: bool) {
-        self.shared.store(several, Ordering::Relaxed);
+        self.table.lock().shared = several;
+        self.changed.notify_one();
     }
 
-    fn has_room(&self, taken: usize) -> bool {
-        taken < self.share || !self.shared.load(Ordering::Relaxed)
+    /// Slots that are left to an owner.
+    fn room(&self, table: &Table, owner: &Owner) -> usize {
+        let free = self.slots.saturating_sub(table.taken);
+        let own = table.owners.get(owner).map_or(0, |sitting| sitting.taken);
+        if table.shared { free.min(self.share.saturating_sub(own)) } else { free }
     }
 
-    /// A slot for a session of this owner; none when it has its share.
+    /// What to ask of the queue, as soon as there is something to ask. As long as no slot is free that is what nobody
+    /// else has taken: a message that comes now is for a worker that has one. `more`: there was as much as was asked for.
+    pub(crate) async fn ask(&self, more: bool) -> Ask {
+        let mut look = std::pin::pin!(tokio::time::sleep(LOOK));
+        loop {
+            let changed = self.changed.notified();
+            let (free, shared) = {
+                let table = self.table.lock();
+                (self.slots.saturating_sub(table.taken), table.shared)
+            };
+            match (free, shared) {
+                (0, false) => changed.await,
+                (0, true) if more || look.is_elapsed() => return Ask { most: AHEAD, when_empty: WhenEmpty::Return },
+                (0, true) => tokio::select! {
+                    biased;
+                    () = changed => {}
+                    () = &mut look => {}
+                },
+                (free, false) => return Ask { most: free, when_empty: WhenEmpty::Wait },
+                (_, true) => return Ask { most: AHEAD, when_empty: WhenEmpty::Wait },
+            }
+        }
+    }
+
+    /// A slot for a session of this owner; none when all are taken, it has its share, or others of its sessions wait.
     pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
-        let mut owners = self.owners.lock();
-        let sitting = owners.entry(owner.clone()).or_default();
-        if !self.has_room(sitting.taken) {
+        let mut table = self.table.lock();
+        let others_wait = table.owners.get(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
+        if others_wait || self.room(&table, owner) == 0 {
             return None;
         }
-        sitting.taken += 1;
-        Some(Seat { seats: Arc::clone(self), owner: owner.clone() })
+        Some(self.sit(&mut table, owner.clone()))
     }
 
-    /// The same for one that comes straight to the worker: none as long as another session of this owner waits.
-    pub(crate) fn take_behind(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
-        let others_wait = self.owners.lock().get(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
-        if others_wait { None } else { self.take(owner) }
+    fn sit(self: &Arc<Self>, table: &mut Table, owner: Owner) -> Seat {
+        table.taken += 1;
+        table.owners.entry(owner.clone()).or_default().taken += 1;
+        Seat { seats: Arc::clone(self), owner }
     }
 
-    /// Remembers a session that came while its owner had its share.
+    /// Remembers a session that came in vain.
     pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey) {
-        let mut owners = self.owners.lock();
-        let waiting = &mut owners.entry(owner.clone()).or_default().waiting;
-        if waiting.len() < REMEMBERED && !waiting.contains(session) {
-            waiting.push_back(session.clone());
+        let mut table = self.table.lock();
+        let sitting = table.owners.entry(owner.clone()).or_default();
+        if sitting.waiting.len() >= REMEMBERED {
+            sitting.behind = true;
+        } else if !sitting.waiting.contains(session) {
+            sitting.waiting.push_back(session.clone());
+            if sitting.waiting.len() == 1 {
+                table.turns.push_back(owner.clone());
+            }
         }
     }
 
-    /// The session that has waited longest, when its owner has room again.
-    pub(crate) fn next(&self, owner: &Owner) -> Option<SessionKey> {
-        let mut owners = self.owners.lock();
-        let sitting = owners.get_mut(owner)?;
-        let next = if self.has_room(sitting.taken) { sitting.waiting.pop_front() } else { None };
-        if sitting.taken == 0 && sitting.waiting.is_empty() {
-            owners.remove(owner);
+    /// The session that is called next, with its slot: the owners that have room take turns, and of each the one goes
+    /// first that has waited longest.
+    pub(crate) fn next(self: &Arc<Self>) -> Option<(Seat, SessionKey)> {
+        let mut table = self.table.lock();
+        let turn = table.turns.iter().position(|owner| self.room(&table, owner) > 0)?;
+        let owner = table.turns.remove(turn)?;
+        let waiting = &mut table.owners.get_mut(&owner)?.waiting;
+        let session = waiting.pop_front()?;
+        if !waiting.is_empty() {
+            table.turns.push_back(owner.clone());
         }
-        next
+        Some((self.sit(&mut table, owner), session))
+    }
+
+    /// More sessions are due in the store of this owner, who has some here, than were told.
+    pub(crate) fn are_more(&self, owner: &Owner) {
+        if let Some(sitting) = self.table.lock().owners.get_mut(owner) {
+            sitting.behind = true;
+        }
+    }
+
+    /// How many sessions of an owner that has left a slot are to be asked of the store, once: it has room, none that is
+    /// remembered waits, and more may be due. `None`: not now; where it has nothing here any more the sweep sees to it.
+    pub(crate) fn missing(&self, owner: &Owner) -> Option<usize> {
+        let mut table = self.table.lock();
+        let room = self.room(&table, owner);
+        let sitting = table.owners.get_mut(owner)?;
+        if !sitting.behind || !sitting.waiting.is_empty() || room == 0 && sitting.taken > 0 {
+            return None;
+        }
+        sitting.behind = false;
+        forget_gone(&mut table, owner);
+        (room > 0).then(|| room.max(self.share.min(REMEMBERED)))
+    }
+
+    /// Whether another session of this owner would find no slot.
+    pub(crate) fn is_full(&self, owner: &Owner) -> bool {
+        let table = self.table.lock();
+        table.owners.get(owner).is_some_and(|sitting| !sitting.waiting.is_empty()) || self.room(&table, owner) == 0
+    }
+
+    /// All that wait, as nobody is called any more.
+    pub(crate) fn give_up(&self) -> Vec<(Owner, SessionKey)> {
+        let mut table = self.table.lock();
+        let mut all = Vec::new();
+        while let Some(owner) = table.turns.pop_front() {
+            let waiting = table.owners.get_mut(&owner).map(|sitting| std::mem::take(&mut sitting.waiting));
+            all.extend(waiting.into_iter().flatten().map(|session| (owner.clone(), session)));
+        }
+        all
+    }
+}
+
+/// Nothing is remembered of who has nothing here.
+fn forget_gone(table: &mut Table, owner: &Owner) {
+    if table.owners.get(owner).is_some_and(|of| of.taken == 0 && of.waiting.is_empty() && !of.behind) {
+        table.owners.remove(owner);
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(sitting) = self.seats.owners.lock().get_mut(&self.owner) {
+        let mut table = self.seats.table.lock();
+        table.taken = table.taken.saturating_sub(1);
+        if let Some(sitting) = table.owners.get_mut(&self.owner) {
             sitting.taken = sitting.taken.saturating_sub(1);
         }
+        forget_gone(&mut table, &self.owner);
+        drop(table);
+        self.seats.changed.notify_one();
     }
 }
 
@@ -127,23 +246,75 @@ mod tests {
         let (seats, [a, b]) = (Seats::new(4, 50), ["x/a", "x/b"].map(owner));
         let alone: Vec<_> = (0..4).map(|_| seats.take(&a).unwrap()).collect();
         seats.share_among(true);
-        assert!(seats.take(&a).is_none(), "what runs goes on, nothing more begins");
-        let other = seats.take(&b).unwrap();
+        assert!(seats.take(&a).is_none() && seats.take(&b).is_none(), "what runs goes on, nothing more begins");
         seats.pass_over(&a, &session("s1"));
         seats.pass_over(&a, &session("s2"));
         seats.pass_over(&a, &session("s1"));
-        assert_eq!(seats.next(&a), None);
+        assert!(seats.next().is_none() && seats.is_full(&a) && seats.is_full(&b));
         drop(alone);
-        assert!(seats.take_behind(&a).is_none(), "others wait");
-        assert!(seats.take_behind(&b).is_some());
-        assert_eq!(seats.next(&a), Some(session("s1")), "first come, first called, and called once");
-        let taken = [seats.take(&a), seats.take(&a)];
-        assert!(taken.iter().all(Option::is_some) && seats.take(&a).is_none());
-        assert_eq!(seats.next(&a), None);
-        drop(taken);
-        assert_eq!((seats.next(&a), seats.next(&a), seats.next(&b)), (Some(session("s2")), None, None));
-        drop(other);
-        assert_eq!(seats.next(&b), None);
-        assert!(seats.owners.lock().is_empty(), "nobody is remembered for ever");
+        assert!(seats.take(&a).is_none(), "others wait");
+        assert!(seats.is_full(&a) && !seats.is_full(&b));
+        let other = seats.take(&b).unwrap();
+        let (first, second) = (seats.next().unwrap(), seats.next().unwrap());
+        assert_eq!((first.1, second.1), (session("s1"), session("s2")), "first come, first called, and called once");
+        assert!(seats.take(&a).is_none() && seats.next().is_none(), "it has its share");
+        drop((first.0, second.0, other));
+        assert!(seats.next().is_none() && seats.table.lock().owners.is_empty(), "nobody is remembered for ever");
+    }
+
+    #[test]
+    fn owners_whose_sessions_wait_take_turns() {
+        let (seats, [a, b, c]) = (Seats::new(2, 50), ["x/a", "x/b", "x/c"].map(owner));
+        seats.share_among(true);
+        let mut seated = VecDeque::from([seats.take(&a).unwrap(), seats.take(&b).unwrap()]);
+        for n in 1..=3 {
+            seats.pass_over(&a, &session(&format!("a{n}")));
+        }
+        seats.pass_over(&b, &session("b1"));
+        seats.pass_over(&c, &session("c1"));
+        let mut called = Vec::new();
+        while let Some(leaving) = seated.pop_front() {
+            drop(leaving);
+            if let Some((seat, next)) = seats.next() {
+                called.push(next.session.to_string());
+                seated.push_back(seat);
+            }
+        }
+        assert_eq!(called, ["a1", "b1", "c1", "a2", "a3"]);
+        assert!(seats.table.lock().owners.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
+        let (seats, a) = (Seats::new(2, 100), owner("x/a"));
+        assert_eq!(seats.missing(&a), None);
+        for n in 0..=REMEMBERED {
+            seats.pass_over(&a, &session(&format!("s{n}")));
+        }
+        assert_eq!(seats.missing(&a), None, "some wait");
+        assert_eq!(seats.give_up().len(), REMEMBERED);
+        assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+        let both = [seats.take(&a), seats.take(&a)];
+        seats.are_more(&a);
+        assert_eq!(seats.missing(&a), None, "no slot is free");
+        drop(both);
+        assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+        seats.are_more(&a);
+        assert_eq!(seats.missing(&a), None, "it has nothing here");
+        assert!(seats.table.lock().owners.is_empty());
+    }
+
+    #[tokio::test]
+    async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_more() {
+        let (seats, a) = (Seats::new(2, 50), owner("x/a"));
+        assert_eq!(seats.ask(false).await, Ask { most: 2, when_empty: WhenEmpty::Wait });
+        let first = seats.take(&a).unwrap();
+        assert_eq!(seats.ask(false).await, Ask { most: 1, when_empty: WhenEmpty::Wait });
+        let second = seats.take(&a).unwrap();
+        assert!(tokio::time::timeout(LOOK * 2, seats.ask(false)).await.is_err());
+        seats.share_among(true);
+        assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
+        drop((first, second));
+        assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Wait });
     }
 }

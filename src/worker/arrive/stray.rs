@@ -3,7 +3,7 @@
 use super::RETRY;
 use super::refuse::answer_to;
 use crate::bus::subject::subject;
-use crate::bus::{Delivery, Unreadable};
+use crate::bus::{Delivery, Settle, Unreadable};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
 use crate::domain::event::Completion;
@@ -14,7 +14,7 @@ use crate::domain::message::{Address, Message};
 use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
 use crate::outbox;
-use crate::venue::strays;
+use crate::venue::{format, strays};
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -46,6 +46,17 @@ pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: Strin
     handle(worker, unreadable).await;
 }
 
+/// Whether what can't be read may be of a newer build: it stays in the queue for that one.
+pub(super) async fn is_left(worker: &Worker, settle: &dyn Settle, reason: &str) -> bool {
+    match worker.venue.is_behind().await {
+        Ok(false) => return false,
+        Ok(true) => tracing::warn!(reason, "a message that this build can't read is left to a newer one"),
+        Err(error) => tracing::warn!(%error, reason, "a message that can't be read is looked at again"),
+    }
+    settle.nak(format::LEFT).await;
+    true
+}
+
 /// A body without what lets whoever has it speak for somebody else.
 fn without_keys(body: &Bytes) -> Bytes {
     let Ok(mut value) = decode::message(body, MESSAGE_DEPTH) else { return body.clone() };
@@ -60,6 +71,9 @@ fn without_keys(body: &Bytes) -> Bytes {
 /// Answered and kept before it is acknowledged: a crash in between does both again.
 async fn handle(worker: &Worker, unreadable: Unreadable) {
     let Unreadable { subject, reason, owner, id, body, sequence, published, settle } = unreadable;
+    if is_left(worker, &*settle, &reason).await {
+        return;
+    }
     let answers = answers(
         &worker.venue.key,
         answer_to(worker, owner.as_ref(), &body),

@@ -4,11 +4,13 @@ use super::RETRY;
 use super::admit::admit_and_run;
 use super::callers::{self, Unknown};
 use super::refuse::{id_of_place, not_known, refusal, refuse};
+use super::seats::Seat;
+use super::stray;
 use crate::bus::Delivery;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::message::InKind;
-use crate::ingress::{self, Arrival};
+use crate::ingress::{self, Arrival, SubmissionError};
 use crate::store::{Admit, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
@@ -65,7 +67,7 @@ async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) ->
     }
 }
 
-pub(super) async fn submission(worker: &Worker, delivery: &Delivery) {
+pub(super) async fn submission(worker: &Worker, delivery: &Delivery, seat: Option<&Seat>) {
     let admission = match admission(worker, delivery).await {
         Ok(admission) => admission,
         Err(error) => return not_known(worker, delivery, Unknown::Later(error)).await,
@@ -73,14 +75,20 @@ pub(super) async fn submission(worker: &Worker, delivery: &Delivery) {
     match admission {
         Ok(admit) => {
             let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
-            admit_and_run(worker, delivery, admit, kind).await;
+            admit_and_run(worker, delivery, admit, kind, seat).await;
         }
         Err(refused) => {
+            // It is read again only to know whether it may be of a newer build.
+            if let Err(unread @ SubmissionError::Malformed(_)) = ingress::parse(&delivery.body)
+                && stray::is_left(worker, &*delivery.settle, &unread.to_string()).await
+            {
+                return;
+            }
             // It was accepted before, by a key that is gone by now: that stands, and it goes on.
             match known_session(worker, delivery, &refused).await {
                 Ok(Some(session)) => {
                     let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
-                    admit_and_run(worker, delivery, admit, "wake").await;
+                    admit_and_run(worker, delivery, admit, "wake", seat).await;
                 }
                 Ok(None) => refuse(worker, delivery, refused).await,
                 Err(error) => {

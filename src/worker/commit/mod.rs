@@ -12,6 +12,7 @@ use crate::domain::dead::DeadLetter;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
+use crate::domain::kept::KeptKeys;
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
@@ -283,6 +284,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                         died: updated,
                         error: result.error.clone().unwrap_or_default(),
                         redriven: None,
+                        kept: KeptKeys::default(),
                     }));
                 }
                 told.messages.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));

@@ -1,5 +1,6 @@
-//! A holder that its store has left alone: it lives, and only dead workers count as crashes. As soon as the store answers
-//! the lease is given back, lapsed or not; it counts as a crash only where another was faster.
+//! A holder that its store has left alone, or that can't read what it was given (a newer build may have written it, and
+//! goes on with it): it lives, and only dead workers count as crashes. As soon as the store answers the lease is given
+//! back, lapsed or not; it counts as a crash only where another was faster.
 
 use crate::domain::ids::{Owner, SessionKey};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};

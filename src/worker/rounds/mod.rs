@@ -3,5 +3,6 @@
 
 pub(super) mod alarms;
 pub(super) mod auditor;
+pub(super) mod roll;
 pub(super) mod sweep;
 pub(super) mod tidy;

@@ -8,6 +8,7 @@ use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::approvals;
 use crate::venue::external;
+use crate::worker::arrive::due::GRACE;
 use crate::worker::{Worker, invoked};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use std::time::Duration;
 const OWNERS: u32 = 256;
 const ITEMS: u32 = 256;
 
-/// Work that was handed out is handed out again after so long.
-const GRACE: Duration = Duration::from_secs(5);
+/// Sessions that are called of an owner for whom there is no slot here: as many may find one elsewhere, and whoever has
+/// a slot for more asks the store.
+const FEW: u32 = 16;
 
 /// A store that takes longer to hear of the end of a worker learns it by its silence.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -159,13 +161,21 @@ async fn look(worker: &Arc<Worker>, owner: &Owner) -> Looked {
 /// Returns whether there is more, and when the owner is to be looked at again.
 async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Option<Millis>), StoreError> {
     let venue = &worker.venue;
-    let swept = venue.store.sweep(venue.now(), owner, GRACE, ITEMS).await?;
+    let is_full = worker.seats.is_full(owner);
+    let items = if is_full { FEW } else { ITEMS };
+    let swept = venue.store.sweep(venue.now(), owner, GRACE, items).await?;
     venue.relay(owner, &swept.outbox).await;
+    let are_all = |count: usize| count < items as usize;
     for session in &swept.due {
-        venue.wake(owner, session).await;
+        if are_all(swept.due.len()) {
+            venue.wake(owner, session).await;
+        } else {
+            venue.wake_of_many(owner, session).await;
+        }
     }
     let now = venue.now();
-    let mut more = swept.more;
+    // Those that find no slot would be called again and again.
+    let mut more = swept.more && !(is_full && are_all(swept.outbox.len()));
     // What is damaged is told by who looks at it.
     let is_due = |prefix| swept.first(prefix).and_then(|key| keys::swept_at(key)).is_some_and(|at| at <= now);
     let mut next = swept.next;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trellis::bus::{Bus, Delivery, LiveSubject, Piece};
+use trellis::bus::{Bus, Delivery, LiveSubject, Piece, WhenEmpty};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::process::clock::Clock;
@@ -53,7 +53,7 @@ async fn receive(bus: &dyn Bus, n: usize) -> Vec<Delivery> {
     let start = Instant::now();
     let mut got = Vec::new();
     while got.len() < n && start.elapsed() < LIMIT {
-        got.extend(bus.receive(n - got.len()).await.unwrap());
+        got.extend(bus.receive(n - got.len(), WhenEmpty::Wait).await.unwrap());
     }
     got
 }
@@ -65,7 +65,7 @@ fn ids(got: &[Delivery]) -> Vec<&str> {
 /// What is delivered within `wait`.
 async fn within(bus: &dyn Bus, wait: Duration) -> Vec<Delivery> {
     let end = tokio::time::Instant::now() + wait;
-    while let Ok(got) = tokio::time::timeout_at(end, bus.receive(10)).await {
+    while let Ok(got) = tokio::time::timeout_at(end, bus.receive(10, WhenEmpty::Wait)).await {
         let got = got.unwrap();
         if !got.is_empty() {
             return got;
@@ -111,7 +111,7 @@ pub async fn messages_come_in_order_with_their_facts(f: impl Fixture) {
 }
 
 pub async fn an_empty_queue_answers_with_nothing(f: impl Fixture) {
-    let answer = tokio::time::timeout(LIMIT, f.bus().receive(5)).await.expect("an answer");
+    let answer = tokio::time::timeout(LIMIT, f.bus().receive(5, WhenEmpty::Wait)).await.expect("an answer");
     assert!(answer.unwrap().is_empty());
 }
 
@@ -224,7 +224,7 @@ pub async fn two_receivers_share_the_queue(f: impl Fixture) {
         async move {
             let mut got = Vec::new();
             while taken.load(Ordering::SeqCst) < ALL && Instant::now() < end {
-                for delivery in bus.receive(3).await.unwrap() {
+                for delivery in bus.receive(3, WhenEmpty::Wait).await.unwrap() {
                     delivery.settle.ack().await;
                     got.push(delivery.id.clone().unwrap());
                     taken.fetch_add(1, Ordering::SeqCst);
@@ -253,14 +253,16 @@ pub async fn a_receive_given_up_loses_nothing(f: impl Fixture) {
     let mut came = BTreeSet::new();
     for n in 0..20 {
         let limit = Duration::from_micros(n * 25);
-        for delivery in tokio::time::timeout(limit, bus.receive(1)).await.unwrap_or(Ok(vec![])).unwrap() {
+        for delivery in
+            tokio::time::timeout(limit, bus.receive(1, WhenEmpty::Wait)).await.unwrap_or(Ok(vec![])).unwrap()
+        {
             came.insert(delivery.id.clone());
             delivery.settle.ack().await;
         }
     }
     let start = Instant::now();
     while came.len() < 10 && start.elapsed() < LIMIT {
-        for delivery in bus.receive(5).await.unwrap() {
+        for delivery in bus.receive(5, WhenEmpty::Wait).await.unwrap() {
             came.insert(delivery.id.clone());
             delivery.settle.ack().await;
         }
@@ -315,7 +317,9 @@ pub async fn accepted_messages_survive_a_restart(f: impl Fixture) {
     let mut got = BTreeMap::new();
     let end = Instant::now() + LIMIT;
     while got.len() < 3 && Instant::now() < end {
-        got.extend(bus.receive(1).await.unwrap().into_iter().map(|d| (d.sequence, d.id.clone().unwrap())));
+        got.extend(
+            bus.receive(1, WhenEmpty::Wait).await.unwrap().into_iter().map(|d| (d.sequence, d.id.clone().unwrap())),
+        );
     }
     assert_eq!(got.values().map(String::as_str).collect::<Vec<_>>(), ["taken", "waiting", "new"]);
 }

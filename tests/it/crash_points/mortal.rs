@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Settle, Signal};
+use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Settle, Signal, WhenEmpty};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
@@ -100,9 +100,9 @@ fn done_at_once(message: &Message) -> Option<Message> {
 
 #[async_trait]
 impl Bus for Line {
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         self.life.go_on().await;
-        let received = self.inner.receive(max).await?;
+        let received = self.inner.receive(max, when_empty).await?;
         self.life.go_on().await;
         let mine = |delivery: Delivery| Delivery {
             settle: Arc::new(Settled { inner: delivery.settle, life: self.life.clone() }),

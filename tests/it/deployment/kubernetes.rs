@@ -72,15 +72,21 @@ fn selects(selector: &Value, template: &Value) -> bool {
     selector["matchLabels"].as_object().is_none_or(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
 }
 
-/// The file of settings with the environment of the secret, as a pod of any role has them.
+/// The file of settings with the URLs of the secret, as a pod of any role has them.
 fn settings(docs: &[Value]) -> Config {
     let (dir, map) = (tempfile::tempdir().unwrap(), of_kind(docs, "ConfigMap").next().unwrap());
     let path = dir.path().join("trellis.toml");
-    std::fs::write(&path, map["data"]["trellis.toml"].as_str().unwrap()).unwrap();
-    let env =
-        [("TRELLIS__STORE__URL", "redis://:p@redis.redis.svc:6379"), ("TRELLIS__BUS__URL", "nats://nats.nats.svc")];
-    let env: BTreeMap<_, _> = env.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    Config::load(Some(&path), &env, &[]).unwrap().config
+    let mut text = map["data"]["trellis.toml"].as_str().unwrap().to_owned();
+    for (name, url) in [("store-url", "redis://:p@redis.redis.svc:6379"), ("bus-url", "nats://nats.nats.svc")] {
+        let (mounted, file) = (format!("url_file = \"/etc/trellis/files/{name}\""), dir.path().join(name));
+        assert_eq!(text.matches(&mounted).count(), 1, "{text}");
+        text = text.replace(&mounted, &format!("url_file = \"{}\"", file.display()));
+        std::fs::write(file, format!("{url}\n")).unwrap();
+    }
+    std::fs::write(&path, text).unwrap();
+    let config = Config::load(Some(&path), &BTreeMap::new(), &[]).unwrap().config;
+    assert!(matches!(&config.store.url, StoreUrl::Redis(url) if url.contains(":p@")), "{:?}", config.store.url);
+    config
 }
 
 #[test]
@@ -203,10 +209,10 @@ fn the_settings_are_legal_and_meant_for_pods() {
         let mode = files["secret"]["defaultMode"].as_u64().unwrap();
         assert_eq!(mode & 0o007, 0, "the key file would be refused: others can read it");
         assert!(mode & 0o040 != 0 && pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]);
-        for (key, value) in env.iter().filter(|(key, _)| **key != "TRELLIS_CONFIG") {
-            let keys = ["TRELLIS__STORE__URL", "TRELLIS__BUS__URL"];
-            assert!(keys.contains(key) && value["valueFrom"]["secretKeyRef"]["key"] == **key, "{role}: {key}");
-        }
+        assert_eq!((env.len(), mounts["files"]), (1, "/etc/trellis/files"), "{role}: passwords are files");
+        let all_of: Vec<_> = list(&container["envFrom"]).collect();
+        let keys = json!({"secretRef": {"name": "trellis-env", "optional": true}});
+        assert_eq!(all_of, if role == "worker" { vec![&keys] } else { Vec::new() });
         let help = cli::run(Path::new("."), &[role, "--help"]).ok();
         assert!(help.contains("Usage: trellis"), "{help}");
     }

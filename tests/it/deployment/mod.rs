@@ -1,7 +1,9 @@
 //! The files for deployment name real files, real settings and no open port.
 
+mod drain;
 mod kubernetes;
 mod leaving;
+mod upgrade;
 
 use crate::support::cli;
 use std::{collections::BTreeMap, path::Path};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use trellis::bus::nats::NatsBus;
-use trellis::bus::{Bus, BusError};
+use trellis::bus::{Bus, BusError, WhenEmpty};
 use trellis::domain::message::{Address, InKind, Message};
 
 /// After a loss: the others find out, elect, and what was under way ends.
@@ -109,7 +109,7 @@ async fn produce(bus: Arc<NatsBus>, shared: Arc<Shared>) {
 async fn consume(bus: Arc<NatsBus>, shared: Arc<Shared>) {
     let all = || shared.accepted.lock().is_subset(&shared.taken.lock());
     while !shared.stopped.load(Ordering::Relaxed) || !all() {
-        match bus.receive(8).await {
+        match bus.receive(8, WhenEmpty::Wait).await {
             Ok(deliveries) => {
                 for delivery in deliveries {
                     shared.taken.lock().insert(delivery.id.clone().unwrap());

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::bus::nats::{BusOpenError, NatsBus, NatsOptions};
-use trellis::bus::{Alarm, Alarms, Bus, BusError};
+use trellis::bus::{Alarm, Alarms, Bus, BusError, WhenEmpty};
 use trellis::domain::message::{Address, Message};
 use trellis::domain::timer::TimerId;
 use trellis::process::clock::Clock;
@@ -138,7 +138,7 @@ async fn a_venue_of_one_copy_is_raised_to_three_by_a_restart_and_no_message_is_l
     for n in 0..100 {
         bus.publish(&task(&format!("e{n}"))).await.unwrap();
     }
-    let taken = bus.receive(10).await.unwrap();
+    let taken = bus.receive(10, WhenEmpty::Wait).await.unwrap();
     for delivery in &taken {
         delivery.settle.ack().await;
     }
@@ -156,7 +156,7 @@ async fn a_venue_of_one_copy_is_raised_to_three_by_a_restart_and_no_message_is_l
     let end = Instant::now() + LIMIT;
     while !left.is_empty() {
         assert!(Instant::now() < end, "lost: {left:?}");
-        for delivery in bus.receive(20).await.unwrap_or_default() {
+        for delivery in bus.receive(20, WhenEmpty::Wait).await.unwrap_or_default() {
             left.remove(delivery.id.as_ref().unwrap());
             delivery.settle.ack().await;
         }

@@ -12,6 +12,7 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
+use trellis::domain::kept::KeptKeys;
 use trellis::domain::resource;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{CatchUp, Overlap, Schedule, TimerId, TimerKind, TimerRequest};
@@ -168,6 +169,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             died: venue.now(),
             error: "dead".into(),
             redriven: None,
+            kept: KeptKeys::default(),
         };
         venue.store.write(venue.now(), owner, &[dead::kept(&letter)]).await.unwrap();
     }

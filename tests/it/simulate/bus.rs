@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Witness,
+    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, WhenEmpty, Witness,
 };
 use trellis::domain::epoch::Mark;
 use trellis::domain::event::Completion;
@@ -46,7 +46,7 @@ impl FarQueue {
     }
 
     /// Waits at the server until something is ready, or until then.
-    async fn taken(&self, max: usize) -> Vec<(u64, Queued)> {
+    async fn taken(&self, max: usize, when_empty: WhenEmpty) -> Vec<(u64, Queued)> {
         let queue = &self.server;
         let end = queue.clock.steady() + POLL;
         loop {
@@ -57,7 +57,7 @@ impl FarQueue {
             }
             let taken = queue.take(max);
             let now = queue.clock.steady();
-            if !taken.is_empty() || now >= end || max == 0 {
+            if !taken.is_empty() || now >= end || max == 0 || when_empty == WhenEmpty::Return {
                 return taken;
             }
             let next = queue.next().map_or(end, |next| next.min(end));
@@ -149,9 +149,9 @@ impl Settle for Answered {
 
 #[async_trait]
 impl Bus for FarQueue {
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         self.link.way(Server::Queue).await.map_err(unavailable)?;
-        let taken = self.taken(max).await;
+        let taken = self.taken(max, when_empty).await;
         self.link.way(Server::Queue).await.map_err(unavailable)?;
         let deliver = |(sequence, queued): (u64, Queued)| {
             let Queued { owner, agent, kind, id, body, published, delivered, .. } = queued;

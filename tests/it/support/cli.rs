@@ -39,7 +39,12 @@ impl Done {
 
 /// The binary in a folder, without the environment's own settings.
 pub fn command(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trellis"));
+    command_of(Path::new(env!("CARGO_BIN_EXE_trellis")), dir)
+}
+
+/// The same of another build.
+pub fn command_of(binary: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TRELLIS")) {
         command.env_remove(name);
     }

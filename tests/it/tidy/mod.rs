@@ -86,7 +86,7 @@ const PARSES: [(&str, &str); 17] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 18] = [
+const BUFFERED: [(&str, &str); 26] = [
     ("src/domain/decode/place.rs", "only written"),
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/venue/auth/jwks.rs", "a text or a list of texts"),
@@ -105,6 +105,14 @@ const BUFFERED: [(&str, &str); 18] = [
     ("src/domain/lattice/layout.rs", "stored"),
     ("src/domain/timer/mod.rs", "stored"),
     ("src/domain/approval/", "stored"),
+    ("src/domain/agent.rs", "stored"),
+    ("src/domain/cap/mod.rs", "stored"),
+    ("src/domain/dead.rs", "stored"),
+    ("src/domain/invoked.rs", "stored"),
+    ("src/domain/job/watch.rs", "stored"),
+    ("src/domain/rate.rs", "stored"),
+    ("src/domain/roll.rs", "stored"),
+    ("src/domain/session.rs", "stored"),
 ];
 
 struct Source {

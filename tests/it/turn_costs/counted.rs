@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, Witness,
+    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, WhenEmpty, Witness,
 };
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, Message};
@@ -236,8 +236,8 @@ impl Settle for CountedSettle {
 
 #[async_trait]
 impl Bus for CountedBus {
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
-        let mut taken = self.inner.receive(max).await?;
+    async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
+        let mut taken = self.inner.receive(max, when_empty).await?;
         if taken.iter().any(|delivery| delivery.agent.as_str() == LATE.0) {
             tokio::time::sleep(LATE.1).await;
         }

@@ -84,19 +84,12 @@ spec:
       env:
         - name: TRELLIS_CONFIG
           value: /etc/trellis/config/trellis.toml
-        {{- if eq .role "serve" }}
-        {{- range list "TRELLIS__STORE__URL" "TRELLIS__BUS__URL" }}
-        - name: {{ . }}
-          valueFrom:
-            secretKeyRef:
-              name: {{ $.root.Values.secrets.env }}
-              key: {{ . }}
-        {{- end }}
-        {{- else }}
+      {{- if eq .role "worker" }}
       envFrom:
         - secretRef:
             name: {{ .root.Values.secrets.env }}
-        {{- end }}
+            optional: true
+      {{- end }}
       ports:
         - name: http
           containerPort: 8420

@@ -1,0 +1,45 @@
+//! What all three process commands share: `trellis up`, `worker` and `serve`.
+
+use super::exit::{Exit, Failure};
+use crate::app::{self, AppError, Role};
+use crate::config::Config;
+use crate::process::telemetry;
+use clap::Args;
+
+/// How much one process does at once.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Slots {
+    /// Turns at the same time [default: 16]
+    #[arg(long, value_name = "N")]
+    slots: Option<u32>,
+}
+
+impl Slots {
+    /// As settings.
+    pub fn flags(&self) -> Vec<(&'static str, String)> {
+        self.slots.map(|n| ("worker.slots", n.to_string())).into_iter().collect()
+    }
+}
+
+/// Runs a role until a signal ends it.
+pub(crate) async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
+    telemetry::init(&config.log).map_err(Failure::internal)?;
+    app::run(config, role).await.map_err(|e| failure(&e))?;
+    Ok(Exit::Ok)
+}
+
+/// The exit code of an error at the start.
+pub(crate) fn failure(error: &AppError) -> Failure {
+    let exit = match error {
+        AppError::NotShared { .. }
+        | AppError::NotDurable { .. }
+        | AppError::Kind { .. }
+        | AppError::File(_)
+        | AppError::Auth(_)
+        | AppError::Keys(_) => Exit::Usage,
+        AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
+        AppError::Listen { .. } | AppError::Format(_) => Exit::Conflict,
+        AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,
+    };
+    Failure::new(exit, error.to_string())
+}

@@ -1,0 +1,187 @@
+//! The list of workers: what each says of itself, and the order that makes one leave.
+
+use crate::kept::KeptKeys;
+use crate::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A worker says that it lives at least so often.
+pub const SIGN_EVERY: Duration = Duration::from_secs(10);
+
+/// One that has said nothing for so long is gone, or stands still.
+const SILENT: Duration = Duration::from_secs(45);
+
+/// What a silent one has said is forgotten after so long.
+const FORGOTTEN: Duration = Duration::from_hours(24);
+
+/// An order to leave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainOrder {
+    /// When it was given.
+    pub at: Millis,
+    /// By whom.
+    pub by: String,
+}
+
+/// What a worker says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRecord {
+    /// Its name, as in leases.
+    pub name: String,
+    /// The machine that it runs on.
+    pub host: String,
+    /// The version of its build, and the format that it writes.
+    pub version: String,
+    /// See [`crate::format`].
+    pub format: u32,
+    /// Sessions that it runs at once.
+    pub slots: u32,
+    /// Those that run now.
+    pub busy: u32,
+    /// When it began.
+    pub since: Millis,
+    /// When it said this.
+    pub seen: Millis,
+    /// It takes nothing new any more.
+    #[serde(default)]
+    pub leaving: bool,
+    /// The order that makes it so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainOrder>,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
+}
+
+impl WorkerRecord {
+    /// Whether it has said something lately.
+    pub fn is_live(&self, now: Millis) -> bool {
+        now.since(self.seen) < SILENT
+    }
+
+    /// Whether nobody needs to know of it any more.
+    pub fn is_forgotten(&self, now: Millis) -> bool {
+        now.since(self.seen) >= FORGOTTEN
+    }
+
+    /// As operators see it.
+    pub fn to_json(&self, now: Millis) -> Value {
+        let state = match (self.is_live(now), self.leaving, &self.drain) {
+            (false, ..) => "silent",
+            (true, true, _) => "leaving",
+            (true, false, Some(_)) => "told to leave",
+            (true, false, None) => "works",
+        };
+        let mut shown = json!({
+            "name": self.name, "host": self.host, "version": self.version, "format": self.format, "slots": self.slots,
+            "busy": self.busy, "since": self.since, "seen": self.seen, "state": state,
+        });
+        if let Some(DrainOrder { at, by }) = &self.drain {
+            shown["drain"] = json!({"at": at, "by": by});
+        }
+        shown
+    }
+}
+
+/// Which workers an order is for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Whom {
+    /// By name.
+    pub names: Vec<String>,
+    /// All of a machine.
+    pub host: Option<String>,
+}
+
+impl Whom {
+    /// The names of those that live; else what is wrong, with those that do.
+    pub fn among(&self, all: &[WorkerRecord], now: Millis) -> Result<Vec<String>, String> {
+        let live: Vec<&WorkerRecord> = all.iter().filter(|worker| worker.is_live(now)).collect();
+        let listed = |mut names: Vec<&str>| {
+            names.sort_unstable();
+            names.dedup();
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        };
+        let those = || {
+            let names = listed(live.iter().map(|worker| worker.name.as_str()).collect());
+            if names.is_empty() { "no worker does".to_owned() } else { format!("those that do: {names}") }
+        };
+        if let Some(name) = self.names.iter().find(|name| !live.iter().any(|worker| worker.name == **name)) {
+            return Err(format!("no worker `{name}` lives; {}", those()));
+        }
+        let of_host = live.iter().filter(|worker| self.host.as_ref() == Some(&worker.host));
+        let mut names: Vec<String> = of_host.map(|worker| worker.name.clone()).collect();
+        if let Some(host) = self.host.as_ref().filter(|_| names.is_empty()) {
+            let hosts = listed(live.iter().map(|worker| worker.host.as_str()).collect());
+            return Err(if hosts.is_empty() {
+                format!("no worker lives on `{host}`, and none elsewhere")
+            } else {
+                format!("no worker lives on `{host}`; there are some on {hosts}")
+            });
+        }
+        names.extend(self.names.iter().cloned());
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { Err(format!("name a worker, or a host; {}", those())) } else { Ok(names) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(name: &str, host: &str, seen: u64) -> WorkerRecord {
+        let (name, host, version) = (name.into(), host.into(), "1.0.0".into());
+        let (since, seen, kept) = (Millis(1), Millis(seen), KeptKeys::default());
+        WorkerRecord {
+            name,
+            host,
+            version,
+            format: 1,
+            slots: 16,
+            busy: 0,
+            since,
+            seen,
+            leaving: false,
+            drain: None,
+            kept,
+        }
+    }
+
+    #[test]
+    fn an_order_is_for_those_that_live() {
+        let now = Millis(100_000);
+        let all =
+            [worker("a-1", "a", 99_000), worker("a-2", "a", 90_000), worker("b-1", "b", 99_000), worker("c-1", "c", 1)];
+        let check = |names: &[&str], host: Option<&str>, expected: Result<&[&str], &str>| {
+            let whom = Whom { names: names.iter().map(ToString::to_string).collect(), host: host.map(str::to_owned) };
+            let found = whom.among(&all, now);
+            match expected {
+                Ok(names) => assert_eq!(found.unwrap(), names.to_vec()),
+                Err(text) => assert_eq!(found, Err(text.to_owned())),
+            }
+        };
+        check(&["b-1"], None, Ok(&["b-1"]));
+        check(&["b-1", "b-1"], Some("a"), Ok(&["a-1", "a-2", "b-1"]));
+        check(&["b-1", "x"], None, Err("no worker `x` lives; those that do: `a-1`, `a-2`, `b-1`"));
+        check(&["c-1"], None, Err("no worker `c-1` lives; those that do: `a-1`, `a-2`, `b-1`"));
+        check(&[], Some("c"), Err("no worker lives on `c`; there are some on `a`, `b`"));
+        check(&[], None, Err("name a worker, or a host; those that do: `a-1`, `a-2`, `b-1`"));
+        let none = Whom { names: vec!["x".into()], host: None };
+        assert_eq!(none.among(&[], now), Err("no worker `x` lives; no worker does".to_owned()));
+    }
+
+    #[test]
+    fn what_operators_see_is_what_it_does() {
+        let mut shown = worker("a-1", "a", 60_000);
+        let mut check = |change: fn(&mut WorkerRecord), now: u64, expected: &str| {
+            change(&mut shown);
+            assert_eq!(shown.to_json(Millis(now))["state"], expected);
+        };
+        check(|_| {}, 70_000, "works");
+        check(|worker| worker.drain = Some(DrainOrder { at: Millis(1), by: "me".into() }), 70_000, "told to leave");
+        check(|worker| worker.leaving = true, 70_000, "leaving");
+        check(|_| {}, 105_000, "silent");
+    }
+}

@@ -1,0 +1,58 @@
+//! `v/ops/worker/*`: which workers there are, and telling some to leave.
+
+use crate::domain::authority::ResourcePath;
+use crate::domain::roll::Whom;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::roll;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// The operations of this group.
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![operation::<List>(), operation::<Drain>()]
+}
+
+/// Workers of the venue: what each says of itself, and whether it was told to leave.
+#[derive(Deserialize, JsonSchema)]
+struct List {}
+
+impl Operation for List {
+    const PATH: &'static str = "v/ops/worker/list";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("worker/list", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_operators::<Self>("")?;
+        Ok(roll::list(call.venue).await?.into())
+    }
+}
+
+/// Tell workers to leave, as SIGTERM does: they take nothing new, end or hand back what they have, and end.
+#[derive(Deserialize, JsonSchema)]
+struct Drain {
+    /// their names
+    #[serde(default)]
+    workers: Vec<String>,
+    /// all on this machine
+    host: Option<String>,
+}
+
+impl Operation for Drain {
+    const PATH: &'static str = "v/ops/worker/drain";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("worker/drain", ResourcePath::kept("policy"))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_operators::<Self>("")?;
+        let whom = Whom { names: self.workers, host: self.host };
+        let told = roll::drain(call.venue, &whom, &call.caller.name).await?;
+        Ok(json!({"draining": told}).into())
+    }
+}

@@ -1,0 +1,8 @@
+//! The machine that this process runs on.
+
+/// Its name, for people who look for a worker.
+pub fn name() -> String {
+    let name =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    name.map(|text| text.trim().to_owned()).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
+}

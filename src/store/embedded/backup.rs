@@ -1,0 +1,72 @@
+//! A copy of the whole store as it stood at one moment, made while it is written to.
+//!
+//! The files of the database can't be copied while it runs: tables and journals come and go. This writes what one
+//! snapshot shows into a database of its own, which is the folder of a store like any other.
+
+use super::layout::Space;
+use super::open::folder;
+use super::tx::{Db, Durable, Fault};
+use crate::store::{BackedUp, BackupMade, StoreError};
+use fjall::{PersistMode, Readable};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// Bytes that are written at a time.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Copies `state` into the new store `to`, whose parent is made.
+///
+/// After it: `to` is whole and durable. A crash before it leaves `to` absent, and what is half written under another
+/// name, which the next one of the same name removes.
+pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, StoreError> {
+    let cannot = |what: &str, error: std::io::Error| StoreError::Unavailable {
+        store: store.to_owned(),
+        reason: format!("the backup `{}` can't be {what}: {error}", to.display()),
+    };
+    let parent = to.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|error| cannot("made", error))?;
+    if to.exists() {
+        return Ok(BackedUp::Exists(to.to_owned()));
+    }
+    let mut name = std::ffi::OsString::from(".");
+    name.push(to.file_name().unwrap_or_default());
+    let part = to.with_file_name(name);
+    if part.exists() {
+        std::fs::remove_dir_all(&part).map_err(|error| cannot("made", error))?;
+    }
+    DirBuilder::new().mode(0o700).create(&part).map_err(|error| cannot("made", error))?;
+    let made = fill(state, &folder(&part)).map_err(|fault| {
+        // What is half written is of no use to anybody.
+        let _ = std::fs::remove_dir_all(&part);
+        fault.at(store)
+    })?;
+    std::fs::rename(&part, to).map_err(|error| cannot("named", error))?;
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(|error| cannot("named", error))?;
+    Ok(BackedUp::Made(BackupMade { path: to.to_owned(), ..made }))
+}
+
+fn fill(state: &Durable, database: &Path) -> Result<BackupMade, Fault> {
+    let Durable::Folder(db, snapshot) = state else {
+        return Err(Fault::Record("it lies in memory; only a store in a folder can be copied".to_owned()));
+    };
+    let new = Db::open(database)?;
+    let mut made = BackupMade::default();
+    for space in Space::ALL {
+        let (mut batch, mut bytes) = (new.database.batch(), 0);
+        for item in snapshot.iter(db.keyspace(space)) {
+            let (key, value) = item.into_inner()?;
+            bytes += key.len() + value.len();
+            made.records += 1;
+            made.bytes += (key.len() + value.len()) as u64;
+            batch.insert(new.keyspace(space), key, value);
+            if bytes >= BATCH_BYTES {
+                std::mem::replace(&mut batch, new.database.batch()).commit()?;
+                bytes = 0;
+            }
+        }
+        batch.commit()?;
+    }
+    new.database.persist(PersistMode::SyncAll)?;
+    Ok(made)
+}

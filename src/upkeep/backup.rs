@@ -1,0 +1,33 @@
+//! A copy of an embedded store while it works; `trellis backup` and `v/ops/venue/backup`.
+
+use crate::store::{BackedUp, BackupMade};
+use crate::venue::Venue;
+use crate::venue::failure::OpError;
+use serde_json::{Value, json};
+
+/// Longest name of a backup.
+const NAME: usize = 64;
+
+/// Makes a backup of this name; what it comes to as people see it.
+pub async fn make(venue: &Venue, name: &str) -> Result<Value, OpError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    // It is the name of a folder; one that is being made begins with a dot.
+    if name.is_empty() || name.len() > NAME || name.starts_with('.') || !name.chars().all(is_plain) {
+        return Err(OpError::Invalid(format!(
+            "the name of a backup has up to {NAME} letters, digits, `.`, `_` and `-`, and begins with no `.`, got `{name}`"
+        )));
+    }
+    match venue.store.backup(name).await? {
+        BackedUp::Made(BackupMade { path, records, bytes }) => {
+            Ok(json!({"path": path, "records": records, "bytes": bytes}))
+        }
+        BackedUp::Exists(path) => {
+            Err(OpError::Conflict(format!("there is a backup `{}`: give another name, or delete it", path.display())))
+        }
+        BackedUp::OnServers => Err(OpError::Conflict(
+            "the store lies on servers, which are copied by their own tools: `redis-cli --rdb FILE`; see \
+             src/guide/backup.md"
+                .to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,141 @@
+//! Sessions that are due and for which no message is here: they waited for a slot, or the store names them.
+
+use super::admit::settle;
+use super::seats::Seat;
+use crate::bus::Settle;
+use crate::domain::ids::{Owner, SessionKey};
+use crate::ingress;
+use crate::store::{Admit, Admitted, Grant, Intake, LeaseOutcome, StoreError};
+use crate::worker::Worker;
+use crate::worker::lease::outage::return_grant;
+use crate::worker::session::{self, End};
+use crate::worker::stage::Stage;
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Due sessions that are named are named again after so long, unless they run.
+pub(in crate::worker) const GRACE: Duration = Duration::from_secs(5);
+
+/// Wakes that are published at the same time.
+const WAKES: usize = 32;
+
+/// A session leaves its slot: one that waits for it is called, and when none is known the store is asked.
+pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
+    let owner = seat.owner.clone();
+    drop(seat);
+    call_waiting(worker);
+    if worker.shutdown.stopping().is_cancelled() {
+        return call_elsewhere(worker).await;
+    }
+    let Some(missing) = worker.seats.missing(&owner) else { return };
+    match look(worker, &owner, missing).await {
+        Ok(()) => call_waiting(worker),
+        Err(error) => tracing::debug!(%owner, %error, "due sessions not looked for; the sweep does it"),
+    }
+}
+
+/// Runs sessions that wait, in the slots that are free for them.
+pub(super) fn call_waiting(worker: &Arc<Worker>) {
+    if worker.shutdown.stopping().is_cancelled() {
+        return;
+    }
+    while let Some((seat, session)) = worker.seats.next() {
+        let own = Arc::clone(worker);
+        let admit = Admit { owner: seat.owner.clone(), session, event: None, lease: None };
+        // Boxed: it calls the next one itself.
+        let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
+            let _busy = own.venue.metrics.slot_taken();
+            run(&own, admit, seat, |_| {}).await;
+        });
+        worker.shutdown.spawn_turn("session", run);
+    }
+}
+
+/// This worker stops: what waits here is for others.
+pub(super) async fn call_elsewhere(worker: &Worker) {
+    let waiting = stream::iter(worker.seats.give_up());
+    waiting.for_each_concurrent(WAKES, async |(owner, session)| worker.venue.wake(&owner, &session).await).await;
+}
+
+/// Asks the store for due sessions of an owner that has room for them.
+async fn look(worker: &Worker, owner: &Owner, missing: usize) -> Result<(), StoreError> {
+    let venue = &worker.venue;
+    let limit = u32::try_from(missing).unwrap_or(u32::MAX);
+    let swept = venue.store.sweep(venue.now(), owner, GRACE, limit).await?;
+    venue.relay(owner, &swept.outbox).await;
+    for session in &swept.due {
+        worker.seats.pass_over(owner, session);
+    }
+    if swept.due.len() >= missing {
+        worker.seats.are_more(owner);
+    }
+    Ok(())
+}
+
+/// Has the store take what is brought and grant its session, answers, and runs what is granted.
+pub(super) async fn run(
+    worker: &Arc<Worker>,
+    mut admit: Admit,
+    seat: Seat,
+    answer: impl FnOnce(Result<Intake, StoreError>),
+) {
+    admit.lease = Some(worker.lease_request());
+    Stage::Admit.enter(&admit.session);
+    let asked = worker.venue.clock.steady();
+    let taken = ingress::take(&worker.venue, &mut admit).await;
+    if taken.is_err() {
+        return_grant(worker, &admit);
+    }
+    // The event is in the store: it takes no memory while the session runs.
+    let Admit { owner, session, event, lease: _ } = admit;
+    drop(event);
+    let (intake, lease) = match taken {
+        Ok(Admitted { intake, lease }) => (Ok(intake), lease),
+        Err(error) => (Err(error), LeaseOutcome::NotAsked),
+    };
+    answer(intake);
+    if let LeaseOutcome::Run(grant) = lease {
+        let due = Due { worker: Arc::clone(worker), owner, session: session.clone() };
+        due.run(*grant, asked).await;
+    }
+    Stage::Idle.enter(&session);
+    leave(worker, seat).await;
+}
+
+/// What stands for a message where there is none: the session is in the store, and due.
+struct Due {
+    worker: Arc<Worker>,
+    owner: Owner,
+    session: SessionKey,
+}
+
+impl Due {
+    async fn run(self, grant: Grant, asked: Duration) {
+        let worker = Arc::clone(&self.worker);
+        let due: Arc<dyn Settle> = Arc::new(self);
+        match session::run(&worker, grant, asked, &*due).await {
+            End::Idle => {}
+            end @ (End::Lost | End::Failed(_)) => settle(&worker, &due, end).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Settle for Due {
+    async fn ack(&self) {}
+
+    /// A wake, after that time.
+    async fn nak(&self, delay: Duration) {
+        let (worker, owner, session) = (Arc::clone(&self.worker), self.owner.clone(), self.session.clone());
+        self.worker.shutdown.spawn_turn("wake", async move {
+            let stop = worker.shutdown.stopping().clone();
+            if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
+                worker.venue.wake(&owner, &session).await;
+            }
+        });
+    }
+
+    async fn progress(&self) {}
+}

@@ -1,0 +1,109 @@
+//! Messages are taken from the queue. Those whose owner has a slot run in it; the others are admitted behind them, a few
+//! at a time.
+
+use super::due;
+use super::handle;
+use super::seats::{AHEAD, Seat};
+use crate::bus::{BusError, Delivery};
+use crate::domain::message::InKind;
+use crate::process::retry::LogPace;
+use crate::worker::{RECEIVE_PAUSE, Worker};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Messages without a slot that are seen to at the same time: each is a call of the store, and turns wait behind it.
+const ADMISSIONS: usize = 32;
+
+/// Takes messages until the worker stops.
+pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
+    let (later, behind) = mpsc::channel(AHEAD);
+    worker.shutdown.spawn_service("admissions", admit_behind(Arc::clone(worker), behind));
+    let stop = worker.shutdown.stopping();
+    let (mut pace, mut more) = (LogPace::default(), false);
+    loop {
+        let ask = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            ask = worker.seats.ask(more) => ask,
+        };
+        let mut receiving = worker.venue.bus.receive(ask.most, ask.when_empty);
+        let received = tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                hand_back(worker, receiving).await;
+                break;
+            }
+            received = &mut receiving => received,
+        };
+        match received {
+            Err(error) => {
+                if pace.is_due() {
+                    tracing::warn!(%error, "no messages received");
+                }
+                tokio::time::sleep(RECEIVE_PAUSE).await;
+            }
+            Ok(deliveries) => {
+                super::stray::collect(worker);
+                more = deliveries.len() == ask.most;
+                serve(worker, deliveries, &later).await;
+            }
+        }
+    }
+    due::call_elsewhere(worker).await;
+}
+
+/// Those that have a slot first.
+async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &mpsc::Sender<Delivery>) {
+    let mut seatless = Vec::new();
+    for delivery in deliveries {
+        match seat(worker, &delivery) {
+            Some(seat) => {
+                let own = Arc::clone(worker);
+                worker.shutdown.spawn_turn("session", async move { handle(&own, delivery, Some(seat)).await });
+            }
+            None => seatless.push(delivery),
+        }
+    }
+    for delivery in seatless {
+        if let Err(mpsc::error::SendError(delivery)) = later.send(delivery).await {
+            delivery.settle.nak(Duration::ZERO).await;
+        }
+    }
+}
+
+/// A slot for the session that a message may be for.
+fn seat(worker: &Worker, delivery: &Delivery) -> Option<Seat> {
+    match delivery.kind {
+        InKind::Task | InKind::Message | InKind::Result | InKind::Wake => worker.seats.take(&delivery.owner),
+        InKind::Cancel | InKind::Pause | InKind::Resume | InKind::Decide => None,
+    }
+}
+
+/// Sees to what has no slot, in order. What the worker doesn't get to before it stops, another does.
+async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Delivery>) {
+    let admissions = Arc::new(Semaphore::new(ADMISSIONS));
+    while let Some(delivery) = behind.recv().await {
+        let Ok(admission) = Arc::clone(&admissions).acquire_owned().await else { return };
+        if worker.shutdown.stopping().is_cancelled() {
+            delivery.settle.nak(Duration::ZERO).await;
+            continue;
+        }
+        let own = Arc::clone(&worker);
+        worker.shutdown.spawn_turn("admission", async move {
+            handle(&own, delivery, None).await;
+            drop(admission);
+        });
+    }
+}
+
+/// What the queue still sends for the last request is for another worker, at once. As long as turns run here it would
+/// else lie in this process until the connection closes; then the queue forgets the request, too.
+async fn hand_back(worker: &Worker, receiving: impl Future<Output = Result<Vec<Delivery>, BusError>>) {
+    if let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receiving).await {
+        for delivery in deliveries {
+            delivery.settle.nak(Duration::ZERO).await;
+        }
+    }
+}

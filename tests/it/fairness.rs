@@ -1,0 +1,153 @@
+//! Many owners share the slots of a worker: one that submits very much keeps the others waiting for a slot, and not
+//! for all that it has submitted.
+
+use crate::support::nats;
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::nats::NatsBus;
+use trellis::domain::ids::{JobId, Owner};
+use trellis::domain::job::JobStatus;
+use trellis::domain::message::{Address, InKind, Message};
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::venue::jobs;
+
+/// Whoever is told to think never ends.
+const RULES: &str = r#"
+[[rule]]
+when = { text = "think" }
+then = { fault = "hang" }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// Slots of a worker of these tests.
+const SLOTS: usize = 8;
+
+async fn laptop() -> (TestVenue, tempfile::TempDir) {
+    TestVenue::embedded(RULES).await
+}
+
+async fn fleet() -> Option<(TestVenue, tempfile::TempDir)> {
+    let (url, server) = (nats::shared()?, RedisServer::shared()?);
+    let dir = tempfile::tempdir().unwrap();
+    let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();
+    let bus = NatsBus::open(&nats::options(&url)).await.unwrap();
+    Some((TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await, dir))
+}
+
+/// An owner with an agent.
+async fn owner(venue: &mut TestVenue, name: &str) -> Owner {
+    venue.owner = name.parse().unwrap();
+    venue.agent("a", json!({"concurrency": 1000})).await;
+    venue.owner.clone()
+}
+
+/// A task over the queue.
+async fn publish(venue: &TestVenue, owner: &Owner, id: &str, input: &str) -> JobId {
+    let to = Address::In { owner: owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
+    let message = Message { to, id: Some(id.to_owned()), body: json!({"input": input}) };
+    venue.venue.bus.publish(&message).await.unwrap();
+    JobId::derive(&venue.venue.key, owner, &id.parse().unwrap())
+}
+
+async fn status(venue: &TestVenue, owner: &Owner, job: &JobId) -> Option<JobStatus> {
+    jobs::get(&venue.venue, owner, job).await.unwrap().map(|job| job.status)
+}
+
+/// Waits for it, for a minute.
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waiting).await.unwrap_or_else(|_| panic!("not so: {what}"));
+}
+
+fn thinking(venue: &TestVenue) -> usize {
+    venue.model_calls().iter().filter(|call| call["event"] == "started").count()
+}
+
+/// Two owners hold all slots for ever and have more in the queue than a worker takes at once; a third submits a task
+/// behind all that.
+async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venue: TestVenue) {
+    venue.owner_share = 50;
+    let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
+    let small = owner(&mut venue, "small/three").await;
+    let mut running = Vec::new();
+    for n in 0..300 {
+        running.push(publish(&venue, &one, &format!("one-{n}"), "think").await);
+        publish(&venue, &two, &format!("two-{n}"), "think").await;
+    }
+    venue.worker().await;
+    until("all slots are taken", async || thinking(&venue) == SLOTS).await;
+    let last = publish(&venue, &small, "last", "hello").await;
+    until("it is seen behind what came before", async || status(&venue, &small, &last).await.is_some()).await;
+    // One slot after the other becomes free: the owners whose sessions wait take turns.
+    let mut freed = 0;
+    while status(&venue, &small, &last).await != Some(JobStatus::Complete) {
+        let mut started = None;
+        for job in &running {
+            if status(&venue, &one, job).await == Some(JobStatus::Started) {
+                started = Some(job.clone());
+                break;
+            }
+        }
+        let before = thinking(&venue);
+        jobs::cancel(&venue.venue, &one, &started.expect("one that runs"), None).await.unwrap();
+        freed += 1;
+        assert!(freed <= 3, "the third owner still waits after {freed} slots became free");
+        until("the slot has its next session", async || thinking(&venue) > before).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_fleet_the_last_to_come_waits_for_a_slot_and_not_for_what_came_before() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_process_the_last_to_come_waits_for_a_slot_and_not_for_what_came_before() {
+    let (venue, _dir) = laptop().await;
+    the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(venue).await;
+}
+
+/// Sessions that wait at a worker for a slot are called elsewhere when it stops. No sweep comes before the test fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
+    let Some((mut venue, dir)) = fleet().await else { return };
+    venue.sweep = Duration::from_mins(10);
+    venue.owner_share = 50;
+    let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
+    let small = owner(&mut venue, "small/three").await;
+    for n in 0..SLOTS {
+        publish(&venue, &one, &format!("one-{n}"), "think").await;
+        publish(&venue, &two, &format!("two-{n}"), "think").await;
+    }
+    venue.worker().await;
+    until("all slots are taken", async || thinking(&venue) == SLOTS).await;
+    let mut waiting = Vec::new();
+    for n in 0..20 {
+        waiting.push(publish(&venue, &small, &format!("small-{n}"), "hello").await);
+    }
+    for job in &waiting {
+        until("it waits there", async || status(&venue, &small, job).await.is_some()).await;
+    }
+    let other = tempfile::tempdir_in(dir.path()).unwrap();
+    let store = Arc::clone(&venue.venue.store);
+    let mut second =
+        TestVenue::new(store, Arc::clone(&venue.venue.bus), other.path(), "[[rule]]\nthen = { text = \"done\" }\n")
+            .await;
+    second.sweep = Duration::from_mins(10);
+    venue.shutdown.trigger();
+    venue.shutdown.cancelling().cancel();
+    second.worker().await;
+    for job in &waiting {
+        until("another runs it", async || status(&second, &small, job).await == Some(JobStatus::Complete)).await;
+    }
+}
