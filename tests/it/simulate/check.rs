@@ -229,11 +229,11 @@ impl Evidence<'_> {
             let fires = fires(&timer, &self.jobs);
             let once = fires.iter().collect::<BTreeSet<_>>().len() == fires.len();
             self.must(once, || format!("timer {id} has fired twice at a time: {fires:?}"));
-            let times = fires.len() as u64;
+            let fired = fires.len() as u64;
             // Cancelled while a time was being sent, it doesn't count that one.
-            let counted = times == timer.fired || every && times == timer.fired + 1;
-            self.must(counted || self.lost, || format!("timer {id} fired {times} times: {timer:?}"));
-            self.must(every || times == 1, || format!("timer {id} of one time fired {times} times"));
+            let counted = fired == timer.fired || every && fired == timer.fired + 1;
+            self.must(counted || self.lost, || format!("timer {id} fired {fired} times: {timer:?}"));
+            self.must(every || fired == 1, || format!("timer {id} of one time fired {fired} times"));
             let steps: BTreeSet<u64> = fires.windows(2).map(|pair| pair[1] - pair[0]).collect();
             self.must(steps.len() <= 1, || format!("timer {id} left times out: {fires:?}"));
         }

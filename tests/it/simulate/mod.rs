@@ -50,12 +50,12 @@ const REGRESSIONS: &[(u64, &str)] = &[];
 const SHORT: u64 = 8;
 /// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
-    ("NoFence", 4),
-    ("DropOutbox", 4),
-    ("ForgetReply", 5),
+    ("NoFence", 17),
+    ("DropOutbox", 14),
+    ("ForgetReply", 13),
     ("AdmitAgain", 1),
-    ("LoseMessages", 12),
-    ("LoseCompletions", 7),
+    ("LoseMessages", 1),
+    ("LoseCompletions", 1),
 ];
 
 fn number(name: &str) -> Option<u64> {
