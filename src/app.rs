@@ -280,7 +280,8 @@ pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
 
 fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
-    let retry = RetryPolicy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
+    let (first, max, total) = (config.retry.first, config.retry.max, Some(config.retry.total));
+    let retry = RetryPolicy { first, max, total, jitter: RetryPolicy::JITTER };
     let name = if c.name.is_empty() { format!("{}-{}", host::name(), std::process::id()) } else { c.name.clone() };
     WorkerOptions {
         name,

@@ -294,6 +294,7 @@ impl Bus for EmbeddedBus {
             }
             let next = self.0.queue.lock().later.first().map_or(Duration::MAX, |(at, _)| *at);
             tokio::select! {
+                biased;
                 () = self.0.changed.notified() => {}
                 () = self.0.clock.until(next) => {}
                 () = &mut end => {}

@@ -18,6 +18,7 @@ pub(crate) const AWAY: RetryPolicy = RetryPolicy {
     first: Duration::from_millis(100),
     max: Duration::from_secs(2),
     total: Some(Duration::from_secs(30)),
+    ..RetryPolicy::CONNECT
 };
 
 /// The record of a job when it has ended, or as it is after `limit` (`None`: no limit).

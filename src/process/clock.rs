@@ -12,52 +12,72 @@ static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Tells the time. Clones of a manual clock share its hands.
 #[derive(Debug, Clone, Default)]
-pub struct Clock(Option<Arc<watch::Sender<u64>>>);
+pub struct Clock(Hands);
+
+/// What moves it.
+#[derive(Debug, Clone, Default)]
+enum Hands {
+    #[default]
+    System,
+    /// [`Clock::advance`] alone.
+    Manual(Arc<watch::Sender<u64>>),
+    /// What the runtime's timers go by; it stood so at that moment.
+    Timers { since: tokio::time::Instant, start: Millis },
+}
 
 impl Clock {
     /// The machine's.
     pub const fn system() -> Self {
-        Self(None)
+        Self(Hands::System)
     }
 
     /// One that stands at `start` until it is moved.
     pub fn manual(start: Millis) -> Self {
-        Self(Some(Arc::new(watch::Sender::new(start.0))))
+        Self(Hands::Manual(Arc::new(watch::Sender::new(start.0))))
+    }
+
+    /// One that is at `start` now and goes on with the timers of the runtime, whose time may be a simulated one.
+    pub fn timers(start: Millis) -> Self {
+        Self(Hands::Timers { since: tokio::time::Instant::now(), start })
     }
 
     /// Now.
     pub fn now(&self) -> Millis {
-        if let Some(hands) = &self.0 {
-            return Millis(*hands.borrow());
+        match &self.0 {
+            Hands::Manual(hands) => Millis(*hands.borrow()),
+            Hands::Timers { since, start } => start.plus(since.elapsed()),
+            Hands::System => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+            }
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// The time since some moment in the past. It never goes back, whoever sets the machine's
     /// clock: for waits and ages inside one process.
     pub fn steady(&self) -> Duration {
         match &self.0 {
-            Some(hands) => Duration::from_millis(*hands.borrow()),
-            None => BEGIN.elapsed(),
+            Hands::Manual(hands) => Duration::from_millis(*hands.borrow()),
+            Hands::Timers { since, .. } => since.elapsed(),
+            Hands::System => BEGIN.elapsed(),
         }
     }
 
     /// Returns as soon as [`Clock::steady`] is at `at`; on a manual clock, when its hands are.
     pub async fn until(&self, at: Duration) {
         match &self.0 {
-            Some(hands) => {
+            Hands::Manual(hands) => {
                 let mut hands = hands.subscribe();
                 // An error would mean that the hands are gone; `self` holds them.
                 let _ = hands.wait_for(|now| Duration::from_millis(*now) >= at).await;
             }
-            None => tokio::time::sleep(at.saturating_sub(self.steady())).await,
+            Hands::Timers { .. } | Hands::System => tokio::time::sleep(at.saturating_sub(self.steady())).await,
         }
     }
 
-    /// Moves a manual clock forward and returns its new time; the system's stays as it is.
+    /// Moves a manual clock forward and returns its new time; others stay as they are.
     pub fn advance(&self, by: Duration) -> Millis {
-        if let Some(hands) = &self.0 {
+        if let Hands::Manual(hands) = &self.0 {
             let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
             hands.send_modify(|now| *now += by);
         }
@@ -104,5 +124,13 @@ mod tests {
         let now = Clock::system().now();
         assert!(now > Millis(1_700_000_000_000) && now < Millis(4_100_000_000_000), "{now}");
         assert!(Clock::system().advance(Duration::from_hours(24)).since(now) < Duration::from_mins(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_of_timers_goes_on_with_them() {
+        let (clock, ahead) = (Clock::timers(Millis(1_000)), Clock::timers(Millis(4_000)));
+        clock.until(clock.steady() + Duration::from_hours(1)).await;
+        assert_eq!((clock.now(), ahead.now()), (Millis(3_601_000), Millis(3_604_000)));
+        assert_eq!(clock.advance(Duration::from_secs(9)), Millis(3_601_000));
     }
 }

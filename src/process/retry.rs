@@ -3,7 +3,9 @@
 //! `backoff` is unmaintained (RUSTSEC-2025-0012; its `instant` dependency is flagged as well). The
 //! project's owner chose it. Only its arithmetic is used, so that leaving it means this file.
 
-use backoff::{ExponentialBackoff, ExponentialBackoffBuilder, backoff::Backoff};
+use backoff::Clock;
+use backoff::backoff::Backoff;
+use backoff::exponential::{ExponentialBackoff, ExponentialBackoffBuilder};
 use std::{
     fmt::Display,
     future::Future,
@@ -18,15 +20,20 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 pub struct RetryPolicy {
     /// The first wait.
     pub first: Duration,
-    /// The longest, before jitter. Each is twice the one before; jitter makes it half to one and a half.
+    /// The longest, before jitter. Each is twice the one before.
     pub max: Duration,
     /// All tries together; `None` = until the caller gives up.
     pub total: Option<Duration>,
+    /// Jitter: so many percent of a wait it is longer or shorter.
+    pub jitter: u32,
 }
 
 impl RetryPolicy {
     /// For a server that restarts: soon again at first, and a fleet doesn't return at once.
-    pub const CONNECT: Self = Self { first: Duration::from_millis(100), max: Duration::from_secs(5), total: None };
+    pub const CONNECT: Self =
+        Self { first: Duration::from_millis(100), max: Duration::from_secs(5), total: None, jitter: Self::JITTER };
+    /// Half to one and a half: those that fail together don't come back together.
+    pub const JITTER: u32 = 50;
 
     /// The waits of one operation, in order.
     pub fn waits(self) -> Waits {
@@ -34,6 +41,7 @@ impl RetryPolicy {
             ExponentialBackoffBuilder::new()
                 .with_initial_interval(self.first)
                 .with_multiplier(2.0)
+                .with_randomization_factor(f64::from(self.jitter.min(100)) / 100.0)
                 .with_max_interval(self.max)
                 .with_max_elapsed_time(self.total)
                 .build(),
@@ -43,7 +51,17 @@ impl RetryPolicy {
 
 /// The waits of one operation, with jitter.
 #[derive(Debug)]
-pub struct Waits(ExponentialBackoff);
+pub struct Waits(ExponentialBackoff<Timers>);
+
+/// The time that the waits themselves go by.
+#[derive(Debug, Default)]
+struct Timers;
+
+impl Clock for Timers {
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+}
 
 impl Waits {
     /// The next wait; `None` when the total time is used up.
@@ -116,6 +134,7 @@ mod tests {
         first: Duration::from_millis(1),
         max: Duration::from_millis(4),
         total: Some(Duration::from_millis(200)),
+        jitter: RetryPolicy::JITTER,
     };
 
     #[tokio::test]
@@ -154,7 +173,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_the_maximum_and_differ_by_chance() {
-        let policy = RetryPolicy { first: Duration::from_millis(100), max: Duration::from_secs(1), total: None };
+        let policy = RetryPolicy { max: Duration::from_secs(1), ..RetryPolicy::CONNECT };
         let waits = || {
             let mut waits = policy.waits();
             (0..12).filter_map(|_| waits.next_wait()).collect::<Vec<_>>()

@@ -39,6 +39,7 @@
 //! | `auditor` | `<until> <worker>`: who looks for what is lost; in the venue's own owner only | workers | for good |
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
+//! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
@@ -77,7 +78,7 @@ mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
 pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, worker};
-pub use marks::{ENDING, GARBAGE, SWEPT, TIMED, ending, ending_agent, garbage, swept_at};
+pub use marks::{ANSWERED, ENDING, GARBAGE, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, swept_at};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,
@@ -256,7 +257,7 @@ pub fn outbound_due(due: Millis, job: &JobId) -> String {
     format!("{OUTBOUND_DUE}{:016}-{job}", due.0)
 }
 
-/// The inverse of [`outbound_due`] and [`invoked_due`], of keys under their prefix.
+/// The inverse of [`outbound_due`], [`invoked_due`] and [`answer_due`], of keys under their prefix.
 pub fn job_of_due(prefix: &str, key: &str) -> Option<(Millis, JobId)> {
     let (due, job) = key.strip_prefix(prefix)?.split_once('-')?;
     Some((Millis(due.parse().ok()?), JobId::new(job).ok()?))

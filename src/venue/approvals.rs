@@ -1,7 +1,8 @@
 //! What people are asked, as it is stored: read, list, answer.
 //!
 //! An answer is written before its session hears of it; the first one counts, whoever writes it: a
-//! person, or the session itself when time has run out.
+//! person, or the session itself when time has run out. With a person's goes a mark that stays until the session has
+//! heard of it: whoever took the answer may die between the two, and the person sees it answered.
 
 use crate::domain::approval::{Answer, Approval, ApprovalSubject, Verdict};
 use crate::domain::authority::ResourcePath;
@@ -13,16 +14,23 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
-use crate::store::{Admit, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
+use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Name under which the venue itself answers.
 const VENUE: &str = "venue";
+
+/// A session that hasn't heard of an answer by then is told by the sweep.
+const HEARD_WITHIN: Duration = Duration::from_secs(5);
+
+/// Answers of one owner that are told in one step.
+const PAGE: usize = 64;
 
 /// An approval, and the version of its document.
 pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
@@ -179,14 +187,60 @@ pub async fn decide(
             }
             None => {
                 let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
+                let mark = DocWrite::put(mark_of(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
-                Ok(Edit::write([put(&decided, version)], decided))
+                Ok(Edit::write([put(&decided, version), mark], decided))
             }
         }
     };
     let decided = venue.store.edit(venue.now(), owner, ("approval", id), attempt).await?;
-    tell(venue, owner, &decided).await?;
-    Ok(decided)
+    let told = tell(venue, owner, &decided).await?;
+    if let Some(answer) = &decided.answer
+        && let Err(error) = heard(venue, owner, mark_of(id, answer)).await
+    {
+        tracing::debug!(%owner, approval = %id, %error, "the session is told of its answer once more");
+    }
+    match told {
+        Intake::Refused(refusal) => Err(OpError::Conflict(format!("agent `{}`: {refusal}", decided.session.agent))),
+        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Replaces | Intake::Nothing => Ok(decided),
+    }
+}
+
+/// Where an answer is marked until its session has heard of it.
+fn mark_of(id: &JobId, answer: &Answer) -> DocKey {
+    keys::answer_due(answer.at.plus(HEARD_WITHIN), id)
+}
+
+async fn heard(venue: &Venue, owner: &Owner, mark: DocKey) -> Result<(), StoreError> {
+    venue.store.write(venue.now(), owner, &[DocWrite::delete(mark)]).await.map(|_| ())
+}
+
+/// Tells sessions of answers that they may not have heard of; returns whether there are more. Any process may do it at
+/// any time, and several at once.
+pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
+    let now = venue.now();
+    let found = venue.store.scan(owner, keys::ANSWERED, None, false, PAGE).await?;
+    let mut told = 0;
+    for (mark, _) in found {
+        let Some((due, id)) = keys::job_of_due(keys::ANSWERED, &mark) else { continue };
+        if due > now {
+            return Ok(false);
+        }
+        match get(&*venue.store, owner, &id).await {
+            Ok(Some((approval, _))) => {
+                tell(venue, owner, &approval).await?;
+            }
+            // It was forgotten with its job.
+            Ok(None) => {}
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::warn!(%owner, approval = %id, %error, "answer not told");
+            }
+            Err(error) => return Err(error),
+        }
+        heard(venue, owner, mark).await?;
+        told += 1;
+    }
+    Ok(told == PAGE)
 }
 
 fn answered(id: &JobId, answer: &Answer) -> OpError {
@@ -237,7 +291,7 @@ fn check(
 }
 
 /// Puts the answer into the mailbox of the session that waits, and wakes it.
-async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), OpError> {
+async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Intake, StoreError> {
     let now = venue.now();
     let id = EventId::of_venue(&venue.key, IdOf::Answer(&approval.id));
     let event = Event {
@@ -258,12 +312,9 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), O
         asks_way: false,
     };
     let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
-    match venue.store.admit(now, &admit).await?.intake {
-        Intake::Refused(refusal) => {
-            return Err(OpError::Conflict(format!("agent `{}`: {refusal}", approval.session.agent)));
-        }
-        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Replaces | Intake::Nothing => {}
+    let intake = venue.store.admit(now, &admit).await?.intake;
+    if !matches!(intake, Intake::Refused(_)) {
+        venue.wake(owner, &approval.session).await;
     }
-    venue.wake(owner, &approval.session).await;
-    Ok(())
+    Ok(intake)
 }

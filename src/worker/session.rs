@@ -45,6 +45,7 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     Stage::Lease.enter(&leased.lease.session);
     let stops = leased.stops.clone();
     let ended = tokio::select! {
+        biased;
         () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,

@@ -164,7 +164,8 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
     let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::Never);
     // A renewal waits for the store, as in a process: its only answer is that another has the lease.
-    let waits = RetryPolicy { first: Duration::from_millis(20), max: Duration::from_millis(50), total: None };
+    let waits =
+        RetryPolicy { first: Duration::from_millis(20), max: Duration::from_millis(50), ..RetryPolicy::CONNECT };
     let (store, bus) = (Arc::new(PatientStore::new(faulty.clone(), waits)), Arc::clone(&venue.venue.bus));
     let mut cut_off = TestVenue::at(store, bus, dir.path(), rules, Clock::system()).await;
     (cut_off.lease, venue.lease) = (Duration::from_millis(600), Duration::from_millis(600));

@@ -47,11 +47,14 @@ pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, 
 }
 
 fn fill(state: &Durable, database: &Path) -> Result<BackupMade, Fault> {
+    let Durable::Folder(db, snapshot) = state else {
+        return Err(Fault::Record("it lies in memory; only a store in a folder can be copied".to_owned()));
+    };
     let new = Db::open(database)?;
     let mut made = BackupMade::default();
     for space in Space::ALL {
         let (mut batch, mut bytes) = (new.database.batch(), 0);
-        for item in state.snapshot.iter(state.db.keyspace(space)) {
+        for item in snapshot.iter(db.keyspace(space)) {
             let (key, value) = item.into_inner()?;
             bytes += key.len() + value.len();
             made.records += 1;

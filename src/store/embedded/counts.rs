@@ -142,7 +142,7 @@ pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
 
 /// Counts what was kept before anybody counted, once.
 pub(super) fn count_old(db: &Db) -> Result<(), Fault> {
-    let state = Durable { db: db.clone(), snapshot: db.database.snapshot() };
+    let state = Durable::of(db);
     let mark = layout::usage("");
     if state.get(Space::Core, &mark)?.is_some() {
         return Ok(());

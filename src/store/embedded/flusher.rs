@@ -133,7 +133,7 @@ fn flush(db: &Db, durable: &RwLock<Arc<Durable>>, writes: &Writes) -> Result<(),
     writes.commit(db)?;
     db.database.persist(PersistMode::SyncAll)?;
     db.fsyncs.fetch_add(1, Ordering::Relaxed);
-    let now = Arc::new(Durable { db: db.clone(), snapshot: db.database.snapshot() });
+    let now = Arc::new(Durable::of(db));
     *durable.write() = now;
     Ok(())
 }

@@ -11,6 +11,8 @@
 //! ```
 //!
 //! `layout` has every key and record.
+//!
+//! In [memory](EmbeddedStore::in_memory) there is neither thread nor disk: each call is applied, or reads, where it is made.
 
 mod admit;
 mod backup;
@@ -19,11 +21,13 @@ mod counts;
 mod docs;
 mod finish;
 mod flusher;
+mod folder;
 mod forget;
 mod index;
 pub(crate) mod layout;
 mod lease;
 mod mailbox;
+mod memory;
 mod open;
 mod outbox;
 mod reads;
@@ -45,32 +49,31 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use async_trait::async_trait;
-use parking_lot::RwLock;
-use std::path::{Path, PathBuf};
+use folder::Folder;
+use memory::Memory;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tx::{Durable, Fault, Tx};
+
+pub use memory::MemoryImage;
 
 /// Documents read on the caller's thread: a change of threads costs more than the few blocks, mostly
 /// cached, that they lie in.
 const READ_AT_ONCE: usize = 8;
 
-/// The store in a folder of this machine; one process at a time.
+/// The store of one process: in a folder of this machine, or in memory alone.
 pub struct EmbeddedStore {
     name: Arc<str>,
-    durable: Arc<RwLock<Arc<Durable>>>,
+    place: Place,
     level: FillLevel,
-    /// Where the database is, and the bytes that it may have on the disk.
-    database: PathBuf,
-    backups: PathBuf,
-    limit: Option<u64>,
-    reclaimer: Option<reclaim::Reclaimer>,
-    requests: Option<writer::Requests>,
-    writer: Option<JoinHandle<()>>,
-    /// Released last, when the database is closed.
-    _lock: open::FolderLock,
+}
+
+/// Where it lies.
+enum Place {
+    Folder(Box<Folder>),
+    Memory(Memory),
 }
 
 impl EmbeddedStore {
@@ -91,23 +94,30 @@ impl EmbeddedStore {
     /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken.
     pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreError> {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
-        let lock = open::lock(dir, &name)?;
-        let (db, index) = open::database(dir).map_err(|e| e.at(&name))?;
-        let durable = Durable { db: db.clone(), snapshot: db.database.snapshot() };
-        let durable = Arc::new(RwLock::new(Arc::new(durable)));
-        let (requests, jobs) = writer::Requests::channel(name.clone());
-        let writer = writer::Writer::new(db.clone(), index, durable.clone(), &requests);
-        let thread = writer.and_then(|writer| {
-            std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
-        });
-        let failed = |e: std::io::Error| Fault::Database(e.into()).at(&name);
-        let thread = thread.map_err(failed)?;
-        let database = open::folder(dir);
-        let reclaimer = reclaim::Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?;
-        let backups = dir.join("backups");
-        let (requests, writer, reclaimer) = (Some(requests), Some(thread), Some(reclaimer));
-        let level = FillLevel::default();
-        Ok(Arc::new(Self { name, durable, level, database, backups, limit, reclaimer, requests, writer, _lock: lock }))
+        let folder = Folder::open(dir, &name, limit)?;
+        Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default() }))
+    }
+
+    /// An empty one that no disk keeps and no thread serves: the same rules, each call applied where it is made.
+    pub fn in_memory() -> Arc<Self> {
+        let place = Place::Memory(Memory::default());
+        Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default() })
+    }
+
+    /// What lies in memory now, to be [put back](Self::put_back); `None` of a folder.
+    pub fn image(&self) -> Option<MemoryImage> {
+        match &self.place {
+            Place::Folder(_) => None,
+            Place::Memory(memory) => Some(memory.image()),
+        }
+    }
+
+    /// What lies in memory is as it was: everything since is lost, acknowledged or not. A folder stays as it is.
+    pub fn put_back(&self, image: &MemoryImage) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Folder(_) => Ok(()),
+            Place::Memory(memory) => memory.put_back(image).map_err(|e| e.at(&self.name)),
+        }
     }
 
     /// `embedded:<folder>`, as in errors.
@@ -117,7 +127,10 @@ impl EmbeddedStore {
 
     /// Counts the groups that were made durable, each by one fsync.
     pub fn fsyncs(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.durable.read().db.fsyncs)
+        match &self.place {
+            Place::Folder(folder) => folder.fsyncs(),
+            Place::Memory(_) => Arc::default(),
+        }
     }
 
     /// Has the writer apply `request`; answers when it is durable.
@@ -125,7 +138,10 @@ impl EmbeddedStore {
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.requests.as_ref().expect("taken only when dropped").call(request).await
+        match &self.place {
+            Place::Folder(folder) => folder.requests().call(request).await,
+            Place::Memory(memory) => memory.apply(request).map_err(|e| e.at(&self.name)),
+        }
     }
 
     /// The same, of what nobody is kept waiting by: it shares the fsync of what comes next.
@@ -133,13 +149,19 @@ impl EmbeddedStore {
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.requests.as_ref().expect("taken only when dropped").call_patiently(request).await
+        match &self.place {
+            Place::Folder(folder) => folder.requests().call_patiently(request).await,
+            Place::Memory(_) => self.call(request).await,
+        }
     }
 
     /// Reads a few records from the last durable state, on this thread.
     pub(crate) fn query_now<T>(&self, read: impl FnOnce(&Durable) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let state = self.durable.read().clone();
-        read(&state).map_err(|e| e.at(&self.name))
+        let found = match &self.place {
+            Place::Folder(folder) => read(&folder.durable()),
+            Place::Memory(memory) => memory.query(read),
+        };
+        found.map_err(|e| e.at(&self.name))
     }
 
     /// Reads from the last durable state, off the async threads.
@@ -147,31 +169,28 @@ impl EmbeddedStore {
         &self,
         read: impl FnOnce(&Durable) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let state = self.durable.read().clone();
+        let Place::Folder(folder) = &self.place else { return self.query_now(read) };
+        let state = folder.durable();
         let outcome = tokio::task::spawn_blocking(move || read(&state)).await;
         let stopped =
             |e: tokio::task::JoinError| StoreError::Unavailable { store: self.name.to_string(), reason: e.to_string() };
         outcome.map_err(stopped)?.map_err(|e| e.at(&self.name))
     }
-}
 
-impl Drop for EmbeddedStore {
-    /// Waits for the writer to finish what it has, so that the folder is free afterwards.
-    fn drop(&mut self) {
-        self.reclaimer = None;
-        self.requests = None;
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
-        }
+    fn durability(&self) -> BackendSetting {
+        let (value, problem) = match &self.place {
+            Place::Folder(_) => ("fsync before every answer, one for up to 256 requests", None),
+            Place::Memory(_) => ("none", Some("everything is lost with the process; name a folder".to_owned())),
+        };
+        BackendSetting { name: "embedded durability".into(), value: value.into(), problem }
     }
-}
 
-impl EmbeddedStore {
     /// What lies on the disk, journals and files on their way out included.
     async fn size(&self) -> Fill {
-        let dir = self.database.clone();
+        let Place::Folder(folder) = &self.place else { return Fill::default() };
+        let (dir, limit) = (folder.database.clone(), folder.limit);
         let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| Fault::Database(e.into()))).await;
-        used.map_or_else(|_| Fill::default(), |used| Fill { used, limit: self.limit })
+        used.map_or_else(|_| Fill::default(), |used| Fill { used, limit })
     }
 }
 
@@ -385,7 +404,11 @@ impl Inspect for EmbeddedStore {
     }
 
     async fn backup(&self, name: &str) -> Result<BackedUp, StoreError> {
-        let (to, state, store) = (self.backups.join(name), self.durable.read().clone(), self.name.clone());
+        let Place::Folder(folder) = &self.place else {
+            let reason = "it lies in memory; only a store in a folder can be copied".to_owned();
+            return Err(StoreError::Unavailable { store: self.name.to_string(), reason });
+        };
+        let (to, state, store) = (folder.backups.join(name), folder.durable(), self.name.clone());
         let copied = tokio::task::spawn_blocking(move || backup::copy(&state, &to, &store)).await;
         let died = |e: tokio::task::JoinError| Fault::Record(format!("the backup was not made: {e}")).at(&self.name);
         copied.map_err(died)?
@@ -401,7 +424,7 @@ impl Inspect for EmbeddedStore {
         Ok(vec![
             BackendSetting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
             setting("store", &self.name),
-            setting("embedded durability", "fsync before every answer, one for up to 256 requests"),
+            self.durability(),
         ])
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
     let db = Db::open(&folder(dir))?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
-    let state = Durable { db: db.clone(), snapshot: db.database.snapshot() };
+    let state = Durable::of(&db);
     let index = Index::load_with(&state, |key, session| {
         let was = session.clone();
         session.void();

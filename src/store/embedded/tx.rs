@@ -3,9 +3,10 @@
 use super::counts::Growth;
 use super::index::Index;
 use super::layout::{self, Space};
+use super::memory::Maps;
 use super::writes::Writes;
 use crate::store::StoreError;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Slice, Snapshot};
+use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, Readable, Slice, Snapshot, UserKey};
 use std::sync::{Arc, atomic::AtomicU64};
 use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
 
@@ -83,52 +84,80 @@ pub(crate) trait View {
 }
 
 /// A durable state, for readers that bypass the writer.
-pub(crate) struct Durable {
-    /// The keyspaces.
-    pub(crate) db: Db,
+pub(crate) enum Durable {
     /// The state after the last group.
-    pub(crate) snapshot: Snapshot,
+    Folder(Db, Snapshot),
+    /// What lies in memory, under its lock.
+    Memory(Maps),
 }
 
+/// A record with its key.
+type Item = Result<(UserKey, Slice), Fault>;
+
 impl Durable {
+    /// The state after the last group of `db`.
+    pub(super) fn of(db: &Db) -> Self {
+        Self::Folder(db.clone(), db.database.snapshot())
+    }
+
     /// Visits keys of `from..to` in reverse order.
     pub(super) fn walk_back(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault> {
         if from >= to {
             return Ok(());
         }
-        for item in self.snapshot.range(self.db.keyspace(space), from..to).rev() {
-            let (key, value) = item.into_inner()?;
-            if visit(&key, &value)?.is_break() {
-                break;
-            }
+        match self {
+            Self::Folder(db, snapshot) => each(read(snapshot.range(db.keyspace(space), from..to).rev()), visit),
+            Self::Memory(maps) => each(maps.range(space, from, to).rev(), visit),
         }
-        Ok(())
     }
 }
 
 impl View for Durable {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault> {
-        Ok(self.snapshot.get(self.db.keyspace(space), key)?)
+        match self {
+            Self::Folder(db, snapshot) => Ok(snapshot.get(db.keyspace(space), key)?),
+            Self::Memory(maps) => Ok(maps.get(space, key)),
+        }
     }
 
     fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault> {
         if from >= to {
             return Ok(());
         }
-        for item in self.snapshot.range(self.db.keyspace(space), from..to) {
-            let (key, value) = item.into_inner()?;
-            if visit(&key, &value)?.is_break() {
-                break;
-            }
+        match self {
+            Self::Folder(db, snapshot) => each(read(snapshot.range(db.keyspace(space), from..to)), visit),
+            Self::Memory(maps) => each(maps.range(space, from, to), visit),
         }
-        Ok(())
     }
+}
+
+fn read<I: DoubleEndedIterator<Item = Guard>>(items: I) -> impl DoubleEndedIterator<Item = Item> {
+    items.map(|item| Ok(item.into_inner()?))
+}
+
+fn each(items: impl Iterator<Item = Item>, visit: Visit<'_>) -> Result<(), Fault> {
+    for item in items {
+        let (key, value) = item?;
+        if visit(&key, &value)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What requests are applied to.
+#[derive(Clone, Copy)]
+pub(crate) enum Below<'a> {
+    /// The database.
+    Folder(&'a Db),
+    /// What lies in memory.
+    Memory(&'a Maps),
 }
 
 /// One request on the writer thread: reads see its own writes, then those of the requests before
 /// it that the database doesn't hold yet, then the database.
 pub(crate) struct Tx<'a> {
-    db: &'a Db,
+    below: Below<'a>,
     index: &'a mut Index,
     touched: bool,
     growth: BTreeMap<String, Growth>,
@@ -139,8 +168,8 @@ pub(crate) struct Tx<'a> {
 
 impl<'a> Tx<'a> {
     /// An empty one over the writes `before` it, newest first.
-    pub(super) fn new(db: &'a Db, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
-        Self { db, index, touched: false, growth: BTreeMap::new(), own: Writes::default(), before }
+    pub(super) fn new(below: Below<'a>, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
+        Self { below, index, touched: false, growth: BTreeMap::new(), own: Writes::default(), before }
     }
 
     /// The index to read.
@@ -213,9 +242,12 @@ impl<'a> Tx<'a> {
 
 impl View for Tx<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault> {
-        match self.layers().find_map(|layer| layer.get(space, key)) {
-            Some(written) => Ok(written.clone()),
-            None => Ok(self.db.keyspace(space).get(key)?),
+        if let Some(written) = self.layers().find_map(|layer| layer.get(space, key)) {
+            return Ok(written.clone());
+        }
+        match self.below {
+            Below::Folder(db) => Ok(db.keyspace(space).get(key)?),
+            Below::Memory(maps) => Ok(maps.get(space, key)),
         }
     }
 
@@ -225,33 +257,45 @@ impl View for Tx<'_> {
         }
         let written: BTreeMap<&[u8], Option<&Slice>> =
             self.layers().rev().flat_map(|layer| layer.range(space, from, to)).collect();
-        let mut written = written.into_iter().peekable();
-        for item in self.db.keyspace(space).range(from..to) {
-            let (key, value) = item.into_inner()?;
-            while let Some((mine, value)) = written.next_if(|(mine, _)| *mine < &*key) {
-                if let Some(value) = value
-                    && visit(mine, value)?.is_break()
-                {
-                    return Ok(());
-                }
-            }
-            let seen = match written.next_if(|(mine, _)| *mine == &*key) {
-                Some((_, value)) => value,
-                None => Some(&value),
-            };
-            if let Some(seen) = seen
-                && visit(&key, seen)?.is_break()
-            {
-                return Ok(());
-            }
+        match self.below {
+            Below::Folder(db) => merge(read(db.keyspace(space).range(from..to)), written, visit),
+            Below::Memory(maps) => merge(maps.range(space, from, to), written, visit),
         }
-        for (mine, value) in written {
+    }
+}
+
+/// Visits what is below and what was written over it, in order.
+fn merge(
+    items: impl Iterator<Item = Item>,
+    written: BTreeMap<&[u8], Option<&Slice>>,
+    visit: Visit<'_>,
+) -> Result<(), Fault> {
+    let mut written = written.into_iter().peekable();
+    for item in items {
+        let (key, value) = item?;
+        while let Some((mine, value)) = written.next_if(|(mine, _)| *mine < &*key) {
             if let Some(value) = value
                 && visit(mine, value)?.is_break()
             {
                 return Ok(());
             }
         }
-        Ok(())
+        let seen = match written.next_if(|(mine, _)| *mine == &*key) {
+            Some((_, value)) => value,
+            None => Some(&value),
+        };
+        if let Some(seen) = seen
+            && visit(&key, seen)?.is_break()
+        {
+            return Ok(());
+        }
     }
+    for (mine, value) in written {
+        if let Some(value) = value
+            && visit(mine, value)?.is_break()
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
 }

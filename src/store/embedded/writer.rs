@@ -4,7 +4,7 @@
 use super::counts;
 use super::flusher::{Answer, Flusher, Group};
 use super::index::Index;
-use super::tx::{Db, Durable, Fault, Tx};
+use super::tx::{Below, Db, Durable, Fault, Tx};
 use super::writes::Writes;
 use crate::store::StoreError;
 use parking_lot::RwLock;
@@ -91,7 +91,7 @@ impl Writer {
 
     fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         let Self { db, index, writes, flusher, .. } = self;
-        let mut tx = Tx::new(db, index, [Some(writes), flusher.writing()]);
+        let mut tx = Tx::new(Below::Folder(db), index, [Some(writes), flusher.writing()]);
         let done = request(&mut tx).and_then(|value| counts::settle(&mut tx).map(|()| value));
         match done {
             Ok(value) => {
@@ -102,7 +102,7 @@ impl Writer {
             Err(error) => {
                 if tx.touched() {
                     let mut scratch = Index::default();
-                    let before = Tx::new(db, &mut scratch, [Some(writes), flusher.writing()]);
+                    let before = Tx::new(Below::Folder(db), &mut scratch, [Some(writes), flusher.writing()]);
                     let mut fresh = Index::load(&before).map_err(|e| e.at(&self.store))?;
                     fresh.keep_looks(index);
                     *index = fresh;

@@ -39,6 +39,11 @@ impl Writes {
         }
     }
 
+    /// The last value of every key, space by space.
+    pub(super) fn into_spaces(self) -> [BTreeMap<Vec<u8>, Option<Slice>>; Space::COUNT] {
+        self.0
+    }
+
     /// Writes all of them to the database, atomically; not yet durable.
     pub(super) fn commit(&self, db: &Db) -> Result<(), Fault> {
         let mut batch = db.database.batch();

@@ -1,7 +1,7 @@
 //! Marks of what the sweep still has to do.
 
 use super::{INVOKED_DUE, OUTBOUND_DUE, TIMERS_DUE};
-use crate::domain::ids::{AgentId, decode_token};
+use crate::domain::ids::{AgentId, JobId, decode_token};
 use crate::domain::time::Millis;
 
 /// Prefix of garbage marks.
@@ -15,11 +15,19 @@ pub fn garbage(prefix: &str) -> String {
 /// Prefix of the marks of agents that are being deleted.
 pub const ENDING: &str = "g.end/";
 
+/// Prefix of answers of which their session may not have heard, by the time at which it is told again.
+pub const ANSWERED: &str = "h.due/";
+
+/// Mark of an answer that is written: whoever gave it may die before the session hears of it, then the sweep tells it.
+pub fn answer_due(due: Millis, approval: &JobId) -> String {
+    format!("{ANSWERED}{:016}-{approval}", due.0)
+}
+
 /// Prefixes of what a sweep does beside sessions and outboxes, in the order of their time where keys have one.
-pub const SWEPT: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ENDING, GARBAGE];
+pub const SWEPT: [&str; 6] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, ENDING, GARBAGE];
 
 /// Those of them whose keys go on with the time at which they are due. A name in the others may look like one.
-pub const TIMED: [&str; 3] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE];
+pub const TIMED: [&str; 4] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED];
 
 /// When a sweep must look at a document with this key, 0 = at once; `None` = it needn't. What is damaged is told by
 /// who looks at it.

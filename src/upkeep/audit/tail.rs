@@ -22,6 +22,7 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
     let mut untold = Vec::new();
     loop {
         let looked = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             looked = look(&venue, &by, &mut untold) => looked,
         };
@@ -29,6 +30,7 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
             tracing::debug!(%error, "whether the store is another isn't known; it is asked again");
         }
         tokio::select! {
+            biased;
             // What was said until now is compared once more.
             () = stop.cancelled() => return drop(look(&venue, &by, &mut untold).await),
             () = venue.clock.until(venue.clock.steady() + LOOK_EVERY) => {}

@@ -268,6 +268,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
             continue;
         };
         tokio::select! {
+            biased;
             () = &mut *end => told = Some(pending().boxed()),
             () = tokio::time::sleep(pause_now) => {}
         }

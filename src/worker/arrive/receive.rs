@@ -24,11 +24,13 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     let (mut pace, mut more) = (LogPace::default(), false);
     loop {
         let ask = tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             ask = worker.seats.ask(more) => ask,
         };
         let mut receiving = worker.venue.bus.receive(ask.most, ask.when_empty);
         let received = tokio::select! {
+            biased;
             () = stop.cancelled() => {
                 hand_back(worker, receiving).await;
                 break;

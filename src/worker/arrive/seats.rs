@@ -107,6 +107,7 @@ impl Seats {
                 (0, false) => changed.await,
                 (0, true) if more || look.is_elapsed() => return Ask { most: AHEAD, when_empty: WhenEmpty::Return },
                 (0, true) => tokio::select! {
+                    biased;
                     () = changed => {}
                     () = &mut look => {}
                 },

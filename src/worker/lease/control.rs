@@ -78,6 +78,7 @@ impl Control {
 pub(crate) async fn run(worker: Arc<Worker>) {
     let end = worker.shutdown.ending().clone();
     tokio::select! {
+        biased;
         () = end.cancelled() => {}
         () = listen(&worker) => {}
         () = look(&worker) => {}

@@ -13,8 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Sooner than a sweep finds the lease lapsed.
-const TRIES: RetryPolicy =
-    RetryPolicy { first: Duration::from_millis(50), max: Duration::from_millis(500), total: None };
+fn tries(worker: &Worker) -> RetryPolicy {
+    RetryPolicy {
+        first: Duration::from_millis(50),
+        max: Duration::from_millis(500),
+        total: None,
+        ..worker.options.retry
+    }
+}
 
 /// Until memory is freed.
 const FULL: Duration = Duration::from_secs(10);
@@ -73,8 +79,8 @@ pub(crate) const fn pause(error: &StoreError) -> Duration {
 /// A crash that was counted is taken back as long as it is the last. Of outages that overlap, each with another's grant
 /// between, only the last is; and a task that a fifth crash has ended stays ended.
 pub(crate) fn give_back(worker: &Worker, lease: &Lease, pause: Duration) {
-    let (venue, lease) = (Arc::clone(&worker.venue), lease.clone());
-    beside(worker, async move { release(&venue, &lease, pause).await });
+    let (venue, lease, policy) = (Arc::clone(&worker.venue), lease.clone(), tries(worker));
+    beside(worker, async move { release(&venue, policy, &lease, pause).await });
 }
 
 /// A request for a lease had no answer: if it was granted, it is given back. The request is made once more, with its
@@ -83,13 +89,13 @@ pub(crate) fn return_grant(worker: &Worker, admit: &Admit) {
     if admit.lease.is_none() {
         return;
     }
-    let venue = Arc::clone(&worker.venue);
+    let (venue, policy) = (Arc::clone(&worker.venue), tries(worker));
     let admit = Admit { event: None, ..admit.clone() };
     beside(worker, async move {
         let what = format!("the store, for the lease of `{}` that it may have granted", admit.session);
         let ask = || async { venue.store.admit(venue.now(), &admit).await.map_err(AttemptFailure::from) };
-        if let Ok(Admitted { lease: LeaseOutcome::Run(grant), .. }) = retry(TRIES, &what, ask).await {
-            release(&venue, &grant.lease, Duration::ZERO).await;
+        if let Ok(Admitted { lease: LeaseOutcome::Run(grant), .. }) = retry(policy, &what, ask).await {
+            release(&venue, policy, &grant.lease, Duration::ZERO).await;
         }
     });
 }
@@ -102,14 +108,14 @@ fn beside(worker: &Worker, work: impl Future<Output = ()> + Send + 'static) {
     });
 }
 
-async fn release(venue: &Venue, lease: &Lease, pause: Duration) {
+async fn release(venue: &Venue, policy: RetryPolicy, lease: &Lease, pause: Duration) {
     let what = format!("the store, to give back the lease of `{}`", lease.session);
     let once = || async {
         let now = venue.now();
         let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: !pause.is_zero() };
         venue.store.release(now, lease, then).await.map_err(AttemptFailure::from)
     };
-    match retry(TRIES, &what, once).await {
+    match retry(policy, &what, once).await {
         Ok(Released::Done(next)) => venue.relay(&lease.owner, next.wakes()).await,
         // Another has it.
         Ok(Released::Fenced) => {}

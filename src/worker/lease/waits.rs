@@ -99,6 +99,7 @@ fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
         first: retry.first.map_or(venue.first, seconds),
         max: retry.max.map_or(venue.max, seconds),
         total: retry.total.map(seconds).or(venue.total),
+        jitter: venue.jitter,
     }
 }
 

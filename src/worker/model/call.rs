@@ -39,6 +39,7 @@ pub(crate) async fn model(
     };
     let (lost, cancelled) = (leased.stops.lost.clone(), leased.cancelled.clone());
     let answered = tokio::select! {
+        biased;
         () = lost.cancelled() => return Err(Stop::Lost),
         () = cancelled.cancelled() => return Ok(Observed::Cancelled(Vec::new())),
         (answer, ()) = async { tokio::join!(call, forward(worker, job, texts)) } => answer,

@@ -63,6 +63,7 @@ pub(crate) async fn ask(
         Err(instead) => return Ok(instead),
     };
     let observed = tokio::select! {
+        biased;
         observed = in_time(worker, leased, turn, &request) => observed,
         never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
     };

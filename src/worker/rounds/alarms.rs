@@ -22,6 +22,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let mut pace = LogPace::default();
     loop {
         let listening = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             listening = alarms.ringing() => listening,
         };
@@ -34,6 +35,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             Err(_) => {}
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RECEIVE_PAUSE) => {}
         }

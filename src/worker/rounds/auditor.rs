@@ -12,10 +12,12 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let mut watch = AuditWatch::at(worker.options.upkeep);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = clock.until(clock.steady() + worker.options.audit) => {}
         }
         let looked = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             looked = look(&worker, &mut watch) => looked,
         };

@@ -21,6 +21,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             tracing::debug!(%error, "whether this worker is told to leave isn't known; it is asked again");
         }
         tokio::select! {
+            biased;
             () = shutdown.ending().cancelled() => break,
             () = shutdown.stopping().cancelled(), if !me.leaving => {}
             () = clock.until(clock.steady() + pause) => {}

@@ -7,6 +7,7 @@ use crate::domain::time::Millis;
 use crate::ingress::timers;
 use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
+use crate::venue::approvals;
 use crate::venue::external;
 use crate::worker::arrive::due::GRACE;
 use crate::worker::{Worker, invoked};
@@ -51,6 +52,7 @@ async fn sweeps(worker: &Arc<Worker>) {
             }
         };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = rest(worker, soon) => {}
         }
@@ -182,6 +184,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
         next = next.into_iter().chain(left.at).min();
     }
     more |= is_due(keys::OUTBOUND_DUE) && external::look(venue, owner).await?;
+    more |= is_due(keys::ANSWERED) && approvals::look(venue, owner).await?;
     if is_due(keys::INVOKED_DUE) {
         invoked::sweep(worker, owner).await?;
     }

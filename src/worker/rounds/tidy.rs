@@ -17,10 +17,12 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = clock.until(clock.steady() + PACE) => {}
         }
         let looked = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             looked = janitor.look(&worker.venue) => looked,
         };

@@ -116,6 +116,7 @@ pub(crate) async fn make(
         consents: (!approved).then_some(&policy.approvals),
     };
     let outcomes = tokio::select! {
+        biased;
         () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
         () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled(round.known())),
         outcomes = round.all(planned) => outcomes?,

@@ -8,6 +8,7 @@ mod cases;
 mod embedded;
 mod nats;
 mod nats_cluster;
+mod simulated;
 
 use std::sync::Arc;
 use std::time::Duration;

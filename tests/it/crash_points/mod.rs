@@ -166,6 +166,7 @@ impl Run {
                 first: Duration::from_millis(200),
                 max: Duration::from_secs(1),
                 total: Some(Duration::from_mins(10)),
+                ..RetryPolicy::CONNECT
             },
         };
         let model = Voice { inner: Arc::clone(&self.model), life: life.clone(), log: Arc::clone(&self.log) };

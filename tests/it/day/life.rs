@@ -53,7 +53,8 @@ impl Life {
         let mut worker = TestVenue::at(faulty.clone(), Arc::new(bus.clone()), dir, RULES, clock.clone()).await;
         (worker.lease, worker.sweep) = (LEASE, SWEEP);
         let total = Some(Duration::from_mins(30));
-        worker.retry = RetryPolicy { first: Duration::from_secs(2), max: Duration::from_mins(1), total };
+        worker.retry =
+            RetryPolicy { first: Duration::from_secs(2), max: Duration::from_mins(1), total, ..RetryPolicy::CONNECT };
         Self { worker, faulty, door, bus, outbound }
     }
 

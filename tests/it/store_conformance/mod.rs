@@ -24,6 +24,7 @@ mod redis;
 mod redis_cluster;
 mod repeated;
 mod seat;
+mod simulated;
 mod sweep;
 mod typed;
 

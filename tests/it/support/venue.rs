@@ -121,6 +121,7 @@ impl TestVenue {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
                 total: Some(Duration::from_secs(2)),
+                ..RetryPolicy::CONNECT
             },
             retention: RetentionRules::NEVER,
         }

@@ -1,0 +1,75 @@
+//! The store in a folder: the database and the threads that serve it.
+
+use super::open;
+use super::reclaim::Reclaimer;
+use super::tx::{Durable, Fault};
+use super::writer::{Requests, Writer};
+use crate::store::StoreError;
+use parking_lot::RwLock;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+/// The database in a folder, locked for this process.
+pub(super) struct Folder {
+    durable: Arc<RwLock<Arc<Durable>>>,
+    fsyncs: Arc<AtomicU64>,
+    /// Where the database is, and the bytes that it may have on the disk.
+    pub(super) database: PathBuf,
+    /// Where copies of it go.
+    pub(super) backups: PathBuf,
+    pub(super) limit: Option<u64>,
+    reclaimer: Option<Reclaimer>,
+    requests: Option<Requests>,
+    writer: Option<JoinHandle<()>>,
+    /// Released last, when the database is closed.
+    _lock: open::FolderLock,
+}
+
+impl Folder {
+    /// Opens or makes it, and starts its threads.
+    pub(super) fn open(dir: &Path, name: &Arc<str>, limit: Option<u64>) -> Result<Self, StoreError> {
+        let lock = open::lock(dir, name)?;
+        let (db, index) = open::database(dir).map_err(|e| e.at(name))?;
+        let fsyncs = Arc::clone(&db.fsyncs);
+        let durable = Arc::new(RwLock::new(Arc::new(Durable::of(&db))));
+        let (requests, jobs) = Requests::channel(Arc::clone(name));
+        let writer = Writer::new(db.clone(), index, durable.clone(), &requests);
+        let thread = writer.and_then(|writer| {
+            std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
+        });
+        let failed = |e: std::io::Error| Fault::Database(e.into()).at(name);
+        let writer = Some(thread.map_err(failed)?);
+        let database = open::folder(dir);
+        let reclaimer = Some(Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?);
+        let (backups, requests) = (dir.join("backups"), Some(requests));
+        Ok(Self { durable, fsyncs, database, backups, limit, reclaimer, requests, writer, _lock: lock })
+    }
+
+    /// The way to the writer.
+    pub(super) const fn requests(&self) -> &Requests {
+        self.requests.as_ref().expect("taken only when dropped")
+    }
+
+    /// The state after the last durable group.
+    pub(super) fn durable(&self) -> Arc<Durable> {
+        Arc::clone(&self.durable.read())
+    }
+
+    /// Counts durable groups.
+    pub(super) fn fsyncs(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.fsyncs)
+    }
+}
+
+impl Drop for Folder {
+    /// Waits for the writer to finish what it has, so that the folder is free afterwards.
+    fn drop(&mut self) {
+        self.reclaimer = None;
+        self.requests = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}

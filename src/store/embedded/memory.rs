@@ -1,0 +1,109 @@
+//! The store in memory: the same requests, applied one after the other where they are made.
+
+use super::counts;
+use super::index::Index;
+use super::layout::Space;
+use super::tx::{Below, Durable, Fault, Tx};
+use super::writes::Writes;
+use fjall::{Slice, UserKey};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Records by space and key.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Maps([BTreeMap<Vec<u8>, Slice>; Space::COUNT]);
+
+impl Maps {
+    /// The value at `key`.
+    pub(super) fn get(&self, space: Space, key: &[u8]) -> Option<Slice> {
+        self.0[space as usize].get(key).cloned()
+    }
+
+    /// Those of `from..to`, in order.
+    pub(super) fn range(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: &[u8],
+    ) -> impl DoubleEndedIterator<Item = Result<(UserKey, Slice), Fault>> {
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        self.0[space as usize].range::<[u8], _>(range).map(|(key, value)| Ok((key.as_slice().into(), value.clone())))
+    }
+
+    fn apply(&mut self, writes: Writes) {
+        for (space, writes) in self.0.iter_mut().zip(writes.into_spaces()) {
+            for (key, value) in writes {
+                match value {
+                    Some(value) => drop(space.insert(key, value)),
+                    None => drop(space.remove(&key)),
+                }
+            }
+        }
+    }
+}
+
+/// What lay in memory at one moment.
+#[derive(Debug, Clone)]
+pub struct MemoryImage(Maps);
+
+/// Everything, under one lock.
+pub(super) struct Memory(RwLock<(Durable, Index)>);
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self(RwLock::new((Durable::Memory(Maps::default()), Index::default())))
+    }
+}
+
+impl Memory {
+    /// Applies a request, all or nothing.
+    pub(super) fn apply<T>(&self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+        let mut held = self.0.write();
+        let (Durable::Memory(maps), index) = &mut *held else { unreachable!("it is in memory") };
+        let mut tx = Tx::new(Below::Memory(maps), index, [None, None]);
+        let done = request(&mut tx).and_then(|value| counts::settle(&mut tx).map(|()| value));
+        let touched = tx.touched();
+        match done {
+            Ok(value) => {
+                let writes = tx.into_writes();
+                maps.apply(writes);
+                Ok(value)
+            }
+            Err(error) => {
+                if touched {
+                    reload(&mut held)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads one consistent state.
+    pub(super) fn query<T>(&self, read: impl FnOnce(&Durable) -> Result<T, Fault>) -> Result<T, Fault> {
+        read(&self.0.read().0)
+    }
+
+    /// What is there now.
+    pub(super) fn image(&self) -> MemoryImage {
+        match &self.0.read().0 {
+            Durable::Memory(maps) => MemoryImage(maps.clone()),
+            Durable::Folder(..) => unreachable!("it is in memory"),
+        }
+    }
+
+    /// Everything is as it was.
+    pub(super) fn put_back(&self, image: &MemoryImage) -> Result<(), Fault> {
+        let mut held = self.0.write();
+        held.0 = Durable::Memory(image.0.clone());
+        reload(&mut held)
+    }
+}
+
+/// The index as the records say.
+fn reload((state, index): &mut (Durable, Index)) -> Result<(), Fault> {
+    let mut fresh = Index::load(state)?;
+    fresh.keep_looks(index);
+    *index = fresh;
+    Ok(())
+}

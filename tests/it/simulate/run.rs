@@ -1,0 +1,129 @@
+//! One simulation from its seed to its end.
+
+use super::callers::{self, Diary};
+use super::check;
+use super::fleet::Fleet;
+use super::plan::{Plan, TROUBLE};
+use super::staff;
+use super::world::Sabotage;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+use trellis::domain::agent::AgentConfig;
+use trellis::domain::authority::Authority;
+use trellis::venue::agents;
+
+/// What is under way when the troubles are over comes to rest within this.
+const REST: Duration = Duration::from_mins(5);
+/// Pause between two looks whether it has.
+const LOOK: Duration = Duration::from_millis(1_300);
+/// Lines of the trace that are shown of a failure.
+const LINES: usize = 60;
+
+/// What became of a run.
+pub struct Outcome {
+    pub plan: Plan,
+    pub wrong: Vec<String>,
+    /// Of the whole trace.
+    pub mark: (u64, u64),
+    /// Its end.
+    pub tail: String,
+    pub hits: BTreeMap<&'static str, u64>,
+    pub done: BTreeMap<&'static str, u64>,
+    pub simulated: Duration,
+}
+
+/// Workers of a fleet, by its seed.
+pub fn workers(seed: u64) -> usize {
+    usize::try_from(1 + seed % 3).unwrap()
+}
+
+/// Runs a seed with these troubles.
+pub fn simulate(seed: u64, plan: Plan) -> Outcome {
+    sabotaged(seed, plan, None)
+}
+
+/// The same over servers that do something wrong.
+pub fn sabotaged(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let outcome = runtime.block_on(live_through(seed, plan, sabotage));
+    // What waits for ever ends with it.
+    drop(runtime);
+    outcome
+}
+
+async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outcome {
+    let fleet = Fleet::new(seed, plan.clone(), workers(seed), sabotage);
+    let diary = Arc::new(Diary::default());
+    prepare(&fleet).await;
+    for worker in 0..fleet.workers {
+        tokio::spawn(Arc::clone(&fleet).live(worker));
+    }
+    tokio::spawn(Arc::clone(&fleet).lose_tails());
+    tokio::spawn(callers::decide(Arc::clone(&fleet)));
+    tokio::spawn(callers::serve(Arc::clone(&fleet)));
+    callers::work(Arc::clone(&fleet), Arc::clone(&diary)).await;
+    let over = plan.troubles.iter().map(super::plan::Trouble::until).max().unwrap_or_default().max(TROUBLE);
+    sleep(over.saturating_sub(fleet.world.now())).await;
+    callers::end_timers(&fleet, &diary).await;
+    let latest = fleet.world.now() + REST;
+    let mut rests = 0;
+    let mut moving = None;
+    while rests < 2 && fleet.world.now() < latest {
+        sleep(LOOK).await;
+        moving = check::moving(&fleet).await;
+        rests = if moving.is_none() { rests + 1 } else { 0 };
+    }
+    let simulated = fleet.world.now();
+    let (mut wrong, done) = check::all(&fleet, &diary).await;
+    if let Some(moving) = moving {
+        wrong.insert(0, format!("it never ends: {moving}"));
+    }
+    let (mark, tail, hits) = (fleet.world.mark(), fleet.world.tail(usize::MAX), fleet.world.hits());
+    Outcome { plan, wrong, mark, tail, hits, done, simulated }
+}
+
+async fn prepare(fleet: &Fleet) {
+    let authority = Authority::unlimited();
+    for (id, mut config) in staff::agents() {
+        config["model"] = serde_json::json!({"provider": "scripted", "name": "rules"});
+        let config = AgentConfig::parse(&config).unwrap();
+        agents::apply(&fleet.venue, &fleet.owner, &id.parse().unwrap(), &config, true, &authority).await.unwrap();
+    }
+}
+
+/// Troubles without which the run fails all the same are left out: the places of those that are needed.
+fn needed(seed: u64, plan: &Plan) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..plan.troubles.len()).collect();
+    for leave in (0..plan.troubles.len()).rev() {
+        let fewer: Vec<usize> = kept.iter().copied().filter(|at| *at != leave).collect();
+        let troubles = fewer.iter().map(|at| plan.troubles[*at]).collect();
+        if !simulate(seed, Plan { troubles }).wrong.is_empty() {
+            kept = fewer;
+        }
+    }
+    kept
+}
+
+/// Everything that is needed to see why a run went wrong.
+pub fn failing(seed: u64, outcome: &Outcome) -> String {
+    let needed = needed(seed, &outcome.plan);
+    let mut text = format!("seed {seed} goes wrong:\n");
+    for wrong in &outcome.wrong {
+        let _ = writeln!(text, "- {wrong}");
+    }
+    let _ = writeln!(text, "its troubles, with * those that it takes:");
+    for (at, trouble) in outcome.plan.troubles.iter().enumerate() {
+        let star = if needed.contains(&at) { '*' } else { ' ' };
+        let _ = writeln!(text, "{star} {at}: {trouble:?}");
+    }
+    let lines: Vec<&str> = outcome.tail.lines().collect();
+    let end = &lines[lines.len().saturating_sub(LINES)..];
+    let _ = writeln!(text, "the end of the trace:\n{}", end.join("\n"));
+    let only = needed.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let _ = write!(text, "again: TRELLIS_SIMULATE_SEED={seed} TRELLIS_SIMULATE_ONLY={only} ");
+    let _ = writeln!(text, "tests/run.sh --test it -- simulate::one_seed --nocapture");
+    text
+}
