@@ -4,10 +4,11 @@
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
+use futures::StreamExt;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::nats::NatsBus;
+use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::job::JobStatus;
 use trellis::domain::message::{Address, InKind, Message};
@@ -32,10 +33,14 @@ async fn laptop() -> (TestVenue, tempfile::TempDir) {
 }
 
 async fn fleet() -> Option<(TestVenue, tempfile::TempDir)> {
-    let (url, server) = (nats::shared()?, RedisServer::shared()?);
+    fleet_on(&nats::options(&nats::shared()?)).await
+}
+
+async fn fleet_on(options: &NatsOptions) -> Option<(TestVenue, tempfile::TempDir)> {
+    let server = RedisServer::shared()?;
     let dir = tempfile::tempdir().unwrap();
     let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();
-    let bus = NatsBus::open(&nats::options(&url)).await.unwrap();
+    let bus = NatsBus::open(options).await.unwrap();
     Some((TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await, dir))
 }
 
@@ -150,4 +155,37 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
     for job in &waiting {
         until("another runs it", async || status(&second, &small, job).await == Some(JobStatus::Complete)).await;
     }
+}
+
+/// Whoever has no slot for more of an owner's sessions calls a few of them per sweep, not all, again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_calls_a_few_sessions_of_an_owner_that_has_no_slot_here() {
+    let Some(url) = nats::shared() else { return };
+    let options = nats::options(&url);
+    let Some((mut venue, _dir)) = fleet_on(&options).await else { return };
+    venue.owner_share = 50;
+    let [one, _two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
+    let client = async_nats::connect(&url).await.unwrap();
+    let mut wakes = client.subscribe(format!("{}.in.big.one.*.wake", options.prefix)).await.unwrap();
+    let mut last = None;
+    for n in 0..300 {
+        last = Some(publish(&venue, &one, &format!("one-{n}"), "think").await);
+    }
+    venue.worker().await;
+    let last = last.unwrap();
+    until("all are there", async || status(&venue, &one, &last).await.is_some()).await;
+    // From here on those are due that weren't called within the grace of a sweep.
+    let sweeps = || venue.venue.metrics.sweeps.get();
+    until("it calls some", async || {
+        tokio::time::timeout(Duration::from_millis(1), wakes.next()).await.is_ok_and(|wake| wake.is_some())
+    })
+    .await;
+    let before = sweeps();
+    until("it has swept a few times", async || sweeps() >= before + 5).await;
+    let mut called = 1;
+    while tokio::time::timeout(Duration::from_millis(1), wakes.next()).await.is_ok() {
+        called += 1;
+    }
+    let most = (sweeps() - before + 2) * 16;
+    assert!(called <= most, "{called} sessions were called in {} sweeps", sweeps() - before);
 }

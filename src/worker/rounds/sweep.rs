@@ -173,11 +173,16 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
         }
     }
     let now = venue.now();
-    // Those that find no slot would be called again and again.
-    let mut more = swept.more && !(is_full && is_all(swept.outbox.len()));
+    // Those that find no slot would be called again and again: what else the owner has says when it is looked at.
+    let leaves_sessions = swept.more && is_full && is_all(swept.outbox.len());
+    let mut more = swept.more && !leaves_sessions;
     // What is damaged is told by who looks at it.
-    let is_due = |prefix| swept.first(prefix).and_then(|key| keys::swept_at(key)).is_some_and(|at| at <= now);
+    let at = |prefix| swept.first(prefix).and_then(|key| keys::swept_at(key));
+    let is_due = |prefix| at(prefix).is_some_and(|at| at <= now);
     let mut next = swept.next;
+    if leaves_sessions {
+        next = keys::SWEPT.into_iter().filter_map(at).filter(|at| *at > now).min();
+    }
     if is_due(keys::TIMERS_DUE) {
         let left = timers::fire(venue, owner).await?;
         more |= left.more;
