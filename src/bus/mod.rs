@@ -148,6 +148,11 @@ pub enum BusError {
     },
 }
 
+/// Bytes of the messages of one [`Bus::receive`], unless the first alone has more, or they are far larger than those
+/// before: whoever takes many at once holds them in memory, and a NATS server cuts a client off that leaves too much
+/// unread.
+pub const RECEIVE_BYTES: usize = 8 << 20;
+
 /// What to do when there is no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenEmpty {
@@ -160,7 +165,7 @@ pub enum WhenEmpty {
 /// The queue.
 #[async_trait]
 pub trait Bus: Send + Sync + 'static {
-    /// Up to `max` messages, none when none came. A crash after it: they are delivered again after the ack wait.
+    /// Up to `max` messages of up to [`RECEIVE_BYTES`], none when none came. A crash after it: they are delivered again after the ack wait.
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError>;
 
     /// What came with the messages of [`Bus::receive`] and can't be delivered to anybody, once.

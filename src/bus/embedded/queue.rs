@@ -1,6 +1,7 @@
 //! What lies in the queue: which messages are ready, which are out or put off, and how many bytes they take.
 
 use super::queued::Queued;
+use crate::bus::RECEIVE_BYTES;
 use crate::domain::ids::{AgentId, Owner};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -142,7 +143,14 @@ impl Queue {
             self.later.remove(&(at, sequence));
             self.set(sequence, None);
         }
-        let chosen: Vec<u64> = self.ready.iter().take(max).copied().collect();
+        let (mut chosen, mut bytes) = (Vec::new(), 0);
+        for sequence in self.ready.iter().take(max) {
+            bytes += self.entries.get(sequence).map_or(0, |entry| entry.bytes);
+            if bytes > RECEIVE_BYTES as u64 && !chosen.is_empty() {
+                break;
+            }
+            chosen.push(*sequence);
+        }
         let mut taken = Vec::with_capacity(chosen.len());
         for sequence in chosen {
             self.set(sequence, Some(now + ack_wait));

@@ -1,6 +1,8 @@
 //! Taking messages from the shared consumer, never more than asked for.
 
-use super::super::{AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, Settle, Unreadable, WhenEmpty, subject};
+use super::super::{
+    AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, RECEIVE_BYTES, Settle, Unreadable, WhenEmpty, subject,
+};
 use super::{NatsBus, streams};
 use crate::domain::time::Millis;
 use async_nats::{
@@ -16,15 +18,38 @@ use tokio::{sync::watch, time::Instant};
 /// Longest wait for the answer to "what is there now".
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Messages of the first answer: the largest that there are fit in. (A limit of bytes is no way: from a consumer with
+/// replicas the end of such an answer comes before its messages.)
+const FIRST: usize = RECEIVE_BYTES >> 20;
+
+/// Answers grow so many times from one to the next.
+const GROWTH: usize = 4;
+
 /// Wait after a failed pull, so that a server that refuses isn't asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// What was asked of the server and what came. It lives in the bus: when the caller of `receive`
 /// goes away meanwhile, the next call goes on with it and nothing has to wait for the ack wait.
-#[derive(Default)]
 pub(super) struct Pulling {
     request: Option<Request>,
     taken: VecDeque<jetstream::Message>,
+    /// Messages of the next answer at most, by what the last one had.
+    most: usize,
+}
+
+impl Default for Pulling {
+    fn default() -> Self {
+        Self { request: None, taken: VecDeque::new(), most: FIRST }
+    }
+}
+
+impl Pulling {
+    /// Such messages fit into the next answer as often as that; a few more than into this one, for they may be larger.
+    fn learn(&mut self) {
+        if let Some(largest) = self.taken.iter().map(|message| message.payload.len()).max() {
+            self.most = (RECEIVE_BYTES / largest.max(1)).min(self.most * GROWTH).max(1);
+        }
+    }
 }
 
 struct Request {
@@ -58,15 +83,15 @@ impl NatsBus {
         if pulling.taken.is_empty() && when_empty == WhenEmpty::Wait {
             self.wait_for_one(&mut pulling).await?;
             self.drain(&mut pulling).await?;
-        }
-        if (1..max).contains(&pulling.taken.len()) {
-            // An error here must not lose the messages that came.
-            let topped_up = match self.ask_for_present(&mut pulling, max).await {
-                Ok(()) => self.drain(&mut pulling).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = topped_up {
-                tracing::debug!("asking for more messages: {error}");
+            if (1..max).contains(&pulling.taken.len()) {
+                // An error here must not lose the message that came.
+                let topped_up = match self.ask_for_present(&mut pulling, max).await {
+                    Ok(()) => self.drain(&mut pulling).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = topped_up {
+                    tracing::debug!("asking for more messages: {error}");
+                }
             }
         }
         self.put_back(&mut pulling, max).await;
@@ -78,7 +103,8 @@ impl NatsBus {
     async fn ask_for_present(&self, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
         let line = self.line().await?;
         let lost = line.fresh_link();
-        let batch = line.consumer.fetch().max_messages(max - pulling.taken.len()).messages().await;
+        let most = pulling.most.min(max - pulling.taken.len());
+        let batch = line.consumer.fetch().max_messages(most).messages().await;
         let batch = batch.map_err(|error| self.unavailable(&error))?;
         pulling.request = Some(Request { batch, lost, deadline: Instant::now() + FETCH_TIMEOUT });
         Ok(())
@@ -96,7 +122,7 @@ impl NatsBus {
 
     /// Waits until the request is answered completely, or can't be any more.
     async fn drain(&self, pulling: &mut Pulling) -> Result<(), BusError> {
-        let Pulling { request, taken } = pulling;
+        let Pulling { request, taken, most } = pulling;
         while let Some(Request { batch, lost, deadline }) = request {
             let problem = tokio::select! {
                 biased;
@@ -114,6 +140,7 @@ impl NatsBus {
             };
             *request = None;
             if let Some(reason) = problem {
+                *most = FIRST;
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                 Box::pin(self.repair()).await;
                 if taken.is_empty() {
@@ -121,6 +148,7 @@ impl NatsBus {
                 }
             }
         }
+        pulling.learn();
         Ok(())
     }
 

@@ -1,7 +1,9 @@
-//! The audit that workers do by themselves: what is lost is found within a minute, and put back.
+//! The audit that workers do by themselves: what is lost is found within a minute, and put back; the first task of an
+//! owner that had none for a while within a few.
 //!
 //! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked
-//! at, and of sessions only those with an open job that nobody has touched for a while. What seems to be
+//! at, of owners that have neither less often, and of sessions only those with an open job that nobody has touched for a
+//! while. What seems to be
 //! lost is made sure of as `trellis audit --repair` does it.
 
 use super::repair::{Repair, lost_tasks};
@@ -26,6 +28,10 @@ const WHOLE: Duration = Duration::from_mins(10);
 /// New jobs are looked for from so long ago.
 const SLACK: Duration = Duration::from_mins(5);
 
+/// Owners without open and new jobs are looked at again after so long, below [`SLACK`]: of a hundred thousand owners
+/// most do nothing, and a look at each costs a call.
+const QUIET: Duration = Duration::from_mins(4);
+
 /// What is on its way isn't asked for again so soon: a long queue is read message by message.
 const MOVING: Duration = Duration::from_mins(2);
 
@@ -39,6 +45,8 @@ struct Seen {
     open: BTreeMap<JobId, JobFacts>,
     /// When all were looked at.
     whole: Option<Millis>,
+    /// There were no open and no new jobs then.
+    quiet: Option<Millis>,
     /// Jobs that were on their way, and when.
     moving: HashMap<JobId, Millis>,
     /// The session behind which the next look goes on.
@@ -91,6 +99,9 @@ impl AuditWatch {
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
         let seen = self.seen.entry(owner.clone()).or_default();
+        if seen.quiet.is_some_and(|at| at <= now && now < at.plus(QUIET)) {
+            return Ok(0);
+        }
         seen.refresh(venue, owner, now).await?;
         let mut suspects = seen.suspects(venue, owner, now).await?;
         if suspects.is_empty() {
@@ -114,10 +125,12 @@ impl Seen {
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<(), AuditError> {
         let whole = self.whole.is_none_or(|at| at.plus(WHOLE) <= now);
         let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
-        let after = (!whole).then(|| keys::job_list_until(Millis(now.0.saturating_sub(slack))));
+        let new = keys::job_list_until(Millis(now.0.saturating_sub(slack)));
         let mut jobs: BTreeSet<JobId> = self.open.keys().cloned().collect();
-        let mut entries = venue.store.entries(owner, keys::JOB_LIST).after(after);
+        let (mut any_new, mut entries) =
+            (false, venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone())));
         while let Some(page) = entries.keys().await? {
+            any_new |= page.last().is_some_and(|last| *last > new);
             jobs.extend(page.iter().filter_map(|key| keys::listed_job(key)));
         }
         if whole {
@@ -145,6 +158,7 @@ impl Seen {
         }
         self.moving.retain(|job, at| open.contains_key(job) && at.plus(MOVING) > now);
         self.open = open;
+        self.quiet = (self.open.is_empty() && !any_new).then_some(now);
         Ok(())
     }
 

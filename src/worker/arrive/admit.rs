@@ -2,7 +2,7 @@
 
 use super::RETRY;
 use super::refuse::{refusal, refuse, reply_to};
-use super::seats::Seat;
+use super::seats::{Seat, Waits};
 use crate::bus::{Delivery, Settle};
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
@@ -71,8 +71,13 @@ pub(super) async fn admit_and_run(
             delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
         }
         LeaseOutcome::NotAsked => {
-            worker.seats.pass_over(&admit.owner, &admit.session);
-            delivery.settle.ack().await;
+            let waits = Waits::Admitted(&delivery.settle);
+            if !worker.seats.pass_over(&admit.owner, &admit.session, &waits) {
+                delivery.settle.ack().await;
+            }
+            if worker.seats.is_to_be_told(&admit.owner) {
+                worker.venue.wake_of_many(&admit.owner, &admit.session).await;
+            }
         }
         LeaseOutcome::Busy(_)
         | LeaseOutcome::Empty

@@ -1,7 +1,7 @@
 //! Sessions that are due and for which no message is here: they waited for a slot, or the store names them.
 
 use super::admit::settle;
-use super::seats::Seat;
+use super::seats::{GivenUp, Seat, Waits};
 use crate::bus::Settle;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::ingress;
@@ -29,9 +29,19 @@ pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
     if worker.shutdown.stopping().is_cancelled() {
         return call_elsewhere(worker).await;
     }
-    let Some(missing) = worker.seats.missing(&owner) else { return };
-    match look(worker, &owner, missing).await {
-        Ok(()) => call_waiting(worker),
+    fill(worker, &owner).await;
+    for message in worker.seats.release(&owner) {
+        message.ack().await;
+    }
+}
+
+/// Runs what the store has of an owner that has room for more than is known here.
+pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
+    let Some(missing) = worker.seats.missing(owner) else { return };
+    let looked = look(worker, owner, missing).await;
+    worker.seats.has_looked(owner, looked.as_ref().is_ok_and(|found| *found >= missing));
+    match looked {
+        Ok(_) => call_waiting(worker),
         Err(error) => tracing::debug!(%owner, %error, "due sessions not looked for; the sweep does it"),
     }
 }
@@ -55,23 +65,32 @@ pub(super) fn call_waiting(worker: &Arc<Worker>) {
 
 /// This worker stops: what waits here is for others.
 pub(super) async fn call_elsewhere(worker: &Worker) {
-    let waiting = stream::iter(worker.seats.give_up());
-    waiting.for_each_concurrent(WAKES, async |(owner, session)| worker.venue.wake(&owner, &session).await).await;
+    let GivenUp { sessions, messages } = worker.seats.give_up();
+    let wake = async |(owner, session)| worker.venue.wake(&owner, &session).await;
+    stream::iter(sessions).for_each_concurrent(WAKES, wake).await;
+    stream::iter(messages).for_each_concurrent(WAKES, async |message| message.ack().await).await;
 }
 
-/// Asks the store for due sessions of an owner that has room for them.
-async fn look(worker: &Worker, owner: &Owner, missing: usize) -> Result<(), StoreError> {
+/// Keeps the messages of what waits here from being delivered again, until the worker stops.
+pub(super) async fn keep_messages(worker: Arc<Worker>) {
+    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
+    while stop.run_until_cancelled(clock.until(clock.steady() + worker.options.lease / 3)).await.is_some() {
+        for message in worker.seats.held() {
+            message.progress().await;
+        }
+    }
+}
+
+/// Asks the store for due sessions of an owner that has room for them. Returns how many it has named.
+async fn look(worker: &Worker, owner: &Owner, missing: usize) -> Result<usize, StoreError> {
     let venue = &worker.venue;
     let limit = u32::try_from(missing).unwrap_or(u32::MAX);
     let swept = venue.store.sweep(venue.now(), owner, GRACE, limit).await?;
     venue.relay(owner, &swept.outbox).await;
     for session in &swept.due {
-        worker.seats.pass_over(owner, session);
+        worker.seats.pass_over(owner, session, &Waits::Due);
     }
-    if swept.due.len() >= missing {
-        worker.seats.are_more(owner);
-    }
-    Ok(())
+    Ok(swept.due.len())
 }
 
 /// Has the store take what is brought and grant its session, answers, and runs what is granted.

@@ -13,7 +13,7 @@ pub(super) mod seats;
 pub(super) mod stray;
 mod submission;
 
-use self::seats::Seat;
+use self::seats::{Seat, Waits};
 use super::stage::{self, Stage};
 use super::{Worker, invoked};
 use crate::bus::Delivery;
@@ -28,6 +28,10 @@ use std::time::Duration;
 
 /// Redelivery of a message whose handling failed.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// A wake for workers that have a slot, of which this has none, comes again after so long, and so often in all.
+const ELSEWHERE: Duration = Duration::from_millis(100);
+const TRIES: u64 = 8;
 
 #[derive(Deserialize)]
 struct WakeBody {
@@ -78,17 +82,25 @@ async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
 }
 
 /// A session is due and nothing is to be admitted: it runs in the slot that its owner has for it, or stays due. `more`:
-/// so are others of its owner.
-async fn run_due(worker: &Worker, delivery: &Delivery, session: SessionKey, seat: Option<&Seat>, more: bool) {
+/// so are others of its owner, and whoever has a slot for them is to ask the store.
+async fn run_due(worker: &Arc<Worker>, delivery: &Delivery, session: SessionKey, seat: Option<&Seat>, more: bool) {
+    let owner = &delivery.owner;
     if seat.is_none() {
-        worker.seats.pass_over(&delivery.owner, &session);
+        worker.seats.pass_over(owner, &session, &Waits::Named);
     }
     if more {
-        worker.seats.are_more(&delivery.owner);
+        worker.seats.are_more(owner);
     }
-    if seat.is_none() {
-        return delivery.settle.ack().await;
+    match seat {
+        // Another worker may have one.
+        None if more && delivery.delivered < TRIES => delivery.settle.nak(ELSEWHERE).await,
+        None => delivery.settle.ack().await,
+        Some(_) => {
+            if more {
+                due::fill(worker, owner).await;
+            }
+            let admit = Admit { owner: owner.clone(), session, event: None, lease: None };
+            admit::admit_and_run(worker, delivery, admit, "wake", seat).await;
+        }
     }
-    let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
-    admit::admit_and_run(worker, delivery, admit, "wake", seat).await;
 }

@@ -11,15 +11,23 @@ use crate::worker::{RECEIVE_PAUSE, Worker};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Messages without a slot that are seen to at the same time: each is a call of the store, and turns wait behind it.
 const ADMISSIONS: usize = 32;
 
+/// Bytes of all messages that wait here to be seen to; one that is larger waits alone.
+const BYTES: u32 = 16 << 20;
+
+/// What waits to be seen to, with its part of those bytes.
+type Later = (Delivery, OwnedSemaphorePermit);
+
 /// Takes messages until the worker stops.
 pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     let (later, behind) = mpsc::channel(AHEAD);
+    let later = Queue { later, bytes: Arc::new(Semaphore::new(BYTES as usize)) };
     worker.shutdown.spawn_service("admissions", admit_behind(Arc::clone(worker), behind));
+    worker.shutdown.spawn_service("waiting messages", due::keep_messages(Arc::clone(worker)));
     let stop = worker.shutdown.stopping();
     let (mut pace, mut more) = (LogPace::default(), false);
     loop {
@@ -46,7 +54,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
             }
             Ok(deliveries) => {
                 super::stray::collect(worker);
-                more = deliveries.len() == ask.most;
+                more = !deliveries.is_empty();
                 serve(worker, deliveries, &later).await;
             }
         }
@@ -54,8 +62,25 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     due::call_elsewhere(worker).await;
 }
 
+/// What comes without a slot.
+struct Queue {
+    later: mpsc::Sender<Later>,
+    bytes: Arc<Semaphore>,
+}
+
+impl Queue {
+    /// Waits until there is place for it; gives it back when the worker stops.
+    async fn put(&self, delivery: Delivery) -> Result<(), Delivery> {
+        let bytes = u32::try_from(delivery.body.len()).unwrap_or(BYTES).clamp(1, BYTES);
+        match Arc::clone(&self.bytes).acquire_many_owned(bytes).await {
+            Ok(permit) => self.later.send((delivery, permit)).await.map_err(|mpsc::error::SendError((back, _))| back),
+            Err(_) => Err(delivery),
+        }
+    }
+}
+
 /// Those that have a slot first.
-async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &mpsc::Sender<Delivery>) {
+async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &Queue) {
     let mut seatless = Vec::new();
     for delivery in deliveries {
         match seat(worker, &delivery) {
@@ -67,7 +92,7 @@ async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &mpsc::Se
         }
     }
     for delivery in seatless {
-        if let Err(mpsc::error::SendError(delivery)) = later.send(delivery).await {
+        if let Err(delivery) = later.put(delivery).await {
             delivery.settle.nak(Duration::ZERO).await;
         }
     }
@@ -82,9 +107,9 @@ fn seat(worker: &Worker, delivery: &Delivery) -> Option<Seat> {
 }
 
 /// Sees to what has no slot, in order. What the worker doesn't get to before it stops, another does.
-async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Delivery>) {
+async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Later>) {
     let admissions = Arc::new(Semaphore::new(ADMISSIONS));
-    while let Some(delivery) = behind.recv().await {
+    while let Some((delivery, bytes)) = behind.recv().await {
         let Ok(admission) = Arc::clone(&admissions).acquire_owned().await else { return };
         if worker.shutdown.stopping().is_cancelled() {
             delivery.settle.nak(Duration::ZERO).await;
@@ -93,7 +118,7 @@ async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Delivery>)
         let own = Arc::clone(&worker);
         worker.shutdown.spawn_turn("admission", async move {
             handle(&own, delivery, None).await;
-            drop(admission);
+            drop((admission, bytes));
         });
     }
 }

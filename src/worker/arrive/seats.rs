@@ -4,9 +4,10 @@
 //! that submits very much keeps the others waiting for a slot, and not for all that it has submitted. So that their
 //! messages are seen behind its own, more is taken from the queue than there are slots for. A session that comes while
 //! no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
-//! is remembered here.
+//! is remembered here. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
+//! owner has as many here, and who scales a fleet by the queue sees them.
 
-use crate::bus::WhenEmpty;
+use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -14,8 +15,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Sessions of one owner that are remembered; those beyond are asked for when these have had their turn.
+/// Sessions of one owner that are remembered, and of all together; those beyond are asked for when these have had their
+/// turn.
 const REMEMBERED: usize = 1_000;
+const REMEMBERED_IN_ALL: usize = 20_000;
+
+/// Of those at most so many because a wake names them: anybody may have sent it, and the store knows who is due.
+const NAMED: usize = 256;
+
+/// Sessions that other workers are told of when those of an owner begin to wait here: they have room, or they don't.
+const TOLD: usize = 16;
+
+/// Messages of sessions that wait, of all owners together: enough to see that workers are missing.
+const HELD: usize = 1_000;
 
 /// Messages that are taken at once where there are several owners, whatever is free: a queue that is full of one
 /// owner's gives many almost as fast as one.
@@ -38,17 +50,58 @@ struct Table {
     /// The venue has several owners.
     shared: bool,
     taken: usize,
+    /// Of all owners.
+    waiting: usize,
+    held: usize,
     owners: HashMap<Owner, Sitting>,
     /// Owners of whom sessions wait, those first that are called first.
     turns: VecDeque<Owner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Sitting {
     taken: usize,
     waiting: VecDeque<SessionKey>,
     /// More than that may be due in the store.
     behind: bool,
+    /// The store is asked for them now.
+    asked: bool,
+    /// So many were told to other workers since none waited.
+    told: usize,
+    /// Messages of sessions that wait or waited here, no more than there are.
+    held: Vec<Arc<dyn Settle>>,
+}
+
+impl Sitting {
+    fn has_nothing(&self) -> bool {
+        self.taken == 0 && self.waiting.is_empty() && !self.behind && !self.asked && self.held.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Sitting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { taken, waiting, behind, asked, told, held } = self;
+        let (waiting, held) = (waiting.len(), held.len());
+        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked}, told {told}")
+    }
+}
+
+/// What waited at a worker that calls nobody any more.
+#[derive(Default)]
+pub(crate) struct GivenUp {
+    pub(crate) sessions: Vec<(Owner, SessionKey)>,
+    /// Unacknowledged.
+    pub(crate) messages: Vec<Arc<dyn Settle>>,
+}
+
+/// Why a session comes to wait.
+pub(crate) enum Waits<'a> {
+    /// What this message brought is admitted to it.
+    Admitted(&'a Arc<dyn Settle>),
+    /// The store says that it is due.
+    Due,
+    /// Somebody says so.
+    Named,
 }
 
 /// A slot of an owner, until it is dropped.
@@ -94,7 +147,7 @@ impl Seats {
     }
 
     /// What to ask of the queue, as soon as there is something to ask. As long as no slot is free that is what nobody
-    /// else has taken: a message that comes now is for a worker that has one. `more`: there was as much as was asked for.
+    /// else has taken: a message that comes now is for a worker that has one. `more`: there was something the last time.
     pub(crate) async fn ask(&self, more: bool) -> Ask {
         let mut look = std::pin::pin!(tokio::time::sleep(LOOK));
         loop {
@@ -133,31 +186,79 @@ impl Seats {
         Seat { seats: Arc::clone(self), owner }
     }
 
-    /// Remembers a session that came in vain.
-    pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey) {
+    /// Remembers a session that came in vain. Returns whether its message is kept unacknowledged, until
+    /// [`Seats::release`] says that nothing is to be seen in it any more.
+    pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey, why: &Waits<'_>) -> bool {
         let mut table = self.table.lock();
-        let sitting = table.owners.entry(owner.clone()).or_default();
-        if sitting.waiting.len() >= REMEMBERED {
+        let Table { waiting, held, owners, turns, .. } = &mut *table;
+        let sitting = owners.entry(owner.clone()).or_default();
+        if sitting.waiting.contains(session) {
+            return false;
+        }
+        let most = if matches!(why, Waits::Named) { NAMED } else { REMEMBERED };
+        if sitting.waiting.len() >= most || *waiting >= REMEMBERED_IN_ALL && !sitting.waiting.is_empty() {
             sitting.behind = true;
-        } else if !sitting.waiting.contains(session) {
+        } else {
+            *waiting += 1;
             sitting.waiting.push_back(session.clone());
             if sitting.waiting.len() == 1 {
-                table.turns.push_back(owner.clone());
+                turns.push_back(owner.clone());
             }
         }
+        match why {
+            Waits::Admitted(message) if *held < HELD => {
+                *held += 1;
+                sitting.held.push(Arc::clone(message));
+                true
+            }
+            Waits::Admitted(_) | Waits::Due | Waits::Named => false,
+        }
+    }
+
+    /// Whether other workers are to hear of a session that was passed over: the first few since none of its owner waited.
+    pub(crate) fn is_to_be_told(&self, owner: &Owner) -> bool {
+        let mut table = self.table.lock();
+        let Some(sitting) = table.owners.get_mut(owner).filter(|sitting| sitting.told < TOLD) else { return false };
+        sitting.told += 1;
+        true
+    }
+
+    /// Messages of an owner of whom no longer as many sessions wait: they are to be acknowledged.
+    pub(crate) fn release(&self, owner: &Owner) -> Vec<Arc<dyn Settle>> {
+        let mut table = self.table.lock();
+        let Some(sitting) = table.owners.get_mut(owner) else { return Vec::new() };
+        if sitting.behind {
+            return Vec::new();
+        }
+        let wait = sitting.waiting.len().min(sitting.held.len());
+        let released = sitting.held.split_off(wait);
+        table.held = table.held.saturating_sub(released.len());
+        forget_gone(&mut table, owner);
+        released
+    }
+
+    /// All messages that are kept unacknowledged.
+    pub(crate) fn held(&self) -> Vec<Arc<dyn Settle>> {
+        self.table.lock().owners.values().flat_map(|sitting| sitting.held.iter().map(Arc::clone)).collect()
     }
 
     /// The session that is called next, with its slot: the owners that have room take turns, and of each the one goes
     /// first that has waited longest.
     pub(crate) fn next(self: &Arc<Self>) -> Option<(Seat, SessionKey)> {
         let mut table = self.table.lock();
+        if table.taken >= self.slots {
+            return None;
+        }
         let turn = table.turns.iter().position(|owner| self.room(&table, owner) > 0)?;
         let owner = table.turns.remove(turn)?;
-        let waiting = &mut table.owners.get_mut(&owner)?.waiting;
-        let session = waiting.pop_front()?;
-        if !waiting.is_empty() {
+        let sitting = table.owners.get_mut(&owner)?;
+        let session = sitting.waiting.pop_front()?;
+        if sitting.waiting.is_empty() {
+            sitting.told = 0;
+        } else {
             table.turns.push_back(owner.clone());
         }
+        table.waiting = table.waiting.saturating_sub(1);
         Some((self.sit(&mut table, owner), session))
     }
 
@@ -168,18 +269,31 @@ impl Seats {
         }
     }
 
-    /// How many sessions of an owner that has left a slot are to be asked of the store, once: it has room, none that is
-    /// remembered waits, and more may be due. `None`: not now; where it has nothing here any more the sweep sees to it.
+    /// How many sessions of an owner that has left a slot are to be asked of the store, until [`Seats::has_looked`]: it
+    /// has room, none that is remembered waits, and more may be due. `None`: not now; where it has nothing here any more
+    /// the sweep sees to it.
     pub(crate) fn missing(&self, owner: &Owner) -> Option<usize> {
         let mut table = self.table.lock();
         let room = self.room(&table, owner);
         let sitting = table.owners.get_mut(owner)?;
-        if !sitting.behind || !sitting.waiting.is_empty() || room == 0 && sitting.taken > 0 {
+        if !sitting.behind || sitting.asked || !sitting.waiting.is_empty() || room == 0 && sitting.taken > 0 {
             return None;
+        }
+        if room > 0 {
+            sitting.asked = true;
+            return Some(room.max(self.share.min(REMEMBERED)));
         }
         sitting.behind = false;
         forget_gone(&mut table, owner);
-        (room > 0).then(|| room.max(self.share.min(REMEMBERED)))
+        None
+    }
+
+    /// The store was asked, and has told as much as was asked for, or not.
+    pub(crate) fn has_looked(&self, owner: &Owner, more: bool) {
+        let mut table = self.table.lock();
+        let Some(sitting) = table.owners.get_mut(owner) else { return };
+        (sitting.asked, sitting.behind) = (false, more);
+        forget_gone(&mut table, owner);
     }
 
     /// Whether another session of this owner would find no slot.
@@ -188,21 +302,24 @@ impl Seats {
         table.owners.get(owner).is_some_and(|sitting| !sitting.waiting.is_empty()) || self.room(&table, owner) == 0
     }
 
-    /// All that wait, as nobody is called any more.
-    pub(crate) fn give_up(&self) -> Vec<(Owner, SessionKey)> {
+    /// All that wait, and their messages, as nobody is called any more.
+    pub(crate) fn give_up(&self) -> GivenUp {
         let mut table = self.table.lock();
-        let mut all = Vec::new();
-        while let Some(owner) = table.turns.pop_front() {
-            let waiting = table.owners.get_mut(&owner).map(|sitting| std::mem::take(&mut sitting.waiting));
-            all.extend(waiting.into_iter().flatten().map(|session| (owner.clone(), session)));
+        (table.waiting, table.held) = (0, 0);
+        let GivenUp { mut sessions, mut messages } = GivenUp::default();
+        for (owner, sitting) in &mut table.owners {
+            sessions.extend(sitting.waiting.drain(..).map(|session| (owner.clone(), session)));
+            messages.append(&mut sitting.held);
         }
-        all
+        table.turns.clear();
+        table.owners.retain(|_, sitting| !sitting.has_nothing());
+        GivenUp { sessions, messages }
     }
 }
 
 /// Nothing is remembered of who has nothing here.
 fn forget_gone(table: &mut Table, owner: &Owner) {
-    if table.owners.get(owner).is_some_and(|of| of.taken == 0 && of.waiting.is_empty() && !of.behind) {
+    if table.owners.get(owner).is_some_and(Sitting::has_nothing) {
         table.owners.remove(owner);
     }
 }
@@ -232,6 +349,20 @@ mod tests {
         SessionKey { agent: "a".parse().unwrap(), session: name.parse().unwrap() }
     }
 
+    fn due(seats: &Seats, owner: &Owner, name: &str) {
+        assert!(!seats.pass_over(owner, &session(name), &Waits::Due), "there is no message");
+    }
+
+    /// A message that nobody settles.
+    struct Unsettled;
+
+    #[async_trait::async_trait]
+    impl Settle for Unsettled {
+        async fn ack(&self) {}
+        async fn nak(&self, _: Duration) {}
+        async fn progress(&self) {}
+    }
+
     #[test]
     fn a_share_is_never_nothing_and_never_all_of_several_slots() {
         for (slots, percent, expected) in
@@ -247,9 +378,9 @@ mod tests {
         let alone: Vec<_> = (0..4).map(|_| seats.take(&a).unwrap()).collect();
         seats.share_among(true);
         assert!(seats.take(&a).is_none() && seats.take(&b).is_none(), "what runs goes on, nothing more begins");
-        seats.pass_over(&a, &session("s1"));
-        seats.pass_over(&a, &session("s2"));
-        seats.pass_over(&a, &session("s1"));
+        due(&seats, &a, "s1");
+        due(&seats, &a, "s2");
+        due(&seats, &a, "s1");
         assert!(seats.next().is_none() && seats.is_full(&a) && seats.is_full(&b));
         drop(alone);
         assert!(seats.take(&a).is_none(), "others wait");
@@ -268,10 +399,10 @@ mod tests {
         seats.share_among(true);
         let mut seated = VecDeque::from([seats.take(&a).unwrap(), seats.take(&b).unwrap()]);
         for n in 1..=3 {
-            seats.pass_over(&a, &session(&format!("a{n}")));
+            due(&seats, &a, &format!("a{n}"));
         }
-        seats.pass_over(&b, &session("b1"));
-        seats.pass_over(&c, &session("c1"));
+        due(&seats, &b, "b1");
+        due(&seats, &c, "c1");
         let mut called = Vec::new();
         while let Some(leaving) = seated.pop_front() {
             drop(leaving);
@@ -289,19 +420,70 @@ mod tests {
         let (seats, a) = (Seats::new(2, 100), owner("x/a"));
         assert_eq!(seats.missing(&a), None);
         for n in 0..=REMEMBERED {
-            seats.pass_over(&a, &session(&format!("s{n}")));
+            due(&seats, &a, &format!("s{n}"));
         }
         assert_eq!(seats.missing(&a), None, "some wait");
-        assert_eq!(seats.give_up().len(), REMEMBERED);
+        assert_eq!(seats.give_up().sessions.len(), REMEMBERED);
         assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
         let both = [seats.take(&a), seats.take(&a)];
-        seats.are_more(&a);
+        seats.has_looked(&a, true);
         assert_eq!(seats.missing(&a), None, "no slot is free");
         drop(both);
         assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+        seats.has_looked(&a, false);
         seats.are_more(&a);
         assert_eq!(seats.missing(&a), None, "it has nothing here");
         assert!(seats.table.lock().owners.is_empty());
+    }
+
+    #[test]
+    fn wakes_of_anybody_take_no_places_of_sessions_that_are_known() {
+        let (seats, a) = (Seats::new(1, 100), owner("x/a"));
+        for n in 0..=NAMED {
+            assert!(!seats.pass_over(&a, &session(&format!("made-up-{n}")), &Waits::Named));
+        }
+        due(&seats, &a, "s");
+        let sessions = seats.give_up().sessions;
+        assert_eq!((sessions.len(), &sessions[NAMED].1), (NAMED + 1, &session("s")));
+        assert!(seats.missing(&a).is_some(), "the store knows whether there are more");
+    }
+
+    #[test]
+    fn so_many_are_remembered_in_all_and_one_of_every_owner() {
+        let seats = Seats::new(1, 100);
+        for number in 0..REMEMBERED_IN_ALL / REMEMBERED + 5 {
+            let owner = owner(&format!("x/u{number}"));
+            (0..REMEMBERED).for_each(|n| due(&seats, &owner, &format!("s{n}")));
+        }
+        assert_eq!(seats.give_up().sessions.len(), REMEMBERED_IN_ALL + 5);
+    }
+
+    #[test]
+    fn messages_are_kept_as_long_as_as_many_sessions_wait() {
+        let (seats, a) = (Seats::new(1, 100), owner("x/a"));
+        let message: Arc<dyn Settle> = Arc::new(Unsettled);
+        let keeps = |name: &str| seats.pass_over(&a, &session(name), &Waits::Admitted(&message));
+        assert!(keeps("s1") && keeps("s2") && !keeps("s2"), "one for each");
+        assert_eq!((seats.held().len(), seats.release(&a).len()), (2, 0));
+        assert_eq!((0..20).filter(|_| seats.is_to_be_told(&a)).count(), TOLD);
+        seats.are_more(&a);
+        for _ in 0..2 {
+            drop(seats.next().unwrap());
+        }
+        assert_eq!((seats.release(&a).len(), seats.missing(&a)), (0, Some(1)), "more may be in the store");
+        due(&seats, &a, "s3");
+        seats.has_looked(&a, false);
+        assert_eq!((seats.release(&a).len(), seats.held().len()), (1, 1));
+        assert!(seats.is_to_be_told(&a), "it begins to wait once more");
+        drop(seats.next().unwrap());
+        assert_eq!(seats.release(&a).len(), 1);
+        assert!(seats.table.lock().owners.is_empty());
+        for n in 0..=HELD {
+            let other = owner(&format!("x/u{n}"));
+            assert_eq!(seats.pass_over(&other, &session("s"), &Waits::Admitted(&message)), n < HELD);
+        }
+        assert_eq!(seats.give_up().messages.len(), HELD);
+        assert!(seats.held().is_empty() && seats.table.lock().owners.is_empty());
     }
 
     #[tokio::test]

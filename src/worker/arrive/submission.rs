@@ -14,6 +14,7 @@ use crate::ingress::{self, Arrival, SubmissionError};
 use crate::store::{Admit, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
+use std::sync::Arc;
 
 /// The admission of a submission of somebody who is known, or its terminal answer.
 async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Box<JobResult>>, StoreError> {
@@ -67,7 +68,7 @@ async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) ->
     }
 }
 
-pub(super) async fn submission(worker: &Worker, delivery: &Delivery, seat: Option<&Seat>) {
+pub(super) async fn submission(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
     let admission = match admission(worker, delivery).await {
         Ok(admission) => admission,
         Err(error) => return not_known(worker, delivery, Unknown::Later(error)).await,

@@ -19,9 +19,9 @@ use std::time::Duration;
 const OWNERS: u32 = 256;
 const ITEMS: u32 = 256;
 
-/// Sessions that are called of an owner for whom there is no slot here: as many may find one elsewhere, and whoever has
-/// a slot for more asks the store.
-const FEW: u32 = 16;
+/// Sessions that are called of an owner for whom there is no slot here: whoever hears of one and has slots for more asks
+/// the store.
+const FEW: u32 = 2;
 
 /// Garbage documents freed per owner and sweep.
 const GARBAGE: usize = 500;

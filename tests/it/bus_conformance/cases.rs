@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trellis::bus::{Bus, Delivery, LiveSubject, Piece, WhenEmpty};
+use trellis::bus::{Bus, Delivery, LiveSubject, Piece, RECEIVE_BYTES, WhenEmpty};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::process::clock::Clock;
@@ -127,6 +127,27 @@ pub async fn no_more_than_asked_for(f: impl Fixture) {
             delivery.settle.ack().await;
         }
     }
+}
+
+pub async fn no_more_bytes_than_a_process_can_hold(f: impl Fixture) {
+    let (bus, most) = (f.bus(), 14);
+    let text = "x".repeat(900_000);
+    for n in 0..most {
+        let message = Message { body: json!({"input": text}), ..task(&format!("e{n}")) };
+        bus.publish(&message).await.unwrap();
+    }
+    let (mut seen, start) = (Vec::new(), Instant::now());
+    while seen.len() < most && start.elapsed() < LIMIT {
+        let got = bus.receive(256, WhenEmpty::Wait).await.unwrap();
+        let bytes: usize = got.iter().map(|delivery| delivery.body.len()).sum();
+        // A message that was waited for comes before what is there.
+        assert!(bytes <= RECEIVE_BYTES + text.len() * 2, "{} messages of {bytes} bytes at once", got.len());
+        for delivery in got {
+            seen.extend(delivery.id);
+            delivery.settle.ack().await;
+        }
+    }
+    assert_eq!(seen, (0..most).map(|n| format!("e{n}")).collect::<Vec<_>>());
 }
 
 pub async fn one_id_of_two_owners_is_two_messages(f: impl Fixture) {

@@ -30,7 +30,7 @@ macro_rules! conformance {
         mod $backend {
             $crate::bus_conformance::stamp! { $fixture:
                 messages_come_in_order_with_their_facts an_empty_queue_answers_with_nothing
-                no_more_than_asked_for one_id_of_two_owners_is_two_messages
+                no_more_than_asked_for no_more_bytes_than_a_process_can_hold one_id_of_two_owners_is_two_messages
                 a_waiting_receiver_gets_a_message
                 an_acknowledged_message_is_gone an_unsettled_message_comes_again
                 progress_starts_the_ack_wait_again a_nak_puts_it_off a_nak_of_no_delay_brings_it_again

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
-use trellis::bus::{Alarm, LiveSubject, Piece};
+use trellis::bus::{Alarm, LiveSubject, Piece, RECEIVE_BYTES};
 use trellis::domain::epoch::Mark;
 use trellis::domain::ids::{AgentId, JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
@@ -173,9 +173,13 @@ impl Queue {
                 ready.swap(end, usize::try_from(self.below(end as u64 + 1)).unwrap());
             }
         }
-        let mut taken = Vec::new();
+        let (mut taken, mut bytes) = (Vec::new(), 0);
         for sequence in ready.into_iter().take(max) {
             let Some(entry) = kept.entries.get_mut(&sequence) else { continue };
+            bytes += entry.body.len();
+            if bytes > RECEIVE_BYTES && !taken.is_empty() {
+                break;
+            }
             entry.delivered += 1;
             entry.ready = now + self.ack_wait;
             if twice.is_some_and(|percent| self.below(100) < percent) {
