@@ -1,0 +1,162 @@
+//! Shares, turns, what is remembered, and what the queue shows of it.
+
+use super::*;
+
+fn owner(name: &str) -> Owner {
+    name.parse().unwrap()
+}
+
+fn session(name: &str) -> SessionKey {
+    SessionKey { agent: "a".parse().unwrap(), session: name.parse().unwrap() }
+}
+
+fn due(seats: &Seats, owner: &Owner, name: &str) {
+    assert!(!seats.pass_over(owner, &session(name), &Waits::Due), "there is no message");
+}
+
+/// A message that nobody settles.
+struct Unsettled;
+
+#[async_trait::async_trait]
+impl Settle for Unsettled {
+    async fn ack(&self) {}
+    async fn nak(&self, _: Duration) {}
+    async fn progress(&self) {}
+}
+
+#[test]
+fn a_share_is_never_nothing_and_never_all_of_several_slots() {
+    for (slots, percent, expected) in
+        [(16, 75, 12), (16, 100, 16), (16, 1, 1), (16, 99, 15), (4, 75, 3), (2, 75, 1), (2, 99, 1), (1, 75, 1)]
+    {
+        assert_eq!(share(slots, percent), expected, "{percent} % of {slots}");
+    }
+}
+
+#[test]
+fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
+    let (seats, [a, b]) = (Seats::new(4, 50), ["x/a", "x/b"].map(owner));
+    let alone: Vec<_> = (0..4).map(|_| seats.take(&a).unwrap()).collect();
+    seats.share_among(true);
+    assert!(seats.take(&a).is_none() && seats.take(&b).is_none(), "what runs goes on, nothing more begins");
+    due(&seats, &a, "s1");
+    due(&seats, &a, "s2");
+    due(&seats, &a, "s1");
+    assert!(seats.next().is_none() && seats.is_full(&a) && seats.is_full(&b));
+    drop(alone);
+    assert!(seats.take(&a).is_none(), "others wait");
+    assert!(seats.is_full(&a) && !seats.is_full(&b));
+    let other = seats.take(&b).unwrap();
+    let (first, second) = (seats.next().unwrap(), seats.next().unwrap());
+    assert_eq!((first.1, second.1), (session("s1"), session("s2")), "first come, first called, and called once");
+    assert!(seats.take(&a).is_none() && seats.next().is_none(), "it has its share");
+    drop((first.0, second.0, other));
+    assert!(seats.next().is_none() && seats.table.lock().owners.is_empty(), "nobody is remembered for ever");
+}
+
+#[test]
+fn owners_whose_sessions_wait_take_turns() {
+    let (seats, [a, b, c]) = (Seats::new(2, 50), ["x/a", "x/b", "x/c"].map(owner));
+    seats.share_among(true);
+    let mut seated = VecDeque::from([seats.take(&a).unwrap(), seats.take(&b).unwrap()]);
+    for n in 1..=3 {
+        due(&seats, &a, &format!("a{n}"));
+    }
+    due(&seats, &b, "b1");
+    due(&seats, &c, "c1");
+    let mut called = Vec::new();
+    while let Some(leaving) = seated.pop_front() {
+        drop(leaving);
+        if let Some((seat, next)) = seats.next() {
+            called.push(next.session.to_string());
+            seated.push_back(seat);
+        }
+    }
+    assert_eq!(called, ["a1", "b1", "c1", "a2", "a3"]);
+    assert!(seats.table.lock().owners.is_empty());
+}
+
+#[test]
+fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
+    let (seats, a) = (Seats::new(2, 100), owner("x/a"));
+    assert_eq!(seats.missing(&a), None);
+    for n in 0..=REMEMBERED {
+        due(&seats, &a, &format!("s{n}"));
+    }
+    assert_eq!(seats.missing(&a), None, "some wait");
+    assert_eq!(seats.give_up().sessions.len(), REMEMBERED);
+    assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+    let both = [seats.take(&a), seats.take(&a)];
+    seats.has_looked(&a, true);
+    assert_eq!(seats.missing(&a), None, "no slot is free");
+    drop(both);
+    assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+    seats.has_looked(&a, false);
+    seats.are_more(&a);
+    assert_eq!(seats.missing(&a), None, "it has nothing here");
+    assert!(seats.table.lock().owners.is_empty());
+}
+
+#[test]
+fn wakes_of_anybody_take_no_places_of_sessions_that_are_known() {
+    let (seats, a) = (Seats::new(1, 100), owner("x/a"));
+    for n in 0..=NAMED {
+        assert!(!seats.pass_over(&a, &session(&format!("made-up-{n}")), &Waits::Named));
+    }
+    due(&seats, &a, "s");
+    let sessions = seats.give_up().sessions;
+    assert_eq!((sessions.len(), &sessions[NAMED].1), (NAMED + 1, &session("s")));
+    assert!(seats.missing(&a).is_some(), "the store knows whether there are more");
+}
+
+#[test]
+fn so_many_are_remembered_in_all_and_one_of_every_owner() {
+    let seats = Seats::new(1, 100);
+    for number in 0..REMEMBERED_IN_ALL / REMEMBERED + 5 {
+        let owner = owner(&format!("x/u{number}"));
+        (0..REMEMBERED).for_each(|n| due(&seats, &owner, &format!("s{n}")));
+    }
+    assert_eq!(seats.give_up().sessions.len(), REMEMBERED_IN_ALL + 5);
+}
+
+#[test]
+fn messages_are_kept_as_long_as_as_many_sessions_wait() {
+    let (seats, a) = (Seats::new(1, 100), owner("x/a"));
+    let message: Arc<dyn Settle> = Arc::new(Unsettled);
+    let keeps = |name: &str| seats.pass_over(&a, &session(name), &Waits::Admitted(&message));
+    assert!(keeps("s1") && keeps("s2") && !keeps("s2"), "one for each");
+    assert_eq!((seats.held().len(), seats.release(&a).len()), (2, 0));
+    assert_eq!((0..20).filter(|_| seats.is_to_be_told(&a)).count(), TOLD);
+    seats.are_more(&a);
+    for _ in 0..2 {
+        drop(seats.next().unwrap());
+    }
+    assert_eq!((seats.release(&a).len(), seats.missing(&a)), (0, Some(1)), "more may be in the store");
+    due(&seats, &a, "s3");
+    seats.has_looked(&a, false);
+    assert_eq!((seats.release(&a).len(), seats.held().len()), (1, 1));
+    assert!(seats.is_to_be_told(&a), "it begins to wait once more");
+    drop(seats.next().unwrap());
+    assert_eq!(seats.release(&a).len(), 1);
+    assert!(seats.table.lock().owners.is_empty());
+    for n in 0..=HELD {
+        let other = owner(&format!("x/u{n}"));
+        assert_eq!(seats.pass_over(&other, &session("s"), &Waits::Admitted(&message)), n < HELD);
+    }
+    assert_eq!(seats.give_up().messages.len(), HELD);
+    assert!(seats.held().is_empty() && seats.table.lock().owners.is_empty());
+}
+
+#[tokio::test]
+async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_more() {
+    let (seats, a) = (Seats::new(2, 50), owner("x/a"));
+    assert_eq!(seats.ask(false).await, Ask { most: 2, when_empty: WhenEmpty::Wait });
+    let first = seats.take(&a).unwrap();
+    assert_eq!(seats.ask(false).await, Ask { most: 1, when_empty: WhenEmpty::Wait });
+    let second = seats.take(&a).unwrap();
+    assert!(tokio::time::timeout(LOOK * 2, seats.ask(false)).await.is_err());
+    seats.share_among(true);
+    assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
+    drop((first, second));
+    assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Wait });
+}
