@@ -101,8 +101,10 @@ impl Fleet {
     pub fn caller(&self, name: &str, number: u64) -> (FarQueue, Arc<Venue>) {
         let link = Link::new(&self.world, name.to_owned(), None, self.seed ^ (0xca11 + number));
         let bus = FarQueue { server: Arc::clone(&self.queue), link: Arc::clone(&link) };
-        let store = Arc::new(FarStore { server: Arc::clone(&self.store), link });
-        let venue = venue(store, Arc::new(bus.clone()), Clock::timers(self.now()), History::default());
+        // As an HTTP server it remembers what it was told.
+        let tail = Arc::new(TailStore::new(Arc::new(FarStore { server: Arc::clone(&self.store), link })));
+        let history = History::of(Some(Arc::clone(&tail)), None);
+        let venue = venue(tail, Arc::new(bus.clone()), Clock::timers(self.now()), history);
         (bus, Arc::new(venue))
     }
 

@@ -12,9 +12,10 @@ then = { calls = [{ tool = "lattice_append", arguments = { path = "w/book", valu
 when = { agent = "clerk" }
 then = { calls = [{ tool = "complete_task", arguments = { result = "{{input.name}}" } }] }
 
-# Reads, writes and reads again: three turns.
+# Reads, writes and reads again: three turns. By what it saw last and not by their number: of a session whose task was
+# cancelled in between, or got another, the rules count more.
 [[rule]]
-when = { agent = "writer", turn = 1 }
+when = { agent = "writer", last_role = "user" }
 [rule.then]
 calls = [
   { tool = "lattice_write", arguments = { path = "w/notes/{{input.name}}", value = { n = "{{input.name}}" } } },
@@ -22,7 +23,7 @@ calls = [
 ]
 
 [[rule]]
-when = { agent = "writer", turn = 2 }
+when = { agent = "writer", tool = "lattice_append" }
 then = { calls = [{ tool = "lattice_read", arguments = { path = "w/notes/{{input.name}}" } }] }
 
 [[rule]]
