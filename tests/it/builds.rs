@@ -8,22 +8,25 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::agent::{AgentConfig, AgentRecord};
-use trellis::domain::approval::Approval;
+use trellis::domain::approval::{Approval, Awaiting, AwaitingCall};
+use trellis::domain::authority::Authority;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::authority::policy::Policy;
 use trellis::domain::budget::Account;
 use trellis::domain::cap::Book;
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::decode::stored;
-use trellis::domain::event::{Event, EventKind, Payload, Submission};
+use trellis::domain::event::{Event, EventKind, Mandate, Payload, Submission};
 use trellis::domain::format::{FORMAT, FormatFit, StoreFormat};
+use trellis::domain::goal::Segment;
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::invoked::Invoked;
+use trellis::domain::invoked::{Asker, Invoked};
 use trellis::domain::job::{JobStatus, watch::Watch};
+use trellis::domain::lattice::layout::Scope;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::Quota;
 use trellis::domain::rate::Meter;
-use trellis::domain::session::SessionState;
+use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::Timer;
 use trellis::process::clock::Clock;
@@ -96,11 +99,26 @@ fn what_says_what_may_be_done_is_not_read_without_a_key_that_is_unknown() {
         let error = stored::<T>(record.to_string().as_bytes()).err().unwrap().to_string();
         assert!(error.contains("newer"), "{}: {error}", std::any::type_name::<T>());
     }
+    let job = "0f".repeat(16);
     refuses::<Policy>(json!({}));
     refuses::<Envelope>(json!({}));
     refuses::<Submission>(json!({"input": 1}));
     refuses::<AgentConfig>(json!({"model": {"provider": "scripted", "name": "x"}}));
     refuses::<Quota>(json!({}));
+    refuses::<Authority>(json!({"paths": [{"with": "w", "can": "crud"}], "home": {}}));
+    refuses::<Scope>(json!({"job": job}));
+    refuses::<Mandate>(json!({"event": "e", "envelope": {}}));
+    refuses::<Asker>(json!({"name": "me", "operator": false, "authority": {}, "envelope": {}}));
+    refuses::<Segment>(json!({"frame": 0, "to": 1, "turns": 1, "items": 2, "summary": "x", "bound": {}}));
+    refuses::<PendingJob>(json!({"agent": "a", "started": 1, "under": {}, "frame": 1}));
+    let planned = json!({"id": "c", "tool": "x", "what": {"Err": "WHAT"}});
+    let call = json!({"approval": job, "call": 0, "expires": 2, "planned": planned});
+    refuses::<Awaiting>(json!({"turn": 1, "job": job, "authority": {}, "calls": [call]}));
+    refuses::<AwaitingCall>(call);
+    // Wherever it stands: the session isn't read without it.
+    let segment = json!({"frame": 0, "to": 1, "turns": 1, "items": 2, "summary": "x", "authority": {"newer": 1}});
+    let error = stored::<SessionState>(json!({"goals": {"segments": [segment]}}).to_string().as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("newer"), "{error}");
 }
 
 async fn venues() -> Vec<(TestVenue, tempfile::TempDir, Option<String>)> {
