@@ -23,7 +23,6 @@ use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::invoked::{Asker, Invoked};
 use trellis::domain::job::{JobStatus, watch::Watch};
 use trellis::domain::lattice::layout::Scope;
-use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::Quota;
 use trellis::domain::rate::Meter;
 use trellis::domain::session::{PendingJob, SessionState};
@@ -218,39 +217,11 @@ async fn an_event_of_a_kind_that_this_build_does_not_know_is_left_where_it_is() 
     }
 }
 
-async fn set_format(store: &dyn Store, format: u32) {
+/// As a build of that format leaves it.
+pub(crate) async fn set_format(store: &dyn Store, format: u32) {
     let new = StoreFormat { format, by: "9.9.9".into() };
     let now = Millis(1);
     store.write(now, &venue_owner(), &[DocWrite::json(keys::FORMAT, &new)]).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_cannot_be_read_waits_while_a_newer_build_has_worked_here() {
-    let (venue, _dir) = TestVenue::embedded(RULES).await;
-    let store = &venue.venue.store;
-    set_format(&**store, FORMAT + 1).await;
-    venue.agent("helper", json!({})).await;
-    venue.worker().await;
-    let (owner, agent) = (venue.owner.clone(), "helper".parse().unwrap());
-    let send = async |kind, body: Value| {
-        let to = Address::In { owner: owner.clone(), agent, kind };
-        venue.venue.bus.publish(&Message { to, id: Some("newer".into()), body }).await.unwrap();
-    };
-    send(InKind::Wake, json!({"session": {"brandNew": 1}})).await;
-    // It came before this one, and was looked at.
-    let job = task(&venue, "t1").await;
-    venue.ended(&job).await;
-    let strays = async || store.scan(&venue_owner(), keys::STRAYS, None, false, 9).await.unwrap().len();
-    assert_eq!(strays().await, 0);
-    // Nobody newer is there any more: it is kept for `dead list`, as ever.
-    set_format(&**store, FORMAT).await;
-    for _ in 0..1_200 {
-        if strays().await == 1 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("it was lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
