@@ -114,8 +114,7 @@ pub fn beside(prefix: &str, own: &[String], there: &[String]) -> Vec<String> {
 fn have_common<'s>(mut one: impl Iterator<Item = &'s str>, mut other: impl Iterator<Item = &'s str>) -> bool {
     loop {
         match (one.next(), other.next()) {
-            (None, None) => return true,
-            (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
+            (None, None) | (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
             (Some(a), Some(b)) if a == b || a == "*" || b == "*" => {}
             (_, _) => return false,
         }

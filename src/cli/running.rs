@@ -41,8 +41,8 @@ impl Running {
     }
 
     /// Whether nobody listens where the running server was.
-    pub async fn is_gone(self, config: &Config) -> Result<bool, Failure> {
-        match self.client(config)? {
+    pub async fn is_gone(&self, config: &Config) -> Result<bool, Failure> {
+        match self.clone().client(config)? {
             Some((client, _)) => Ok(!client.is_there().await),
             None => Ok(true),
         }

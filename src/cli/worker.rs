@@ -111,7 +111,7 @@ impl Place {
                 let list = running.clone().ask(config, "v/ops/worker/list", &json!({})).await;
                 if let (Self::Ending(_), Err(failure)) = (self, &list)
                     && failure.exit == Exit::Unreachable
-                    && running.clone().is_gone(config).await?
+                    && running.is_gone(config).await?
                 {
                     return Ok(json!({"workers": []}));
                 }

@@ -94,7 +94,10 @@ async fn a_store_that_this_build_cannot_work_on_stays_as_it_is() {
     set_format(&*store, FORMAT + 2).await;
     drop(store);
     let before = records(dir.path());
-    assert!(before.iter().any(|(_, value)| String::from_utf8_lossy(value).contains("\"w1\"")), "a session that is held");
+    assert!(
+        before.iter().any(|(_, value)| String::from_utf8_lossy(value).contains("\"w1\"")),
+        "a session that is held"
+    );
     for _ in 0..2 {
         let refused = EmbeddedStore::open(dir.path()).err().unwrap();
         assert!(matches!(&refused, StoreOpenError::Format(FormatError::Newer { found, .. }) if *found == FORMAT + 2));

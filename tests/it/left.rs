@@ -47,9 +47,8 @@ async fn all_settled(venue: &TestVenue, begin: &str) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    if tokio::time::timeout(LIMIT, settled).await.is_err() {
-        panic!("still there: {:?}", lies(venue, begin).await);
-    }
+    let settled = tokio::time::timeout(LIMIT, settled).await;
+    assert!(settled.is_ok(), "still there: {:?}", lies(venue, begin).await);
 }
 
 /// What came before it was looked at.

@@ -302,11 +302,7 @@ fn timer_consumer(options: &NatsOptions) -> pull::Config {
     }
 }
 
-async fn ensure_stream(
-    context: &Context,
-    (bus, prefix): (&str, &str),
-    wanted: Config,
-) -> Result<Stream, BusOpenError> {
+async fn ensure_stream(context: &Context, (bus, prefix): (&str, &str), wanted: Config) -> Result<Stream, BusOpenError> {
     let name = wanted.name.clone();
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
