@@ -22,7 +22,7 @@ use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::StoreError;
-use crate::store::embedded::EmbeddedStore;
+use crate::store::embedded::{EmbeddedStore, StoreOpenError};
 use crate::upkeep::audit::tail;
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
@@ -151,6 +151,15 @@ pub enum AppError {
     Panicked(u64),
 }
 
+impl From<StoreOpenError> for AppError {
+    fn from(error: StoreOpenError) -> Self {
+        match error {
+            StoreOpenError::Store(error) => Self::Store(error),
+            StoreOpenError::Format(error) => Self::Format(error),
+        }
+    }
+}
+
 /// Everything that a role needs, opened.
 pub struct App {
     /// The shared parts.
@@ -169,11 +178,11 @@ impl App {
         let auth = Arc::new(auth(config, role)?);
         let model = models(config).await?;
         let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
-        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
-        let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let fits =
             || async { format::agree(&*store, clock.now(), role != Role::Doctor).await.map_err(AttemptFailure::from) };
         retry(role.patience(), &format!("store `{}`", store_name(config)), fits).await??;
+        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
+        let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
             catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);

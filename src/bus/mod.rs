@@ -56,6 +56,8 @@ pub struct Unreadable {
     pub subject: String,
     /// What is wrong with it.
     pub reason: String,
+    /// Nothing but its kind: there is none of that name.
+    pub has_unknown_kind: bool,
     /// Whose it is, as far as that can be read.
     pub owner: Option<Owner>,
     /// The producer's id, when it gave one.

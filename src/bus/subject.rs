@@ -30,6 +30,8 @@ pub struct SubjectError {
     pub prefix: String,
     /// Which part is wrong.
     pub reason: String,
+    /// It is the kind, and no other.
+    pub is_of_kind: bool,
 }
 
 /// The subject of an address.
@@ -95,6 +97,30 @@ pub fn inbound(prefix: &str) -> Vec<String> {
     KINDS.into_iter().map(|kind| format!("{prefix}.in.*.*.*.{}", kind_token(kind))).collect()
 }
 
+/// The subjects of a stream that has those in `there`, beside a newer build: this one's own, and of the venue's those of
+/// which no message is one of these, for they are a kind that only the newer build knows. A subject that takes in some of
+/// them is an older build's.
+pub fn beside(prefix: &str, own: &[String], there: &[String]) -> Vec<String> {
+    let venues = format!("{prefix}.");
+    let is_newer = |subject: &&String| {
+        subject.starts_with(&venues) && !own.iter().any(|own| have_common(own.split('.'), subject.split('.')))
+    };
+    let all: Vec<_> = own.iter().chain(there.iter().filter(is_newer)).cloned().collect();
+    let has_all = all.len() == there.len() && all.iter().all(|subject| there.contains(subject));
+    if has_all { there.to_vec() } else { all }
+}
+
+/// Whether some message has both subjects, which may have wildcards.
+fn have_common<'s>(mut one: impl Iterator<Item = &'s str>, mut other: impl Iterator<Item = &'s str>) -> bool {
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) | (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
+            (Some(a), Some(b)) if a == b || a == "*" || b == "*" => {}
+            (_, _) => return false,
+        }
+    }
+}
+
 /// Every subject that begins as an inbound one does.
 pub fn all_inbound(prefix: &str) -> String {
     format!("{prefix}.in.>")
@@ -154,7 +180,10 @@ pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
 
 /// Owner, agent and kind of an inbound subject.
 pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InKind), SubjectError> {
-    let bad = |reason: String| SubjectError { subject: subject.to_owned(), prefix: prefix.to_owned(), reason };
+    let bad = |reason: String| {
+        let (subject, prefix) = (subject.to_owned(), prefix.to_owned());
+        SubjectError { subject, prefix, reason, is_of_kind: false }
+    };
     let tokens: Vec<&str> = subject
         .strip_prefix(prefix)
         .and_then(|rest| rest.strip_prefix(".in."))
@@ -168,7 +197,8 @@ pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InK
     let legal = |error: crate::domain::ids::IdError| bad(format!("got an {error}"));
     let owner = Owner::new(OwnerPart::new(name(tenant)?).map_err(legal)?, OwnerPart::new(name(user)?).map_err(legal)?);
     let agent = AgentId::new(name(agent)?).map_err(legal)?;
-    let kind = parse_kind(kind).ok_or_else(|| bad(format!("got the kind `{kind}`")))?;
+    let unknown = || SubjectError { is_of_kind: true, ..bad(format!("got the kind `{kind}`")) };
+    let kind = parse_kind(kind).ok_or_else(unknown)?;
     Ok((owner, agent, kind))
 }
 
@@ -264,6 +294,27 @@ mod tests {
             (all_jobs("p"), "p.jobs.>"),
         ] {
             assert_eq!(got, expected);
+        }
+    }
+
+    #[test]
+    fn subjects_of_a_newer_build_are_kept_and_those_of_an_older_are_not() {
+        let own: Vec<_> = ["p.in.*.task", "p.in.*.wake"].map(str::to_owned).into();
+        for (there, expected) in [
+            (&["p.in.*.task", "p.in.*.wake"][..], &["p.in.*.task", "p.in.*.wake"][..]),
+            (&[], &["p.in.*.task", "p.in.*.wake"]),
+            (&["p.in.*.task"], &["p.in.*.task", "p.in.*.wake"]),
+            // As a newer build has put them.
+            (&["p.in.*.fork", "p.in.*.wake", "p.in.*.task"], &["p.in.*.fork", "p.in.*.wake", "p.in.*.task"]),
+            (&["p.in.*.fork", "p.in.*.task"], &["p.in.*.task", "p.in.*.wake", "p.in.*.fork"]),
+            (&["p.in.*.*.fork", "p.more.>"], &["p.in.*.task", "p.in.*.wake", "p.in.*.*.fork", "p.more.>"]),
+            // As an older build, or somebody by hand.
+            (&["p.in.>"], &["p.in.*.task", "p.in.*.wake"]),
+            (&["p.in.acme.*"], &["p.in.*.task", "p.in.*.wake"]),
+            (&["p.*.>", "p.in.*.*", ">", "q.in.*.fork"], &["p.in.*.task", "p.in.*.wake"]),
+        ] {
+            let there: Vec<_> = there.iter().map(|&subject| subject.to_owned()).collect();
+            assert_eq!(beside("p", &own, &there), expected, "{there:?}");
         }
     }
 

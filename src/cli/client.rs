@@ -126,6 +126,12 @@ impl Client {
         self.json(self.request(Method::DELETE, path)).await
     }
 
+    /// Whether anybody listens there.
+    pub async fn is_there(&self) -> bool {
+        let asked = self.request(Method::GET, "status").timeout(ANSWER).send().await;
+        !asked.is_err_and(|error| error.is_connect())
+    }
+
     /// Runs an operation and returns its output. With `key` a repetition changes nothing.
     pub async fn run(&self, operation: &str, input: &Value, key: Option<&EventId>) -> Result<Value, Failure> {
         let mut request = self.request(Method::POST, "run");

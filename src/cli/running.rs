@@ -28,15 +28,30 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The answer of the running server; `None` when the configured backends are free to be opened here.
-    pub async fn ask(self, config: &Config, operation: &str, input: &Value) -> Result<Option<Value>, Failure> {
+    /// A client of the running server, and whether it is asked because it holds the store; `None` when the configured
+    /// backends are free to be opened here.
+    fn client(self, config: &Config) -> Result<Option<(Client, bool)>, Failure> {
         let (url, held) = match self.url {
             Some(url) => (url, false),
             None if app::is_held(config) => (format!("http://{}", config.http.listen), true),
             None => return Ok(None),
         };
         let server = Server { url, owner: None, token: self.token, token_file: self.token_file };
-        let asked = Client::new(&server)?.run(operation, input, None).await;
+        Ok(Some((Client::new(&server)?, held)))
+    }
+
+    /// Whether nobody listens where the running server was.
+    pub async fn is_gone(&self, config: &Config) -> Result<bool, Failure> {
+        match self.clone().client(config)? {
+            Some((client, _)) => Ok(!client.is_there().await),
+            None => Ok(true),
+        }
+    }
+
+    /// The answer of the running server; `None` when the configured backends are free to be opened here.
+    pub async fn ask(self, config: &Config, operation: &str, input: &Value) -> Result<Option<Value>, Failure> {
+        let Some((client, held)) = self.client(config)? else { return Ok(None) };
+        let asked = client.run(operation, input, None).await;
         let advice =
             "another process holds the folder of the store and is asked over HTTP; name its address with `--url`";
         asked.map(Some).map_err(|failure| if held { failure.hint(Exit::Unreachable, advice) } else { failure })

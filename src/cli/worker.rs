@@ -75,6 +75,8 @@ pub(crate) struct Drain {
 enum Place {
     /// In a running server, which is asked each time.
     Elsewhere(Running),
+    /// The same, of one that ends with all that were told: its own worker.
+    Ending(Running),
     /// In the configured store.
     Here(App),
 }
@@ -82,10 +84,16 @@ enum Place {
 impl Place {
     /// Tells workers to leave, there or here. Returns their names, too.
     async fn told(running: Running, config: &Config, whom: Whom) -> Result<(Self, Vec<String>), Failure> {
-        let input = json!({"workers": whom.names, "host": whom.host});
+        let mut input = json!({"workers": whom.names});
+        if let Some(host) = &whom.host {
+            input["host"] = host.as_str().into();
+        }
         if let Some(told) = running.clone().ask(config, "v/ops/worker/drain", &input).await? {
-            let names = told["draining"].as_array().into_iter().flatten();
-            return Ok((Self::Elsewhere(running), names.filter_map(Value::as_str).map(str::to_owned).collect()));
+            let names = told["draining"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let names: Vec<_> = names.map(str::to_owned).collect();
+            let is_ending = names.iter().all(|name| told["here"] == **name);
+            let place = if is_ending { Self::Ending(running) } else { Self::Elsewhere(running) };
+            return Ok((place, names));
         }
         let app = running::open(config).await?;
         match roll::drain(&app.venue, &whom, "trellis worker drain").await {
@@ -99,10 +107,16 @@ impl Place {
 
     async fn list(&self, config: &Config) -> Result<Value, Failure> {
         match self {
-            Self::Elsewhere(running) => {
-                let list = running.clone().ask(config, "v/ops/worker/list", &json!({})).await?;
+            Self::Elsewhere(running) | Self::Ending(running) => {
+                let list = running.clone().ask(config, "v/ops/worker/list", &json!({})).await;
+                if let (Self::Ending(_), Err(failure)) = (self, &list)
+                    && failure.exit == Exit::Unreachable
+                    && running.is_gone(config).await?
+                {
+                    return Ok(json!({"workers": []}));
+                }
                 // It held the store and has ended since.
-                Ok(list.unwrap_or_else(|| json!({"workers": []})))
+                Ok(list?.unwrap_or_else(|| json!({"workers": []})))
             }
             Self::Here(app) => list(&app.venue).await,
         }

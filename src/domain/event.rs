@@ -353,7 +353,7 @@ pub fn fresh_session(job: &JobId) -> SessionId {
 
 /// The request behind an event: whose values and whose authority its turns run with.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Mandate {
     /// The event that it came with: the origin of what its turns cause, when nothing is above it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,9 @@ pub const PUBLISH: &str = "v/ops/queue/publish";
 /// What stands before the name of a queue where the name of an agent is expected.
 const PREFIX: &str = "queue:";
 
+/// What a worker's `status` may be.
+const STATUSES: [&str; 3] = ["STARTED", "COMPLETE", "FAILED"];
+
 /// Who serves the jobs of a queue, where the name of an agent is expected.
 pub fn server(queue: &QueueName) -> AgentId {
     let fallback = || AgentId::new("queue").expect("a legal id");
@@ -40,6 +43,8 @@ pub struct WorkerAnswer {
     pub token: String,
     /// What it said, or what is wrong with it.
     pub said: Result<WorkerSaid, String>,
+    /// Wrong is its status, which is none that this build knows.
+    pub has_unknown_status: bool,
 }
 
 /// What a worker has said.
@@ -59,7 +64,9 @@ impl WorkerAnswer {
     pub fn parse(body: &Value) -> Option<Self> {
         let token = body.get("token")?.as_str()?.to_owned();
         let job = JobId::new(body.get("job")?.as_str()?).ok()?;
-        Some(Self { job, token, said: said(body) })
+        let status = body.get("status").and_then(Value::as_str);
+        let has_unknown_status = status.is_some_and(|status| !STATUSES.contains(&status));
+        Some(Self { job, token, said: said(body), has_unknown_status })
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Invoked {
 
 /// Who asked for it, and what he might do then: no more is done for him.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Asker {
     /// Name for records.
     pub name: String,

@@ -4,10 +4,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// What a record has besides what this build knows; the last field of every record that is read, changed and written
-/// again, with `#[serde(flatten)]`.
+/// again, with `#[serde(flatten)]`. It keeps the keys at the top of the record: a record inside it that only counts or
+/// remembers (how far a task is, the open goals) drops those that it doesn't know, so what is new stands at the top.
 ///
 /// Records that say what may be done (policies, authority, configurations of agents, secrets, submissions) have none:
-/// they refuse keys that they don't know, for a limit that is passed over is one that is lost.
+/// they refuse keys that they don't know, for a limit that is passed over is one that is lost. So does what says it
+/// inside another (the request that a session serves, what a summary may show, calls and jobs that are waited for).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct KeptKeys(Option<Box<Map<String, Value>>>);

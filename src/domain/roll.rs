@@ -61,6 +61,11 @@ impl WorkerRecord {
         now.since(self.seen) < SILENT
     }
 
+    /// Whether the same process has said both: another of its name has begun at another time, or elsewhere.
+    pub fn is_of(&self, other: &Self) -> bool {
+        (self.since, &self.host) == (other.since, &other.host)
+    }
+
     /// Whether nobody needs to know of it any more.
     pub fn is_forgotten(&self, now: Millis) -> bool {
         now.since(self.seen) >= FORGOTTEN

@@ -125,6 +125,7 @@ const fn is_none(turn: &u64) -> bool {
 
 /// A child job whose result is awaited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PendingJob {
     /// Who serves it.
     pub agent: AgentId,

@@ -53,6 +53,8 @@ impl Operation for Drain {
         call.for_operators::<Self>("")?;
         let whom = Whom { names: self.workers, host: self.host };
         let told = roll::drain(call.venue, &whom, &call.caller.name).await?;
-        Ok(json!({"draining": told}).into())
+        // This process ends with its own: whoever waits for that hears no more from here.
+        let here = call.venue.local.name().filter(|name| told.contains(name));
+        Ok(json!({"draining": told, "here": here}).into())
     }
 }

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// What this build can't read stays in the queue for a newer one, and comes again after so long.
 pub const LEFT: Duration = Duration::from_secs(5);
 
+/// From this age on nobody newer comes for it: what lies in the queue takes the room of others.
+pub const LEFT_AT_MOST: Duration = Duration::from_hours(24);
+
 /// Compares the store's format with this build's. With `raise` the store has this build's from then on, where that is
 /// the newer one. A conflict means that another process has raised it: it is read again.
 pub async fn agree(store: &dyn Store, now: Millis, raise: bool) -> Result<Result<FormatFit, FormatError>, StoreError> {

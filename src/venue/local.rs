@@ -27,17 +27,22 @@ pub trait DirectWorker: Send + Sync {
 
 /// The worker of this process, while it takes work.
 #[derive(Default)]
-pub struct LocalWorker(RwLock<Option<Weak<dyn DirectWorker>>>);
+pub struct LocalWorker(RwLock<Option<(String, Weak<dyn DirectWorker>)>>);
 
 impl LocalWorker {
-    /// From now on this one is asked, until it is dropped.
-    pub fn is(&self, worker: &Arc<dyn DirectWorker>) {
-        *self.0.write() = Some(Arc::downgrade(worker));
+    /// From now on this one, of this name, is asked, until it is dropped.
+    pub fn is(&self, name: &str, worker: &Arc<dyn DirectWorker>) {
+        *self.0.write() = Some((name.to_owned(), Arc::downgrade(worker)));
+    }
+
+    /// The name of the worker that this process has, or had.
+    pub fn name(&self) -> Option<String> {
+        self.0.read().as_ref().map(|(name, _)| name.clone())
     }
 
     /// Brings an event to the worker.
     pub async fn admit(&self, admit: Admit) -> Brought {
-        let worker = self.0.read().as_ref().and_then(Weak::upgrade);
+        let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         match worker {
             Some(worker) => worker.admit(admit).await,
             None => Brought::Back(Box::new(admit)),

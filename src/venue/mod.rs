@@ -49,7 +49,7 @@ use crate::domain::time::Millis;
 use crate::outbox::{self, Outgoing, Outlet, Relayed};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
-use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError, Window};
+use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError, Window, keys};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
@@ -57,8 +57,6 @@ use context::PromptCache;
 use history::History;
 use std::sync::Arc;
 
-/// Owner under which the venue keeps its own documents.
-const VENUE_OWNER: &str = "_venue/_venue";
 /// Document with the key that job ids are derived with.
 const KEY_DOC: &str = "key";
 
@@ -224,7 +222,7 @@ impl Venue {
 
 /// The owner whose documents are the venue's own; it has no agents and no jobs.
 pub fn venue_owner() -> Owner {
-    VENUE_OWNER.parse().expect("a legal owner")
+    keys::VENUE_OWNER.parse().expect("a legal owner")
 }
 
 /// User of the owner under which a tenant's shared documents are.

@@ -9,13 +9,17 @@ use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::failure::OpError;
 use serde_json::{Value, json};
 
-/// A worker says what it is and does now. Returns the order that was given since it began.
+/// A worker says what it is and does now. Returns the order that was given since it began. One that is leaving doesn't
+/// take the place of another that has begun under its name.
 ///
 /// After it: it is on the list. A crash before it: it is as it was.
 pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
     let (owner, key) = (venue_owner(), keys::worker(&me.name));
     let attempt = || async {
         let (before, version) = venue.store.versioned::<WorkerRecord>(&owner, &key).await?;
+        if me.leaving && before.as_ref().is_some_and(|before| !before.is_of(me)) {
+            return Ok(Edit::nothing(None));
+        }
         // What was ordered before it began was meant for another of its name.
         let drain = before.as_ref().and_then(|before| before.drain.clone()).filter(|drain| drain.at >= me.since);
         let kept = before.map(|before| before.kept).unwrap_or_default();
@@ -31,9 +35,17 @@ pub async fn order_to(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOr
     Ok(found.and_then(|found| found.drain).filter(|drain| drain.at >= me.since))
 }
 
-/// A worker has ended.
-pub async fn strike(venue: &Venue, name: &str) -> Result<(), StoreError> {
-    venue.store.write(venue.now(), &venue_owner(), &[DocWrite::delete(keys::worker(name))]).await.map(drop)
+/// A worker has ended. What another has said that has begun under its name stays.
+pub async fn strike(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> {
+    let (owner, key) = (venue_owner(), keys::worker(&me.name));
+    let attempt = || async {
+        let (found, version) = venue.store.versioned::<WorkerRecord>(&owner, &key).await?;
+        if !found.is_some_and(|found| found.is_of(me)) {
+            return Ok(Edit::nothing(()));
+        }
+        Ok::<_, StoreError>(Edit::write([DocWrite::delete(key.as_str()).at(version)], ()))
+    };
+    venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await
 }
 
 /// All that are on the list, by name. Those that nobody needs to know of any more are struck off.

@@ -158,7 +158,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         quarantine: lease::quarantine::Quarantine::default(),
     });
     let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
-    worker.venue.local.is(&direct);
+    worker.venue.local.is(&worker.options.name, &direct);
     start_rounds(&worker, pending);
     arrive::receive::run(&worker).await;
 }

@@ -1,5 +1,6 @@
 //! What only the embedded backend has: its folder, restarts, kills, the bus in the same database.
 
+use crate::builds::set_format;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::json;
@@ -11,11 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::{Bus, WhenEmpty};
+use trellis::domain::format::{FORMAT, FormatError};
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::store::embedded::EmbeddedStore;
+use trellis::store::embedded::{EmbeddedStore, StoreOpenError};
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
 use trellis::store::{
     Admit, After, Change, DocWrite, DocumentStore, EventKind, Expect, Grant, Inspect, Intake, LeaseOutcome,
@@ -73,6 +75,36 @@ async fn granted(store: &impl Store, request: &Admit) -> Grant {
     }
 }
 
+/// All that lies in its database.
+fn records(dir: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let database = fjall::Database::builder(dir.join("db")).open().unwrap();
+    let all = ["docs", "mail", "core", "queue"].into_iter().flat_map(|name| {
+        let keyspace = database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap();
+        let all: Vec<_> = keyspace.iter().map(|item| item.into_inner().unwrap()).collect();
+        all.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec()))
+    });
+    all.collect()
+}
+
+#[tokio::test]
+async fn a_store_that_this_build_cannot_work_on_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = opened(dir.path()).await;
+    granted(&*store, &admit("main", Some("e1"))).await;
+    set_format(&*store, FORMAT + 2).await;
+    drop(store);
+    let before = records(dir.path());
+    assert!(
+        before.iter().any(|(_, value)| String::from_utf8_lossy(value).contains("\"w1\"")),
+        "a session that is held"
+    );
+    for _ in 0..2 {
+        let refused = EmbeddedStore::open(dir.path()).err().unwrap();
+        assert!(matches!(&refused, StoreOpenError::Format(FormatError::Newer { found, .. }) if *found == FORMAT + 2));
+        assert_eq!(records(dir.path()), before);
+    }
+}
+
 #[tokio::test]
 async fn a_restart_voids_leases_and_makes_work_due() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,7 +141,7 @@ async fn a_second_opener_is_told_who_holds_the_folder() {
     let store = opened(dir.path()).await;
     let error = EmbeddedStore::open(dir.path()).err().unwrap();
     let text = error.to_string();
-    assert!(matches!(error, StoreError::Unavailable { .. }), "{text}");
+    assert!(matches!(error, StoreOpenError::Store(StoreError::Unavailable { .. })), "{text}");
     assert!(text.contains(&format!("process {} holds the folder", std::process::id())), "{text}");
     drop(store);
     opened(dir.path()).await;

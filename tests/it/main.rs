@@ -59,6 +59,7 @@ mod job_delete;
 mod job_list;
 mod killed;
 mod ledger;
+mod left;
 mod lifecycle;
 mod lists;
 mod lost_tail;

@@ -1,5 +1,6 @@
 //! Messages that nobody can get: the stream doesn't take them, or they are answered and counted.
 
+use crate::builds::set_format;
 use crate::support::nats::{NatsServer, options};
 use crate::support::operate::{boss, operate_once};
 use crate::support::venue::TestVenue;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trellis::bus::nats::{NatsBus, NatsOptions};
+use trellis::domain::format::FORMAT;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::upkeep::audit;
 
@@ -140,6 +142,37 @@ async fn a_stream_of_an_earlier_version_is_brought_up_to_date_and_what_lies_in_i
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("the task that lay in it isn't done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_of_message_that_only_a_newer_build_knows_stays_in_the_stream() {
+    let Some(server) = NatsServer::start() else { return };
+    let options = options(&server.url());
+    let (venue, _dir) = venue(&options).await;
+    let p = &options.prefix;
+    set_format(&*venue.venue.store, FORMAT + 1).await;
+    // The newer build has a subject more.
+    let context = jetstream::new(async_nats::connect(server.url()).await.unwrap());
+    let stream = async || context.get_stream(p.to_uppercase()).await.unwrap();
+    let mut newer = stream().await.cached_info().config.clone();
+    newer.subjects.push(format!("{p}.in.*.*.*.fork"));
+    context.update_stream(&newer).await.unwrap();
+    drop(NatsBus::open(&options).await.unwrap());
+    assert_eq!(stream().await.cached_info().config.subjects, newer.subjects, "an older one that starts keeps it");
+    let settings = venue.venue.bus.settings().await.unwrap();
+    let subjects = settings.iter().find(|setting| setting.name == "nats inbound subjects").unwrap();
+    assert!(subjects.problem.is_none(), "{subjects:?}");
+    for (agent, body) in [("a", r#"{"of": "it"}"#), ("b", "{")] {
+        context.publish(format!("{p}.in.local.me.{agent}.fork"), body.into()).await.unwrap().await.unwrap();
+    }
+    venue.worker().await;
+    let books = counted(&venue, 1).await;
+    assert!(books.unreadable_subjects[0].contains(".b.fork"), "{books:?}");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(counted(&venue, 1).await.unreadable, 1);
+    assert_eq!(stream().await.cached_info().state.messages, 1);
+    set_format(&*venue.venue.store, FORMAT).await;
+    assert_eq!(counted(&venue, 2).await.unreadable, 2);
 }
 
 /// A message with headers as they come, over a connection of its own that no driver makes legal.

@@ -160,6 +160,7 @@ impl NatsBus {
             owner: subject::owner_of(self.prefix(), &subject),
             subject,
             reason: headers.err().unwrap_or_default(),
+            has_unknown_kind: false,
             id: None,
             body: body.into(),
             sequence,

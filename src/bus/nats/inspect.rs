@@ -107,6 +107,8 @@ impl NatsBus {
         let replicas = inbound.config.num_replicas;
         let full = inbound.config.max_bytes > 0
             && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;
+        let there = &inbound.config.subjects;
+        let is_wrong = subject::beside(self.prefix(), &subject::inbound(self.prefix()), there) != *there;
         let mut all = vec![
             setting(
                 "version",
@@ -123,7 +125,7 @@ impl NatsBus {
             setting(
                 "inbound subjects",
                 inbound.config.subjects.join(", "),
-                (inbound.config.subjects != subject::inbound(self.prefix())).then_some(
+                is_wrong.then_some(
                     "the stream takes subjects that mean nothing, so that a misspelt one is acknowledged; a worker sets them when it starts and may update streams (`nats stream edit --subjects`)",
                 ),
             ),

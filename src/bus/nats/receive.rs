@@ -200,11 +200,12 @@ impl NatsBus {
 
 /// A message that can't be delivered, and why.
 fn stray(prefix: &str, message: jetstream::Message) -> Option<Unreadable> {
-    let reason = subject::parse_inbound(prefix, &message.subject).err()?.to_string();
+    let error = subject::parse_inbound(prefix, &message.subject).err()?;
     let (sequence, published) = place(&message).ok()?;
     Some(Unreadable {
         subject: message.subject.to_string(),
-        reason,
+        reason: error.to_string(),
+        has_unknown_kind: error.is_of_kind,
         owner: subject::owner_of(prefix, &message.subject),
         id: message.headers.as_ref().and_then(producer_id),
         body: message.payload.clone(),

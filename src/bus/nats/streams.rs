@@ -82,12 +82,13 @@ pub(super) async fn ensure(
     bus: &str,
     options: &NatsOptions,
 ) -> Result<(Stream, PullConsumer), BusOpenError> {
-    let inbound = ensure_stream(context, bus, inbound(options)).await?;
-    ensure_stream(context, bus, outbound(options)).await?;
-    ensure_stream(context, bus, live(options)).await?;
+    let place = (bus, options.prefix.as_str());
+    let inbound = ensure_stream(context, place, inbound(options)).await?;
+    ensure_stream(context, place, outbound(options)).await?;
+    ensure_stream(context, place, live(options)).await?;
     ensure_timers(context, bus, options).await?;
-    ensure_stream(context, bus, jobs(options)).await?;
-    ensure_stream(context, bus, epoch(options)).await?;
+    ensure_stream(context, place, jobs(options)).await?;
+    ensure_stream(context, place, epoch(options)).await?;
     let consumer = ensure_consumer(&inbound, bus, consumer(options)).await?;
     Ok((inbound, consumer))
 }
@@ -98,7 +99,7 @@ pub(super) async fn ensure_timers(
     bus: &str,
     options: &NatsOptions,
 ) -> Result<PullConsumer, BusOpenError> {
-    let stream = ensure_stream(context, bus, timers(options)).await?;
+    let stream = ensure_stream(context, (bus, &options.prefix), timers(options)).await?;
     ensure_consumer(&stream, bus, timer_consumer(options)).await
 }
 
@@ -301,7 +302,7 @@ fn timer_consumer(options: &NatsOptions) -> pull::Config {
     }
 }
 
-async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<Stream, BusOpenError> {
+async fn ensure_stream(context: &Context, (bus, prefix): (&str, &str), wanted: Config) -> Result<Stream, BusOpenError> {
     let name = wanted.name.clone();
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
@@ -317,7 +318,7 @@ async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<S
     }
     // What an operator added (placement, compression, …) stays.
     let updated = Config {
-        subjects: wanted.subjects,
+        subjects: subject::beside(prefix, &wanted.subjects, &actual.subjects),
         discard: wanted.discard,
         num_replicas: wanted.num_replicas,
         max_bytes: wanted.max_bytes,

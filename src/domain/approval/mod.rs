@@ -215,7 +215,7 @@ impl Approval {
 
 /// Calls of one reply that wait for a person, as the session remembers them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Awaiting {
     /// The turn whose reply they are of.
     pub turn: u64,
@@ -234,6 +234,7 @@ pub struct Awaiting {
 
 /// A call that waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AwaitingCall {
     /// Its approval.
     pub approval: JobId,

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 /// namespaces. A list limits only the dimensions that it mentions; an empty list limits both to
 /// nothing. Resources need a capability that names them even where nothing limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Authority {
     /// Absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]

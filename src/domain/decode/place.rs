@@ -166,6 +166,12 @@ impl Wrong {
         Self { fact: Box::new(self.fact.veiled()), ..self }
     }
 
+    /// It is about a key or a name that this build doesn't know: a newer one may.
+    #[must_use]
+    pub fn is_of_the_unknown(&self) -> bool {
+        self.fact.code == Code::Unknown
+    }
+
     pub(super) fn of(steps: &[Step], code: Code, reason: impl Into<String>) -> Self {
         Self::at(steps, Box::new(Fact::new(code, reason)))
     }

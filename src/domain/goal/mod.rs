@@ -80,7 +80,7 @@ pub struct LiveTurns {
 
 /// Turns of a frame that a summary stands for. They stay in the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Segment {
     /// The frame.
     pub frame: u32,

@@ -95,6 +95,7 @@ pub fn everything_below(prefix: &str) -> [String; 2] {
 
 /// Whose `n/`, `c/` and `t/` a relative path means.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scope {
     /// `n/` and `c/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,9 @@
 //! The store in a folder: the database and the threads that serve it.
 
-use super::open;
+use super::open::{self, StoreOpenError};
 use super::reclaim::Reclaimer;
 use super::tx::{Durable, Fault};
 use super::writer::{Requests, Writer};
-use crate::store::StoreError;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,9 +28,9 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Opens or makes it, and starts its threads.
-    pub(super) fn open(dir: &Path, name: &Arc<str>, limit: Option<u64>) -> Result<Self, StoreError> {
+    pub(super) fn open(dir: &Path, name: &Arc<str>, limit: Option<u64>) -> Result<Self, StoreOpenError> {
         let lock = open::lock(dir, name)?;
-        let (db, index) = open::database(dir).map_err(|e| e.at(name))?;
+        let (db, index) = open::database(dir, name)?;
         let fsyncs = Arc::clone(&db.fsyncs);
         let durable = Arc::new(RwLock::new(Arc::new(Durable::of(&db))));
         let (requests, jobs) = Requests::channel(Arc::clone(name));

@@ -58,6 +58,7 @@ use std::time::Duration;
 use tx::{Durable, Fault, Tx};
 
 pub use memory::MemoryImage;
+pub use open::StoreOpenError;
 
 /// Documents read on the caller's thread: a change of threads costs more than the few blocks, mostly
 /// cached, that they lie in.
@@ -86,13 +87,14 @@ impl EmbeddedStore {
     ///
     /// After it: leases of the process before have lapsed unreleased (a crash counts), and every
     /// session with work is due at once. Fails with [`StoreError::Unavailable`] when the folder
-    /// can't be made or another process, which it names, holds it.
-    pub fn open(dir: &Path) -> Result<Arc<Self>, StoreError> {
+    /// can't be made or another process, which it names, holds it; with [`StoreOpenError::Format`], and nothing changed,
+    /// when this build can't work on it.
+    pub fn open(dir: &Path) -> Result<Arc<Self>, StoreOpenError> {
         Self::open_within(dir, None)
     }
 
     /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken.
-    pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreError> {
+    pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreOpenError> {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
         let folder = Folder::open(dir, &name, limit)?;
         Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default() }))

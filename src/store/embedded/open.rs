@@ -1,10 +1,12 @@
 //! Opening: the folder's lock, recovery, and what a restart means for leases.
 
-use super::counts;
 use super::index::Index;
 use super::layout::{Space, end_of};
 use super::tx::{Db, Durable, Fault, View};
-use crate::store::StoreError;
+use super::{counts, docs};
+use crate::domain::format::{FORMAT, FormatError, StoreFormat, stands};
+use crate::domain::ids::Owner;
+use crate::store::{self, StoreError, keys};
 use fjall::PersistMode;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -14,6 +16,17 @@ use std::path::{Path, PathBuf};
 
 /// Session records rewritten in one batch at open.
 const VOID_BATCH: usize = 1000;
+
+/// Why a store isn't opened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreOpenError {
+    /// Its folder, or what is in it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A build that is too far from this one has worked there; nothing of it was changed.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
 
 /// Holds the folder for this process until dropped.
 #[derive(Debug)]
@@ -74,12 +87,28 @@ pub(super) fn folder(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
-/// Opens the database, with every lease void and the index built.
-pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
-    let db = Db::open(&folder(dir))?;
+/// Opens the database in a folder whose store this build can work on, with every lease void and the index built.
+pub(super) fn database(dir: &Path, store: &str) -> Result<(Db, Index), StoreOpenError> {
+    let failed = |fault: Fault| fault.at(store);
+    let db = Db::open(&folder(dir)).map_err(|error| failed(error.into()))?;
+    // Before anything is written: what this build can't read it would write without.
+    stands(format_of(&db).map_err(failed)?.transpose()?.as_ref(), FORMAT)?;
+    let index = recovered(&db).map_err(failed)?;
+    Ok((db, index))
+}
+
+/// What the store says of its format.
+fn format_of(db: &Db) -> Result<Option<Result<StoreFormat, StoreError>>, Fault> {
+    let owner: Owner = keys::VENUE_OWNER.parse().expect("a legal owner");
+    let found = docs::get(&Durable::of(db), &owner.token(), keys::FORMAT)?;
+    Ok(found.value.map(|value| store::decode(keys::FORMAT, &value)))
+}
+
+/// What a start makes of what the process before has left.
+fn recovered(db: &Db) -> Result<Index, Fault> {
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
-    let state = Durable::of(&db);
+    let state = Durable::of(db);
     let index = Index::load_with(&state, |key, session| {
         let was = session.clone();
         session.void();
@@ -93,11 +122,11 @@ pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
         Ok(())
     })?;
     batch.commit()?;
-    counts::count_old(&db)?;
-    forget_completions(&db, &state)?;
+    counts::count_old(db)?;
+    forget_completions(db, &state)?;
     // Also what the process before wrote and was killed over: from here on it can be read.
     db.database.persist(PersistMode::SyncAll)?;
-    Ok((db, index))
+    Ok(index)
 }
 
 /// Builds before this one kept completions beside the queue, for nobody: the jobs have them.

@@ -4,6 +4,9 @@ use super::{ERASURES, POLICY, QUOTA};
 use crate::domain::ids::encode_token;
 use crate::domain::time::Millis;
 
+/// Owner under which the venue keeps its own documents.
+pub const VENUE_OWNER: &str = "_venue/_venue";
+
 /// Document of the format of all that is kept.
 pub const FORMAT: &str = "format";
 

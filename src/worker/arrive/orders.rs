@@ -16,12 +16,17 @@ use crate::venue::jobs::hold::{self, HoldOutcome};
 use crate::venue::operation::OpError;
 use crate::worker::Worker;
 use serde::Deserialize;
+use serde_json::Value;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CancelBody {
     job: JobId,
     #[serde(default)]
     reason: Option<String>,
+    /// Where a refusal goes: it is read again there.
+    #[serde(default, rename = "replyTo")]
+    _reply_to: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -65,12 +70,9 @@ async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId)
 /// A job is paused, or goes on.
 pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
     let (what, ability) = if pause { ("pause", "job/pause") } else { ("resume", "job/resume") };
-    let job = match decode::from_json::<HoldBody>(&delivery.body) {
+    let job = match body_of(decode::from_json::<HoldBody>(&delivery.body), what) {
         Ok(body) => body.job,
-        Err(error) => {
-            let text = format!("malformed {what}: {error}");
-            return refuse(worker, delivery, refusal(ErrorCode::Refused, text)).await;
-        }
+        Err(refused) => return refuse(worker, delivery, refused).await,
     };
     if let Err(unknown) = check(worker, delivery, ability, &job).await {
         return not_known(worker, delivery, unknown).await;
@@ -94,11 +96,9 @@ pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
 
 /// A person's answer to what an agent waits for.
 pub(super) async fn decide(worker: &Worker, delivery: &Delivery) {
-    let AnswerBody { approval, digest, answer } = match decode::from_json(&delivery.body) {
+    let AnswerBody { approval, digest, answer } = match body_of(decode::from_json(&delivery.body), "answer") {
         Ok(body) => body,
-        Err(error) => {
-            return refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed answer: {error}"))).await;
-        }
+        Err(refused) => return refuse(worker, delivery, refused).await,
     };
     let caller = match callers::person(worker, delivery).await {
         Ok(caller) => caller,

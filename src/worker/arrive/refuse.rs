@@ -1,7 +1,7 @@
 //! What isn't let in: its terminal answer, to whoever may be told.
 
-use super::RETRY;
 use super::callers::Unknown;
+use super::{RETRY, stray};
 use crate::bus::Delivery;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{reply_to_allowed, reply_to_own};
@@ -15,14 +15,27 @@ use crate::worker::Worker;
 use crate::worker::lease::outage::pause;
 use serde_json::Value;
 
-/// The terminal answer to a message that can't become an event.
-#[expect(clippy::unnecessary_box_returns, reason = "the error side of results that are mostly ids: it should be small")]
-pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
-    Box::new(JobResult::ended(JobStatus::Rejected, code, told(error.into())))
+/// Why a message can't become an event.
+pub(super) struct Refused {
+    /// Its terminal answer.
+    pub result: Box<JobResult>,
+    /// It can be read but for a key or a name that this build doesn't know.
+    pub may_be_newer: bool,
+}
+
+impl From<Box<JobResult>> for Refused {
+    fn from(result: Box<JobResult>) -> Self {
+        Self { result, may_be_newer: false }
+    }
+}
+
+/// For this reason.
+pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Refused {
+    Box::new(JobResult::ended(JobStatus::Rejected, code, told(error.into()))).into()
 }
 
 /// What only the venue sends, and whose it is.
-pub(super) fn unsealed(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Box<JobResult>> {
+pub(super) fn unsealed(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Refused> {
     let mut body = body_of(decode::message(&delivery.body, MESSAGE_DEPTH), what)?;
     let Delivery { owner, agent, kind, .. } = delivery;
     let sender = seal::unsealed(&worker.venue.key, owner, agent, *kind, &mut body);
@@ -32,12 +45,14 @@ pub(super) fn unsealed(worker: &Worker, delivery: &Delivery, what: &str) -> Resu
     Ok((body, sender))
 }
 
-pub(super) fn body_of<T>(parsed: Result<T, Wrong>, what: &str) -> Result<T, Box<JobResult>> {
-    parsed.map_err(|error| refusal(ErrorCode::Refused, format!("malformed {what}: {error}")))
+pub(super) fn body_of<T>(parsed: Result<T, Wrong>, what: &str) -> Result<T, Refused> {
+    parsed.map_err(|wrong| {
+        let refused = refusal(ErrorCode::Refused, format!("malformed {what}: {wrong}"));
+        Refused { may_be_newer: wrong.is_of_the_unknown(), ..refused }
+    })
 }
 
-#[expect(clippy::unnecessary_box_returns, reason = "it is the error side of the same results")]
-pub(super) fn forged(what: &str) -> Box<JobResult> {
+pub(super) fn forged(what: &str) -> Refused {
     let or = if what == "result" { ", or with the `job` and `token` of a job for an external worker" } else { "" };
     let text = format!("FORGED: a {what} counts only under the seal of the venue that sends it{or}");
     refusal(ErrorCode::Forged, text)
@@ -75,8 +90,14 @@ pub(super) fn reply_to(body: &[u8]) -> Option<String> {
     value.get("replyTo")?.as_str().map(str::to_owned)
 }
 
-/// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
-pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
+/// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace. What may be of a newer
+/// build is left to that.
+pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, refused: impl Into<Refused>) {
+    let Refused { result, may_be_newer } = refused.into();
+    let reason = result.error.as_deref().unwrap_or_default();
+    if may_be_newer && stray::is_left(worker, &*delivery.settle, delivery.published, reason).await {
+        return;
+    }
     let key = &worker.venue.key;
     let place = id_of_place(key, delivery);
     // An id that is nobody's to take isn't answered under either.
@@ -84,7 +105,7 @@ pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<Job
     let id = named.unwrap_or_else(|| place.clone());
     tracing::info!(
         owner = %delivery.owner, agent = %delivery.agent, %id,
-        reason = result.error.as_deref().unwrap_or_default(),
+        reason,
         "submission refused"
     );
     let owner: &Owner = &delivery.owner;

@@ -51,6 +51,11 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&S
 
 /// What an external worker has said of its job.
 async fn take_answer(worker: &Worker, delivery: &Delivery, answer: WorkerAnswer) {
+    if let (true, Err(reason)) = (answer.has_unknown_status, &answer.said)
+        && stray::is_left(worker, &*delivery.settle, delivery.published, reason).await
+    {
+        return;
+    }
     let job = answer.job.clone();
     let message = id_of_place(&worker.venue.key, delivery);
     match external::answered(&worker.venue, &delivery.owner, answer, message.as_str()).await {

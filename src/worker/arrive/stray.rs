@@ -29,6 +29,8 @@ pub(crate) fn collect(worker: &Arc<Worker>) {
 }
 
 /// The same of one that came to its agent, and that no redelivery would make any use of.
+///
+/// A wake that can't be read is none that a newer build needs: what is due is found without it.
 pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: String) {
     let Delivery { owner, agent, kind, id, sequence, published, .. } = delivery;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: *kind };
@@ -36,6 +38,7 @@ pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: Strin
         // Below the prefix of the queue, which only it knows.
         subject: subject("", &to).trim_start_matches('.').to_owned(),
         reason,
+        has_unknown_kind: false,
         owner: Some(owner.clone()),
         id: id.clone(),
         body: without_keys(&delivery.body),
@@ -46,8 +49,11 @@ pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: Strin
     handle(worker, unreadable).await;
 }
 
-/// Whether what can't be read may be of a newer build: it stays in the queue for that one.
-pub(super) async fn is_left(worker: &Worker, settle: &dyn Settle, reason: &str) -> bool {
+/// Whether what this build doesn't know may be of a newer one: it stays in the queue for that one, for a day.
+pub(super) async fn is_left(worker: &Worker, settle: &dyn Settle, published: Millis, reason: &str) -> bool {
+    if worker.venue.now().since(published) >= format::LEFT_AT_MOST {
+        return false;
+    }
     match worker.venue.is_behind().await {
         Ok(false) => return false,
         Ok(true) => tracing::warn!(reason, "a message that this build can't read is left to a newer one"),
@@ -70,8 +76,9 @@ fn without_keys(body: &Bytes) -> Bytes {
 
 /// Answered and kept before it is acknowledged: a crash in between does both again.
 async fn handle(worker: &Worker, unreadable: Unreadable) {
-    let Unreadable { subject, reason, owner, id, body, sequence, published, settle } = unreadable;
-    if is_left(worker, &*settle, &reason).await {
+    let Unreadable { subject, reason, has_unknown_kind, owner, id, body, sequence, published, settle } = unreadable;
+    let may_be_newer = has_unknown_kind && decode::message(&body, MESSAGE_DEPTH).is_ok();
+    if may_be_newer && is_left(worker, &*settle, published, &reason).await {
         return;
     }
     let answers = answers(

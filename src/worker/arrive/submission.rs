@@ -2,9 +2,8 @@
 
 use super::admit::admit_and_run;
 use super::callers::{self, Unknown};
-use super::refuse::{id_of_place, not_known, refusal, refuse};
+use super::refuse::{Refused, id_of_place, not_known, refusal, refuse};
 use super::seats::Seat;
-use super::stray;
 use super::{RETRY, run_due};
 use crate::bus::Delivery;
 use crate::domain::ids::{EventId, JobId, SessionKey};
@@ -17,7 +16,7 @@ use crate::worker::Worker;
 use std::sync::Arc;
 
 /// The admission of a submission of somebody who is known, or its terminal answer.
-async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Box<JobResult>>, StoreError> {
+async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Refused>, StoreError> {
     let venue = &worker.venue;
     let parsed = ingress::parse(&delivery.body).and_then(|said| {
         let (to, named, sealed) =
@@ -27,7 +26,7 @@ async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit,
     });
     let (id, said, sealed) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Err(refusal(error.code(), error.to_string()))),
+        Err(error) => return Ok(Err(not_admitted(&error))),
     };
     let (submission, by, may_override) = match callers::identified(worker, delivery, sealed, said).await {
         Ok(identified) => identified,
@@ -48,13 +47,18 @@ async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit,
     match ingress::let_in(venue, &arrival).await? {
         Ok(admit) => Ok(Ok(admit)),
         Err(error) => {
-            let refused = refusal(error.code(), error.to_string());
+            let refused = not_admitted(&error);
             if sealed && arrival.task {
-                never_begun(worker, &arrival, &refused).await?;
+                never_begun(worker, &arrival, &refused.result).await?;
             }
             Ok(Err(refused))
         }
     }
+}
+
+fn not_admitted(error: &SubmissionError) -> Refused {
+    let may_be_newer = matches!(error, SubmissionError::Malformed(wrong) if wrong.is_of_the_unknown());
+    Refused { may_be_newer, ..refusal(error.code(), error.to_string()) }
 }
 
 /// Ends the job that a turn has started with a task that isn't let in: the session that waits for it is told.
@@ -79,14 +83,8 @@ pub(super) async fn submission(worker: &Arc<Worker>, delivery: &Delivery, seat: 
             admit_and_run(worker, delivery, admit, kind, seat).await;
         }
         Err(refused) => {
-            // It is read again only to know whether it may be of a newer build.
-            if let Err(unread @ SubmissionError::Malformed(_)) = ingress::parse(&delivery.body)
-                && stray::is_left(worker, &*delivery.settle, &unread.to_string()).await
-            {
-                return;
-            }
             // It was accepted before, by a key that is gone by now: that stands, and it goes on.
-            match known_session(worker, delivery, &refused).await {
+            match known_session(worker, delivery, &refused.result).await {
                 Ok(Some(session)) => run_due(worker, delivery, session, seat, false).await,
                 Ok(None) => refuse(worker, delivery, refused).await,
                 Err(error) => {

@@ -27,7 +27,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             () = clock.until(clock.steady() + pause) => {}
         }
     }
-    let struck = tokio::time::timeout(GOODBYE, roll::strike(&worker.venue, &me.name)).await;
+    let struck = tokio::time::timeout(GOODBYE, roll::strike(&worker.venue, &me)).await;
     if !matches!(struck, Ok(Ok(()))) {
         tracing::debug!("not struck off the list of workers; it is silent there, and forgotten in a day");
     }

@@ -1,13 +1,15 @@
 //! `trellis worker list` and `trellis worker drain`: an operator's order, which nobody else can give.
 
-use crate::support::cli::{Process, run};
+use crate::support::cli::{Process, Up, run};
 use crate::support::fleet::Fleet;
 use crate::support::nats;
 use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
+use trellis::domain::roll::{Whom, WorkerRecord};
 use trellis::venue::operation::OpError;
+use trellis::venue::roll;
 
 fn start(fleet: &Fleet, name: &str) -> Process {
     let name = format!("worker.name={name}");
@@ -81,6 +83,42 @@ async fn workers_that_are_told_to_leave_end_what_they_have_and_the_others_go_on(
     fleet.run(&["worker", "drain", "two"]).expect(5, "no worker `two` lives; no worker does");
     serve.signal("TERM");
     assert_eq!(serve.ended().code(), Some(0), "{}", serve.log());
+}
+
+#[test]
+fn whoever_waits_for_the_worker_of_the_very_process_that_it_asks_sees_it_leave() {
+    let mut up = Up::start_with(&["worker.name=one"]);
+    up.agent("slow", "[[rule]]\nthen = { text = \"done\", delay_ms = 1500 }\n");
+    let job = up.run(&["submit", "slow", "x"]).ok();
+    while !up.run(&["job", "get", &job]).ok().contains("STARTED") {}
+    let told = up.run(&["worker", "drain", "one", "--wait=1m", "--output", "json"]);
+    assert!(told.err.contains("one has left"), "{}", told.err);
+    assert_eq!(serde_json::from_str::<Value>(&told.ok()).unwrap(), json!({"draining": ["one"], "left": []}));
+    assert_eq!(up.process.ended().code(), Some(0), "{}", up.process.log());
+}
+
+#[tokio::test]
+async fn what_a_worker_says_stays_when_the_one_before_it_of_its_name_ends() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    let venue = &venue.venue;
+    let of = |since: u64, leaving: bool| -> WorkerRecord {
+        let said = json!({"name": "one", "host": "h", "version": "1", "format": 1, "slots": 1, "busy": 0,
+            "since": since, "seen": venue.now(), "leaving": leaving});
+        serde_json::from_value(said).unwrap()
+    };
+    let all = async || -> Vec<_> { roll::all(venue).await.unwrap().iter().map(|one| one.since.0).collect() };
+    let ([before, leaving], after) = ([of(1, false), of(1, true)], of(2, false));
+    roll::sign(venue, &before).await.unwrap();
+    roll::sign(venue, &after).await.unwrap();
+    assert_eq!(roll::sign(venue, &leaving).await.unwrap(), None);
+    assert_eq!(all().await, [2]);
+    roll::strike(venue, &leaving).await.unwrap();
+    assert_eq!(all().await, [2]);
+    // Told to leave meanwhile, it is still the same.
+    let whom = Whom { names: vec!["one".into()], host: None };
+    roll::drain(venue, &whom, "me").await.unwrap();
+    roll::strike(venue, &after).await.unwrap();
+    assert_eq!(all().await, [] as [u64; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
