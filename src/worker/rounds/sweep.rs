@@ -11,6 +11,7 @@ use crate::venue::approvals;
 use crate::venue::external;
 use crate::worker::arrive::due::GRACE;
 use crate::worker::{Worker, invoked};
+use futures::future::join_all;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,9 @@ use std::time::Duration;
 /// Owners looked at per shard, and overdue items per owner and look.
 const OWNERS: u32 = 256;
 const ITEMS: u32 = 256;
+
+/// Owners looked at side by side: each look waits for the disk of the store.
+const SIDE_BY_SIDE: usize = 8;
 
 /// Sessions that are called of an owner for whom there is no slot here: whoever hears of one and has slots for more asks
 /// the store.
@@ -98,13 +102,16 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     // In turns: one with much to do keeps nobody waiting for more than a look at it.
     let mut turns: VecDeque<Owner> = now.into_iter().map(|(owner, _)| owner).collect();
     let (mut more, mut moved) = (due.more, false);
-    while let Some(owner) = turns.pop_front() {
-        let looked = look(worker, &owner).await;
-        moved |= looked != Looked::Failed;
-        match looked {
-            Looked::More => turns.push_back(owner),
-            Looked::Until(wait) => drop(soon.insert((venue.clock.steady() + wait, owner))),
-            Looked::Done | Looked::Failed => {}
+    while !turns.is_empty() {
+        let some: Vec<Owner> = turns.drain(..turns.len().min(SIDE_BY_SIDE)).collect();
+        let looked = join_all(some.iter().map(|owner| look(worker, owner))).await;
+        for (owner, looked) in some.into_iter().zip(looked) {
+            moved |= looked != Looked::Failed;
+            match looked {
+                Looked::More => turns.push_back(owner),
+                Looked::Until(wait) => drop(soon.insert((venue.clock.steady() + wait, owner))),
+                Looked::Done | Looked::Failed => {}
+            }
         }
         // What is left stays due. Others must hear that this one lives.
         if venue.clock.steady() >= began + worker.options.sweep {
