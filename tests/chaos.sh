@@ -2,8 +2,8 @@
 # Kills workers, nats-server and redis-server over and over while 2,000 tasks run, then the embedded process,
 # and prints what became of it. Ends with an error when anything was lost, repeated or left out.
 #
-#   tests/chaos.sh             a fleet, a fleet on clusters, and the embedded process
-#   tests/chaos.sh fleet       one of them: fleet, clusters, embedded
+#   tests/chaos.sh             a fleet, one that is cut off, a fleet on clusters, and the embedded process
+#   tests/chaos.sh fleet       one of them: fleet, network, clusters, embedded
 #
 # TASKS, AGENTS, WORKERS, KILLS, BACKLOG, SEED, LIMIT_SECONDS as TRELLIS_CHAOS_… change the amounts;
 # TRELLIS_CHAOS_BINARY=target/release/trellis takes another build. Needs what tests/run.sh installs.
@@ -25,11 +25,15 @@ if [ -n "${TRELLIS_CHAOS_BINARY:-}" ]; then
 fi
 
 case "${1:-all}" in
-    all) set -- chaos::a_fleet_under_kills chaos::a_fleet_on_clusters chaos::one_embedded_process ;;
+    all)
+        set -- chaos::a_fleet_under_kills chaos::a_fleet_that_is_cut_off chaos::a_fleet_on_clusters \
+            chaos::one_embedded_process
+        ;;
     fleet) set -- chaos::a_fleet_under_kills ;;
+    network) set -- chaos::a_fleet_that_is_cut_off ;;
     clusters) set -- chaos::a_fleet_on_clusters ;;
     embedded) set -- chaos::one_embedded_process ;;
-    *) echo "tests/chaos.sh: expected \`fleet\`, \`clusters\` or \`embedded\`, got \`$1\`" >&2; exit 2 ;;
+    *) echo "tests/chaos.sh: expected \`fleet\`, \`network\`, \`clusters\` or \`embedded\`, got \`$1\`" >&2; exit 2 ;;
 esac
 
 # One after the other: each has the machine for itself.

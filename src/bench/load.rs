@@ -1,6 +1,6 @@
 //! Agents that answer at once, tasks for them, and the times of their completions.
 
-use super::{BenchError, BenchPlan};
+use super::{BenchError, BenchPlan, user};
 use crate::bus::LiveSubject;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
@@ -25,11 +25,23 @@ pub(super) fn agent(n: usize) -> AgentId {
     AgentId::new(format!("bench-{n}")).expect("a legal id")
 }
 
+/// Whose the `n`th agent is.
+fn owner_of(owner: &Owner, owners: usize, n: usize) -> Owner {
+    if owners < 2 { owner.clone() } else { user(owner, &format!("bench-{}", n % owners)) }
+}
+
+/// All owners of a plan.
+pub(super) fn owners(owner: &Owner, plan: &BenchPlan) -> impl Iterator<Item = Owner> {
+    let (owner, owners) = (owner.clone(), plan.owners);
+    (0..owners.max(1)).map(move |n| owner_of(&owner, owners, n))
+}
+
 /// Creates the agents.
 pub(super) async fn agents(venue: &Venue, owner: &Owner, plan: &BenchPlan) -> Result<(), BenchError> {
     let config = plan.shape.agent(plan.tasks)?;
     for n in 0..plan.agents {
-        agents::apply(venue, owner, &agent(n), &config, false, &Authority::unlimited()).await?;
+        agents::apply(venue, &owner_of(owner, plan.owners, n), &agent(n), &config, false, &Authority::unlimited())
+            .await?;
     }
     Ok(())
 }
@@ -43,12 +55,12 @@ pub(super) async fn run(
     plan: &BenchPlan,
     one_by_one: bool,
 ) -> Result<Vec<Duration>, BenchError> {
-    let &BenchPlan { tasks, agents, shape, .. } = plan;
+    let &BenchPlan { tasks, agents, owners, shape, .. } = plan;
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
     let mut started: HashMap<String, Instant> = HashMap::with_capacity(tasks);
     let message = |n: usize| Message {
-        to: Address::In { owner: owner.clone(), agent: agent(n % agents), kind: InKind::Task },
+        to: Address::In { owner: owner_of(owner, owners, n % agents), agent: agent(n % agents), kind: InKind::Task },
         id: Some(format!("{run}-{n}")),
         body: shape.submission(n, &format!("{run}-{n}"), &inbox),
     };

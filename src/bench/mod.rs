@@ -45,6 +45,8 @@ pub struct BenchPlan {
     pub shape: TaskShape,
     /// Agents that share them.
     pub agents: usize,
+    /// Owners that share these agents; with more than one, each in a shard of its own where there are as many.
+    pub owners: usize,
     /// Sessions that a worker runs at once; the raw rate is measured with as many.
     pub slots: usize,
     /// How long the raw rate is measured.

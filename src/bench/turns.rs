@@ -13,6 +13,8 @@ use std::time::Instant;
 pub struct TurnsReport {
     /// Tasks.
     pub tasks: usize,
+    /// Owners of the agents that shared them.
+    pub owners: usize,
     /// What each is.
     #[serde(flatten)]
     pub shape: TaskShape,
@@ -47,11 +49,15 @@ pub async fn turns(
     let (start, before) = (Instant::now(), probe.look());
     let times = load::run(venue, owner, run.as_str(), plan, false).await?;
     let (seconds, after) = (start.elapsed().as_secs_f64(), probe.look());
-    let books = audit::owner_books(venue, owner).await?;
+    let mut unaccounted = 0;
+    for owner in load::owners(owner, plan) {
+        unaccounted += audit::owner_books(venue, &owner).await?.unaccounted;
+    }
     #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
     let tasks_per_second = plan.tasks as f64 / seconds;
     Ok(TurnsReport {
         tasks: plan.tasks,
+        owners: plan.owners,
         shape: plan.shape,
         tasks_per_second,
         raw_commits_per_second: raw,
@@ -59,6 +65,6 @@ pub async fn turns(
         times: Percentiles::of(times),
         cost: TaskCost::of(&after.since(&before, plan.tasks)),
         peak_memory_mib: usage::peak_mib(),
-        unaccounted: books.unaccounted,
+        unaccounted,
     })
 }

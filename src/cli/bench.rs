@@ -126,6 +126,9 @@ pub(crate) struct Load {
     /// Agents that share them
     #[arg(long, default_value_t = 50, value_name = "N")]
     agents: usize,
+    /// Owners that share these agents; the raw commit rate is that of one
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    owners: usize,
     /// A session for each task, or one for each agent, whose conversation grows
     #[arg(long, value_enum, default_value = "fresh")]
     session: TaskSession,
@@ -143,7 +146,7 @@ pub(crate) struct Load {
 impl Load {
     /// Of measurements without a load of tasks.
     const fn of(tasks: usize, agents: usize) -> Self {
-        Self { tasks, agents, session: TaskSession::Fresh, turns: 1, tools: 0, shared: false }
+        Self { tasks, agents, owners: 1, session: TaskSession::Fresh, turns: 1, tools: 0, shared: false }
     }
 
     const fn shape(&self) -> TaskShape {
@@ -172,6 +175,10 @@ impl Bench {
             Self::Turns(load) | Self::Latency(load) if load.tasks == 0 || load.agents == 0 => {
                 Some("expected at least one task and one agent".to_owned())
             }
+            Self::Turns(load) | Self::Latency(load) if !(1..=load.agents).contains(&load.owners) => Some(format!(
+                "`--owners`: expected 1 to {}, as each has one of the agents, got {}",
+                load.agents, load.owners
+            )),
             Self::Turns(load) | Self::Latency(load) => load.shape().problem().map(str::to_owned),
             Self::Context => None,
             Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
@@ -217,6 +224,7 @@ impl Bench {
             tasks: load.tasks,
             shape: load.shape(),
             agents: load.agents,
+            owners: load.owners,
             slots: config.worker.slots,
             raw: Duration::from_secs(3),
         };

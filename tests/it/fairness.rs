@@ -256,3 +256,32 @@ async fn a_worker_with_room_runs_what_waits_at_another() {
         }
     }
 }
+
+/// An owner that has all slots can still cancel what holds them.
+async fn a_cancellation_needs_no_slot(mut venue: TestVenue) {
+    let one = owner(&mut venue, "big/one").await;
+    venue.worker().await;
+    let mut running = Vec::new();
+    for n in 0..SLOTS {
+        running.push(publish(&venue, &one, &format!("one-{n}"), "think").await);
+    }
+    until("all slots are taken", async || thinking(&venue) == SLOTS).await;
+    let behind = publish(&venue, &one, "behind", "hello").await;
+    let to = Address::In { owner: one.clone(), agent: "a".parse().unwrap(), kind: InKind::Cancel };
+    let cancel = Message { to, id: None, body: json!({"job": running[0]}) };
+    venue.venue.bus.publish(&cancel).await.unwrap();
+    until("it is cancelled", async || status(&venue, &one, &running[0]).await == Some(JobStatus::Cancelled)).await;
+    until("the next one runs", async || status(&venue, &one, &behind).await == Some(JobStatus::Complete)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_fleet_a_cancellation_needs_no_slot() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    a_cancellation_needs_no_slot(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_process_a_cancellation_needs_no_slot() {
+    let (venue, _dir) = laptop().await;
+    a_cancellation_needs_no_slot(venue).await;
+}

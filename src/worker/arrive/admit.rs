@@ -17,6 +17,10 @@ use crate::worker::stage::Stage;
 use bytes::Bytes;
 use std::sync::Arc;
 
+/// Bytes of a message that stays in the queue while its session waits for a slot: it is in the store by then, and what is
+/// larger would fill the queue twice.
+const SHOWN: usize = 16 << 10;
+
 /// Admits an event, and runs its session in the slot that its owner has for it; without one the session stays due.
 pub(super) async fn admit_and_run(
     worker: &Worker,
@@ -71,7 +75,8 @@ pub(super) async fn admit_and_run(
             delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
         }
         LeaseOutcome::NotAsked => {
-            let waits = Waits::Admitted(&delivery.settle);
+            let is_small = delivery.body.len() <= SHOWN;
+            let waits = if is_small { Waits::Admitted(&delivery.settle) } else { Waits::Due };
             if !worker.seats.pass_over(&admit.owner, &admit.session, &waits) {
                 delivery.settle.ack().await;
             }

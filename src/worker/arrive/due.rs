@@ -25,9 +25,9 @@ const WAKES: usize = 32;
 pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
     let owner = seat.owner.clone();
     drop(seat);
-    call_waiting(worker);
+    call(worker).await;
     if worker.shutdown.stopping().is_cancelled() {
-        return call_elsewhere(worker).await;
+        return;
     }
     fill(worker, &owner).await;
     for message in worker.seats.release(&owner) {
@@ -37,17 +37,49 @@ pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
 
 /// Runs what the store has of an owner that has room for more than is known here.
 pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
-    let Some(missing) = worker.seats.missing(owner) else { return };
+    if look_once(worker, owner).await != Found::Fewer {
+        return;
+    }
+    // What was admitted since the last grace isn't due yet, and may be more than is remembered.
+    let (own, owner) = (Arc::clone(worker), owner.clone());
+    worker.shutdown.spawn_turn("due", async move {
+        let stop = own.shutdown.stopping();
+        if stop.run_until_cancelled(own.venue.clock.until(own.venue.clock.steady() + GRACE)).await.is_some() {
+            own.seats.are_more(&owner);
+            look_once(&own, &owner).await;
+        }
+    });
+}
+
+/// What the store named, of what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// All, or nobody was asked.
+    All,
+    Fewer,
+}
+
+async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> Found {
+    let Some(missing) = worker.seats.missing(owner) else { return Found::All };
     let looked = look(worker, owner, missing).await;
-    worker.seats.has_looked(owner, looked.as_ref().is_ok_and(|found| *found >= missing));
+    let all = looked.as_ref().is_ok_and(|found| *found >= missing);
+    worker.seats.has_looked(owner, all);
     match looked {
         Ok(_) => call_waiting(worker),
         Err(error) => tracing::debug!(%owner, %error, "due sessions not looked for; the sweep does it"),
     }
+    if all { Found::All } else { Found::Fewer }
 }
 
-/// Runs sessions that wait, in the slots that are free for them.
-pub(super) fn call_waiting(worker: &Arc<Worker>) {
+/// Runs sessions that wait, in the slots that are free for them; elsewhere, when this worker stops.
+pub(super) async fn call(worker: &Arc<Worker>) {
+    if worker.shutdown.stopping().is_cancelled() {
+        return call_elsewhere(worker).await;
+    }
+    call_waiting(worker);
+}
+
+fn call_waiting(worker: &Arc<Worker>) {
     if worker.shutdown.stopping().is_cancelled() {
         return;
     }

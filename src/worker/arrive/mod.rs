@@ -47,7 +47,7 @@ async fn handle(worker: &Arc<Worker>, delivery: Delivery, seat: Option<Seat>) {
     let Some(seat) = seat else {
         handle_in(worker, delivery, None).await;
         // A slot may have become free meanwhile, and its last session didn't know of this one.
-        return due::call_waiting(worker);
+        return due::call(worker).await;
     };
     let busy = worker.venue.metrics.slot_taken();
     handle_in(worker, delivery, Some(&seat)).await;

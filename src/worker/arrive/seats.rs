@@ -36,6 +36,11 @@ pub(super) const AHEAD: usize = 256;
 /// Pause between two looks into the queue while no slot is free.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The same where one owner has all slots, and what is taken then: a cancellation among the next few needs no slot. The
+/// rest stays in the queue, in its order.
+const LOOK_ALONE: Duration = Duration::from_secs(1);
+const AHEAD_ALONE: usize = 32;
+
 /// Who has a slot here, and who came in vain.
 #[derive(Debug)]
 pub(crate) struct Seats {
@@ -66,6 +71,8 @@ struct Sitting {
     behind: bool,
     /// The store is asked for them now.
     asked: bool,
+    /// There were others since it was asked.
+    since: bool,
     /// So many were told to other workers since none waited.
     told: usize,
     /// Messages of sessions that wait or waited here, no more than there are.
@@ -73,6 +80,10 @@ struct Sitting {
 }
 
 impl Sitting {
+    fn are_more(&mut self) {
+        (self.behind, self.since) = (true, self.asked);
+    }
+
     fn has_nothing(&self) -> bool {
         self.taken == 0 && self.waiting.is_empty() && !self.behind && !self.asked && self.held.is_empty()
     }
@@ -80,9 +91,9 @@ impl Sitting {
 
 impl std::fmt::Debug for Sitting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { taken, waiting, behind, asked, told, held } = self;
+        let Self { taken, waiting, behind, asked, since, told, held } = self;
         let (waiting, held) = (waiting.len(), held.len());
-        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked}, told {told}")
+        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked} {since}, told {told}")
     }
 }
 
@@ -98,7 +109,7 @@ pub(crate) struct GivenUp {
 pub(crate) enum Waits<'a> {
     /// What this message brought is admitted to it.
     Admitted(&'a Arc<dyn Settle>),
-    /// The store says that it is due.
+    /// It is due in the store.
     Due,
     /// Somebody says so.
     Named,
@@ -150,6 +161,7 @@ impl Seats {
     /// else has taken: a message that comes now is for a worker that has one. `more`: there was something the last time.
     pub(crate) async fn ask(&self, more: bool) -> Ask {
         let mut look = std::pin::pin!(tokio::time::sleep(LOOK));
+        let mut look_alone = std::pin::pin!(tokio::time::sleep(LOOK_ALONE));
         loop {
             let changed = self.changed.notified();
             let (free, shared) = {
@@ -157,7 +169,14 @@ impl Seats {
                 (self.slots.saturating_sub(table.taken), table.shared)
             };
             match (free, shared) {
-                (0, false) => changed.await,
+                (0, false) if look_alone.is_elapsed() => {
+                    return Ask { most: AHEAD_ALONE, when_empty: WhenEmpty::Return };
+                }
+                (0, false) => tokio::select! {
+                    biased;
+                    () = changed => {}
+                    () = &mut look_alone => {}
+                },
                 (0, true) if more || look.is_elapsed() => return Ask { most: AHEAD, when_empty: WhenEmpty::Return },
                 (0, true) => tokio::select! {
                     biased;
@@ -197,7 +216,7 @@ impl Seats {
         }
         let most = if matches!(why, Waits::Named) { NAMED } else { REMEMBERED };
         if sitting.waiting.len() >= most || *waiting >= REMEMBERED_IN_ALL && !sitting.waiting.is_empty() {
-            sitting.behind = true;
+            sitting.are_more();
         } else {
             *waiting += 1;
             sitting.waiting.push_back(session.clone());
@@ -262,11 +281,9 @@ impl Seats {
         Some((self.sit(&mut table, owner), session))
     }
 
-    /// More sessions are due in the store of this owner, who has some here, than were told.
+    /// More sessions may be due in the store of this owner than were told.
     pub(crate) fn are_more(&self, owner: &Owner) {
-        if let Some(sitting) = self.table.lock().owners.get_mut(owner) {
-            sitting.behind = true;
-        }
+        self.table.lock().owners.entry(owner.clone()).or_default().are_more();
     }
 
     /// How many sessions of an owner that has left a slot are to be asked of the store, until [`Seats::has_looked`]: it
@@ -292,7 +309,8 @@ impl Seats {
     pub(crate) fn has_looked(&self, owner: &Owner, more: bool) {
         let mut table = self.table.lock();
         let Some(sitting) = table.owners.get_mut(owner) else { return };
-        (sitting.asked, sitting.behind) = (false, more);
+        sitting.behind = more || sitting.since;
+        (sitting.asked, sitting.since) = (false, false);
         forget_gone(&mut table, owner);
     }
 

@@ -5,6 +5,7 @@ use super::site::{Door, Kind, Site};
 use super::trail::{Hits, STAGES};
 use super::workload::Task;
 use crate::support::dice::Dice;
+use crate::support::way::{Reach, Weather};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use trellis::domain::ids::JobId;
@@ -36,6 +37,8 @@ enum Target {
     Worker,
     Nats,
     Redis,
+    /// The way to one of them.
+    Way,
 }
 
 /// What the attack did.
@@ -47,6 +50,8 @@ pub struct Log {
     pub worker_kills: u64,
     pub nats_kills: u64,
     pub redis_kills: u64,
+    /// Times at which bytes between workers and servers were late, lost or cut off.
+    pub disturbed: u64,
     /// Sessions of killed workers by stage: what their logs say after their death.
     pub hits: Hits,
     /// Kills of workers that hit at least one session at this stage.
@@ -125,6 +130,7 @@ impl Attack<'_> {
         let target = match (&self.site.kind, self.kills % 5) {
             (Kind::Servers { .. }, 2) => Target::Nats,
             (Kind::Servers { .. }, 4) => Target::Redis,
+            (Kind::Servers { ways, .. }, 1 | 3) if !ways.is_empty() => Target::Way,
             (Kind::Servers { .. } | Kind::Embedded, _) => Target::Worker,
         };
         self.kills += 1;
@@ -140,6 +146,7 @@ impl Attack<'_> {
                 self.log.redis_kills += 1;
                 self.kill_server(target, Duration::from_millis(down)).await;
             }
+            Target::Way => self.disturb(Duration::from_millis(down)).await,
         }
     }
 
@@ -160,6 +167,25 @@ impl Attack<'_> {
         add(&mut self.log.kills_at, hits.map(|sessions| sessions.min(1)));
     }
 
+    /// Something happens to one of the ways, or to both, for a while.
+    async fn disturb(&mut self, time: Duration) {
+        self.log.disturbed += 1;
+        let late = Duration::from_millis(1 + self.dice.below(300));
+        let weather = *self.dice.pick(&[Weather::Slow(late), Weather::Silent, Weather::Halved, Weather::Cut]);
+        let reach = *self.dice.pick(&[Reach::All, Reach::Odd, Reach::Even]);
+        let which = self.dice.below(3);
+        let Kind::Servers { ways, .. } = &self.site.kind else { return };
+        let met = |at: usize| which == 2 || which == at as u64;
+        let met: Vec<_> = ways.iter().enumerate().filter(|(at, _)| met(*at)).map(|(_, way)| way).collect();
+        for way in &met {
+            way.set(weather, reach);
+        }
+        tokio::time::sleep(time).await;
+        for way in &met {
+            way.set(Weather::Clear, Reach::All);
+        }
+    }
+
     async fn kill_server(&mut self, target: Target, down: Duration) {
         for process in &self.site.processes {
             add(&mut self.log.server_hits, process.hits());
@@ -175,7 +201,7 @@ impl Attack<'_> {
                 std::thread::sleep(down);
                 servers[at].restart();
             }
-            Target::Redis | Target::Worker => {
+            Target::Redis | Target::Worker | Target::Way => {
                 let mut servers = lock(&redis);
                 let at = any % servers.len();
                 servers[at].kill();

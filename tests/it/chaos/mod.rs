@@ -1,4 +1,4 @@
-//! Workers, nats-server and redis-server are killed with SIGKILL while tasks run; afterwards the
+//! Workers, nats-server and redis-server are killed with SIGKILL, and cut off, while tasks run; afterwards the
 //! books must close. The short form is part of the suite; `tests/chaos.sh` runs the long one.
 
 mod attack;
@@ -91,6 +91,14 @@ async fn a_fleet_on_clusters_under_kills_loses_nothing_and_repeats_nothing() {
     let plan = plan(3, 15);
     let Some(site) = Site::clusters(dir.path(), plan.workers, plan.agents).await else { return };
     attack_and_check("clusters", site, plan).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_that_is_cut_off_loses_nothing_and_repeats_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = plan(3, 20);
+    let Some(site) = Site::cut_off(dir.path(), plan.workers, plan.agents).await else { return };
+    attack_and_check("cut off", site, plan).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

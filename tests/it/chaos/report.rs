@@ -33,6 +33,9 @@ impl fmt::Display for Report<'_> {
             "kills (SIGKILL)  {} trellis, {} nats-server, {} redis-server",
             log.worker_kills, log.nats_kills, log.redis_kills
         )?;
+        if log.disturbed > 0 {
+            writeln!(f, "network          {} times late, silent, cut in the middle or cut off", log.disturbed)?;
+        }
         if log.cut_short {
             writeln!(f, "cut short        the attack did not get to its end within {:?}", plan.limit)?;
         }

@@ -8,6 +8,7 @@ use crate::support::nats::NatsServer;
 use crate::support::nats_cluster::NatsCluster;
 use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::RedisCluster;
+use crate::support::way::Way;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -62,6 +63,8 @@ pub enum Kind {
     Servers {
         nats: Arc<Mutex<Vec<NatsServer>>>,
         redis: Arc<Mutex<Vec<RedisServer>>>,
+        /// Between workers and servers, one to each, when there are any. The harness has its own.
+        ways: Vec<Way>,
         venue: Box<Venue>,
         bus: Arc<NatsBus>,
     },
@@ -115,7 +118,19 @@ impl Site {
     pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
         let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
         let (nats_url, options) = (nats.url(), redis.options(ServerOrInjected::Server));
-        Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), dir, workers, served).await)
+        Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), Vec::new(), dir, (workers, served)).await)
+    }
+
+    /// The same whose workers reach the servers on ways that can be disturbed.
+    pub async fn cut_off(dir: &Path, workers: usize, served: usize) -> Option<Self> {
+        let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
+        let (nats_url, options) = (nats.url(), redis.options(ServerOrInjected::Server));
+        let mut ways = Vec::new();
+        for url in [&nats_url, &options.url] {
+            let (_, address) = url.split_once("://").unwrap();
+            ways.push(Way::to(address.trim_end_matches('/').to_owned()).await);
+        }
+        Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), ways, dir, (workers, served)).await)
     }
 
     /// The same on clusters: three NATS servers, three primaries of Redis with a replica each that has what counts.
@@ -123,24 +138,27 @@ impl Site {
         let (nats, redis) = (NatsCluster::start()?, RedisCluster::start().await?);
         let options = RedisOptions { wait_replicas: 1, ..redis.options(ServerOrInjected::Server) };
         let nats_url = nats.url();
-        Some(Self::over((nats.nodes, nats_url, 3), (redis.nodes, options), dir, workers, served).await)
+        Some(Self::over((nats.nodes, nats_url, 3), (redis.nodes, options), Vec::new(), dir, (workers, served)).await)
     }
 
     async fn over(
         (nats, nats_url, replicas): (Vec<NatsServer>, String, usize),
         (redis, options): (Vec<RedisServer>, RedisOptions),
+        ways: Vec<Way>,
         dir: &Path,
-        workers: usize,
-        served: usize,
+        (workers, served): (usize, usize),
     ) -> Self {
         // Servers of its own: the names needn't be.
         let redis_options = RedisOptions { prefix: "chaos".into(), ..options };
+        let seen = |at: usize, scheme: &str, url: &str| {
+            ways.get(at).map_or_else(|| url.to_owned(), |way| format!("{scheme}://{}", way.address))
+        };
         let mut env = common(dir, 12);
         for (key, value) in [
-            ("STORE__URL", redis_options.url.clone()),
+            ("STORE__URL", seen(1, "redis", &redis_options.url)),
             ("STORE__PREFIX", redis_options.prefix.clone()),
             ("STORE__WAIT_REPLICAS", redis_options.wait_replicas.to_string()),
-            ("BUS__URL", nats_url.clone()),
+            ("BUS__URL", seen(0, "nats", &nats_url)),
             ("BUS__REPLICAS", replicas.to_string()),
             ("BUS__PREFIX", "chaos".to_owned()),
         ] {
@@ -168,7 +186,7 @@ impl Site {
         let fleet = Fleet::new(dir, &["worker"], env);
         let processes = (0..workers).map(|_| fleet.start()).collect();
         let (nats, redis) = (Arc::new(Mutex::new(nats)), Arc::new(Mutex::new(redis)));
-        let kind = Kind::Servers { nats, redis, venue: Box::new(venue), bus };
+        let kind = Kind::Servers { nats, redis, ways, venue: Box::new(venue), bus };
         Self { owner, fleet, processes, kind, http: reqwest::Client::new() }
     }
 

@@ -4,7 +4,7 @@ use super::bus::{FarQueue, send};
 use super::fleet::Fleet;
 use super::plan::{Plan, TROUBLE};
 use super::queue::Job;
-use super::staff::HIRED;
+use super::staff::{ALONE, HIRED};
 use crate::support::dice::Dice;
 use crate::support::operate::{boss, operate_once};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn letters(fleet: &Fleet) -> Vec<(Duration, String, Sent, bool, bool)> {
     let letter = |n| {
         let agent = *dice.pick(&HIRED);
         let name = format!("e{n:03}");
-        let session = if dice.below(3) == 0 || agent == "sleeper" || agent == "spender" {
+        let session = if dice.below(3) == 0 || ALONE.contains(&agent) {
             format!("of-{name}")
         } else {
             format!("s{}", dice.below(3))

@@ -12,10 +12,9 @@ then = { calls = [{ tool = "lattice_append", arguments = { path = "w/book", valu
 when = { agent = "clerk" }
 then = { calls = [{ tool = "complete_task", arguments = { result = "{{input.name}}" } }] }
 
-# Reads, writes and reads again: three turns. By what it saw last and not by their number: of a session whose task was
-# cancelled in between, or got another, the rules count more.
+# Writes and reads: three turns, which the rules count; that is right in a session of one task.
 [[rule]]
-when = { agent = "writer", last_role = "user" }
+when = { agent = "writer", turn = 1 }
 [rule.then]
 calls = [
   { tool = "lattice_write", arguments = { path = "w/notes/{{input.name}}", value = { n = "{{input.name}}" } } },
@@ -23,7 +22,7 @@ calls = [
 ]
 
 [[rule]]
-when = { agent = "writer", tool = "lattice_append" }
+when = { agent = "writer", turn = 2 }
 then = { calls = [{ tool = "lattice_read", arguments = { path = "w/notes/{{input.name}}" } }] }
 
 [[rule]]
@@ -103,6 +102,9 @@ pub fn agents() -> Vec<(&'static str, Value)> {
         ("bell", json!({})),
     ]
 }
+
+/// Those whose tasks have a session each.
+pub const ALONE: [&str; 3] = ["sleeper", "spender", "writer"];
 
 /// Those that callers send work to.
 pub const HIRED: [&str; 12] =

@@ -21,3 +21,4 @@ pub mod site;
 pub mod terminal;
 pub mod venue;
 pub mod watched;
+pub mod way;

@@ -91,9 +91,10 @@ fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
     assert_eq!(seats.missing(&a), None, "no slot is free");
     drop(both);
     assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
-    seats.has_looked(&a, false);
     seats.are_more(&a);
-    assert_eq!(seats.missing(&a), None, "it has nothing here");
+    seats.has_looked(&a, false);
+    assert_eq!(seats.missing(&a), Some(2), "since it was asked there are more");
+    seats.has_looked(&a, false);
     assert!(seats.table.lock().owners.is_empty());
 }
 
@@ -155,6 +156,7 @@ async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_
     assert_eq!(seats.ask(false).await, Ask { most: 1, when_empty: WhenEmpty::Wait });
     let second = seats.take(&a).unwrap();
     assert!(tokio::time::timeout(LOOK * 2, seats.ask(false)).await.is_err());
+    assert_eq!(seats.ask(true).await, Ask { most: AHEAD_ALONE, when_empty: WhenEmpty::Return });
     seats.share_among(true);
     assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
     drop((first, second));
