@@ -44,7 +44,8 @@ pub async fn turns(
     probe: &Probe,
 ) -> Result<TurnsReport, BenchError> {
     load::agents(venue, owner, plan).await?;
-    let raw = raw::rate(venue, owner, plan.slots, plan.raw).await?;
+    let one = load::owners(owner, plan).next().unwrap_or_else(|| owner.clone());
+    let raw = raw::rate(venue, &one, plan.slots, plan.raw).await?;
     let run = crate::ingress::fresh_id();
     let (start, before) = (Instant::now(), probe.look());
     let times = load::run(venue, owner, run.as_str(), plan, false).await?;

@@ -1,5 +1,5 @@
 //! The audit that workers do by themselves: what is lost is found within a minute, and put back; the first task of an
-//! owner that had none for a while within a few.
+//! owner that had none for a while within ten.
 //!
 //! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked
 //! at, of owners that have neither less often, and of sessions only those with an open job that nobody has touched for a
@@ -25,12 +25,12 @@ const AGE: Duration = Duration::from_secs(20);
 /// All jobs are looked at again after so long: one that waited in the queue is listed where it was sent.
 const WHOLE: Duration = Duration::from_mins(10);
 
-/// New jobs are looked for from so long ago.
+/// New jobs are looked for from so long before the last look.
 const SLACK: Duration = Duration::from_mins(5);
 
-/// Owners without open and new jobs are looked at again after so long, below [`SLACK`]: of a hundred thousand owners
-/// most do nothing, and a look at each costs a call.
-const QUIET: Duration = Duration::from_mins(4);
+/// Owners without open and new jobs are looked at again after so long: of a hundred thousand owners most do nothing, and
+/// a look at each costs a call.
+const QUIET: Duration = Duration::from_mins(10);
 
 /// What is on its way isn't asked for again so soon: a long queue is read message by message.
 const MOVING: Duration = Duration::from_mins(2);
@@ -45,8 +45,10 @@ struct Seen {
     open: BTreeMap<JobId, JobFacts>,
     /// When all were looked at.
     whole: Option<Millis>,
+    /// When it was looked at last.
+    looked: Option<Millis>,
     /// There were no open and no new jobs then.
-    quiet: Option<Millis>,
+    is_quiet: bool,
     /// Jobs that were on their way, and when.
     moving: HashMap<JobId, Millis>,
     /// The session behind which the next look goes on.
@@ -99,7 +101,7 @@ impl AuditWatch {
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
         let seen = self.seen.entry(owner.clone()).or_default();
-        if seen.quiet.is_some_and(|at| at <= now && now < at.plus(QUIET)) {
+        if seen.is_quiet && seen.looked.is_some_and(|at| at <= now && now < at.plus(QUIET)) {
             return Ok(0);
         }
         seen.refresh(venue, owner, now).await?;
@@ -125,7 +127,8 @@ impl Seen {
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<(), AuditError> {
         let whole = self.whole.is_none_or(|at| at.plus(WHOLE) <= now);
         let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
-        let new = keys::job_list_until(Millis(now.0.saturating_sub(slack)));
+        let last = self.looked.replace(now).unwrap_or(now).min(now);
+        let new = keys::job_list_until(Millis(last.0.saturating_sub(slack)));
         let mut jobs: BTreeSet<JobId> = self.open.keys().cloned().collect();
         let (mut any_new, mut entries) =
             (false, venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone())));
@@ -158,7 +161,7 @@ impl Seen {
         }
         self.moving.retain(|job, at| open.contains_key(job) && at.plus(MOVING) > now);
         self.open = open;
-        self.quiet = (self.open.is_empty() && !any_new).then_some(now);
+        self.is_quiet = self.open.is_empty() && !any_new;
         Ok(())
     }
 

@@ -5,8 +5,10 @@ use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause between two looks at all owners. What is forgotten is weeks old: nobody waits for it.
+/// Pause between two looks at all owners, at least, and so many times as long as the last one took. What is forgotten is
+/// weeks old: nobody waits for it.
 const PACE: Duration = Duration::from_mins(1);
+const RESTS: u32 = 4;
 
 /// Tidies up until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
@@ -15,12 +17,14 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     }
     let janitor = Janitor::new(worker.options.retention).at(worker.options.upkeep);
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
+    let mut pause = PACE;
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = clock.until(clock.steady() + PACE) => {}
+            () = clock.until(clock.steady() + pause) => {}
         }
+        let began = clock.steady();
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -31,5 +35,6 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             Ok(tidied) => tracing::info!(?tidied, "forgot what is no longer kept"),
             Err(error) => tracing::warn!(%error, "not tidied up; it comes again"),
         }
+        pause = PACE.max(clock.steady().saturating_sub(began) * RESTS);
     }
 }

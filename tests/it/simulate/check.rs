@@ -192,7 +192,13 @@ impl Evidence<'_> {
             let names: Vec<&str> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let once: BTreeSet<&str> = names.iter().copied().collect();
             self.must(once.len() == names.len(), || format!("an append to `{path}` was applied twice: {names:?}"));
-            let done = |job: &&Job| job.status == JobStatus::Complete && job.head.agent.as_str() == agent;
+            // The rules count the turns of a session in which a task was cancelled as those of the next one, too.
+            let place = |job: &Job| (job.head.agent.clone(), job.head.session.clone());
+            let gone = self.jobs.iter().filter(|job| job.status == JobStatus::Cancelled);
+            let mixed: BTreeSet<_> = gone.map(place).collect();
+            let done = |job: &&Job| {
+                job.status == JobStatus::Complete && job.head.agent.as_str() == agent && !mixed.contains(&place(job))
+            };
             let missing: Vec<_> = self
                 .jobs
                 .iter()
