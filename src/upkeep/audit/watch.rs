@@ -125,9 +125,9 @@ impl AuditWatch {
 impl Seen {
     /// Brings the open jobs up to date.
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<(), AuditError> {
-        let whole = self.whole.is_none_or(|at| at.plus(WHOLE) <= now);
+        let whole = self.whole.is_none_or(|at| now < at || at.plus(WHOLE) <= now);
         let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
-        let last = self.looked.replace(now).unwrap_or(now).min(now);
+        let last = self.looked.unwrap_or(now).min(now);
         let new = keys::job_list_until(Millis(last.0.saturating_sub(slack)));
         let mut jobs: BTreeSet<JobId> = self.open.keys().cloned().collect();
         let (mut any_new, mut entries) =
@@ -135,9 +135,6 @@ impl Seen {
         while let Some(page) = entries.keys().await? {
             any_new |= page.last().is_some_and(|last| *last > new);
             jobs.extend(page.iter().filter_map(|key| keys::listed_job(key)));
-        }
-        if whole {
-            self.whole = Some(now);
         }
         let jobs: Vec<JobId> = jobs.into_iter().collect();
         let mut open = BTreeMap::new();
@@ -162,6 +159,11 @@ impl Seen {
         self.moving.retain(|job, at| open.contains_key(job) && at.plus(MOVING) > now);
         self.open = open;
         self.is_quiet = self.open.is_empty() && !any_new;
+        // Here, and not before: what failed is looked at again.
+        self.looked = Some(now);
+        if whole {
+            self.whole = Some(now);
+        }
         Ok(())
     }
 

@@ -30,7 +30,12 @@ pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
         return;
     }
     fill(worker, &owner).await;
-    for message in worker.seats.release(&owner) {
+    acknowledge(worker, &owner).await;
+}
+
+/// Messages in which the queue showed what no longer waits.
+async fn acknowledge(worker: &Worker, owner: &Owner) {
+    for message in worker.seats.release(owner) {
         message.ack().await;
     }
 }
@@ -47,6 +52,7 @@ pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
         if stop.run_until_cancelled(own.venue.clock.until(own.venue.clock.steady() + GRACE)).await.is_some() {
             own.seats.are_more(&owner);
             look_once(&own, &owner).await;
+            acknowledge(&own, &owner).await;
         }
     });
 }

@@ -26,8 +26,9 @@ const NAMED: usize = 256;
 /// Sessions that other workers are told of when those of an owner begin to wait here: they have room, or they don't.
 const TOLD: usize = 16;
 
-/// Messages of sessions that wait, of all owners together: enough to see that workers are missing.
-const HELD: usize = 1_000;
+/// Messages of sessions that wait, of all owners together: enough to see that workers are missing, and of hundreds of
+/// workers together far from the number at which a consumer delivers nothing more.
+const HELD: usize = 200;
 
 /// Messages that are taken at once where there are several owners, whatever is free: a queue that is full of one
 /// owner's gives many almost as fast as one.
@@ -309,7 +310,9 @@ impl Seats {
     pub(crate) fn has_looked(&self, owner: &Owner, more: bool) {
         let mut table = self.table.lock();
         let Some(sitting) = table.owners.get_mut(owner) else { return };
-        sitting.behind = more || sitting.since;
+        // Of an owner that has nothing here any more the sweep tells.
+        let is_here = sitting.taken > 0 || !sitting.waiting.is_empty();
+        sitting.behind = more || sitting.since && is_here;
         (sitting.asked, sitting.since) = (false, false);
         forget_gone(&mut table, owner);
     }

@@ -78,7 +78,7 @@ async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
             match look(worker, &owner).await {
                 Looked::More => soon.insert((clock.steady(), owner)),
                 Looked::Until(wait) => soon.insert((clock.steady() + wait, owner)),
-                Looked::Done | Looked::Failed => false,
+                Looked::Done | Looked::Full | Looked::Failed => false,
             };
             if clock.steady() >= sweep {
                 return;
@@ -106,11 +106,11 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
         let some: Vec<Owner> = turns.drain(..turns.len().min(SIDE_BY_SIDE)).collect();
         let looked = join_all(some.iter().map(|owner| look(worker, owner))).await;
         for (owner, looked) in some.into_iter().zip(looked) {
-            moved |= looked != Looked::Failed;
+            moved |= !matches!(looked, Looked::Failed | Looked::Full);
             match looked {
                 Looked::More => turns.push_back(owner),
                 Looked::Until(wait) => drop(soon.insert((venue.clock.steady() + wait, owner))),
-                Looked::Done | Looked::Failed => {}
+                Looked::Done | Looked::Full | Looked::Failed => {}
             }
         }
         // What is left stays due. Others must hear that this one lives.
@@ -136,6 +136,8 @@ enum Looked {
     Until(Duration),
     /// Something that is due now.
     More,
+    /// Sessions for which there is no slot here: nothing before the next sweep.
+    Full,
     /// Nobody knows; it comes again.
     Failed,
 }
@@ -146,7 +148,7 @@ fn horizon(worker: &Worker) -> Duration {
 }
 
 async fn look(worker: &Arc<Worker>, owner: &Owner) -> Looked {
-    let (more, next) = match sweep_owner(worker, owner).await {
+    let Left { more, next, leaves_sessions } = match sweep_owner(worker, owner).await {
         Ok(left) => left,
         // One owner's damaged record must not keep the others from their sweep.
         Err(error) => {
@@ -159,12 +161,22 @@ async fn look(worker: &Arc<Worker>, owner: &Owner) -> Looked {
         _ if more => Looked::More,
         Some(next) if next <= now => Looked::More,
         Some(next) if next < now.plus(horizon(worker)) => Looked::Until(next.since(now)),
+        Some(_) | None if leaves_sessions => Looked::Full,
         Some(_) | None => Looked::Done,
     }
 }
 
-/// Returns whether there is more, and when the owner is to be looked at again.
-async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Option<Millis>), StoreError> {
+/// What a look has not done.
+struct Left {
+    /// There is more to do now.
+    more: bool,
+    /// When the owner is to be looked at again.
+    next: Option<Millis>,
+    /// There are sessions for which there is no slot here.
+    leaves_sessions: bool,
+}
+
+async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<Left, StoreError> {
     let venue = &worker.venue;
     let is_full = worker.seats.is_full(owner);
     let items = if is_full { FEW } else { ITEMS };
@@ -204,7 +216,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     if is_due(keys::GARBAGE) {
         free_garbage(worker, owner).await?;
     }
-    Ok((more, next))
+    Ok(Left { more, next, leaves_sessions })
 }
 
 /// Frees documents that nobody can reach any more, a few at a time.

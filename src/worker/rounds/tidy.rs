@@ -5,10 +5,12 @@ use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause between two looks at all owners, at least, and so many times as long as the last one took. What is forgotten is
-/// weeks old: nobody waits for it.
+/// Pause between two looks at all owners. What is forgotten is weeks old: nobody waits for it.
 const PACE: Duration = Duration::from_mins(1);
+
+/// Behind a look that found nothing it is so many times as long as that took, up to so long.
 const RESTS: u32 = 4;
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// Tidies up until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
@@ -31,10 +33,13 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             looked = janitor.look(&worker.venue) => looked,
         };
         match looked {
-            Ok(tidied) if tidied.is_nothing() => {}
+            Ok(tidied) if tidied.is_nothing() => {
+                pause = (clock.steady().saturating_sub(began) * RESTS).clamp(PACE, LONGEST);
+                continue;
+            }
             Ok(tidied) => tracing::info!(?tidied, "forgot what is no longer kept"),
             Err(error) => tracing::warn!(%error, "not tidied up; it comes again"),
         }
-        pause = PACE.max(clock.steady().saturating_sub(began) * RESTS);
+        pause = PACE;
     }
 }
