@@ -27,6 +27,7 @@ use trellis::process::clock::Clock;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::store::patient::PatientStore;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
 use trellis::venue::agents::apply;
@@ -298,7 +299,10 @@ impl Site {
     async fn open(&self) -> (Venue, Option<Vec<Outbound>>) {
         match &self.kind {
             Kind::Servers { venue: own, bus, .. } => {
-                let venue = venue(Arc::clone(&own.store), Arc::clone(bus) as Arc<dyn Bus>).await;
+                // Connections to servers that were killed meanwhile are found out by their use.
+                let policy = RetryPolicy { total: Some(REST), ..RetryPolicy::CONNECT };
+                let store = Arc::new(PatientStore::new(Arc::clone(&own.store), policy));
+                let venue = venue(store, Arc::clone(bus) as Arc<dyn Bus>).await;
                 (venue, Some(self.published().await))
             }
             Kind::Embedded => {

@@ -91,10 +91,14 @@ fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
     assert_eq!(seats.missing(&a), None, "no slot is free");
     drop(both);
     assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+    let one = seats.take(&a);
     seats.are_more(&a);
     seats.has_looked(&a, false);
     assert_eq!(seats.missing(&a), Some(2), "since it was asked there are more");
+    drop(one);
+    seats.are_more(&a);
     seats.has_looked(&a, false);
+    assert_eq!(seats.missing(&a), None, "it has nothing here");
     assert!(seats.table.lock().owners.is_empty());
 }
 
