@@ -51,7 +51,7 @@ const SHORT: u64 = 8;
 /// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
     ("NoFence", 16),
-    ("DropOutbox", 14),
+    ("DropOutbox", 10),
     ("ForgetReply", 13),
     ("AdmitAgain", 1),
     ("LoseMessages", 1),
