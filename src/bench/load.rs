@@ -26,14 +26,8 @@ pub(super) fn agent(n: usize) -> AgentId {
 }
 
 /// Whose the `n`th agent is.
-fn owner_of(owner: &Owner, owners: usize, n: usize) -> Owner {
+pub(super) fn owner_of(owner: &Owner, owners: usize, n: usize) -> Owner {
     if owners < 2 { owner.clone() } else { user(owner, &format!("bench-{}", n % owners)) }
-}
-
-/// All owners of a plan.
-pub(super) fn owners(owner: &Owner, plan: &BenchPlan) -> impl Iterator<Item = Owner> {
-    let (owner, owners) = (owner.clone(), plan.owners);
-    (0..owners.max(1)).map(move |n| owner_of(&owner, owners, n))
 }
 
 /// Creates the agents.

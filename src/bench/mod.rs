@@ -45,7 +45,7 @@ pub struct BenchPlan {
     pub shape: TaskShape,
     /// Agents that share them.
     pub agents: usize,
-    /// Owners that share these agents; with more than one, each in a shard of its own where there are as many.
+    /// Owners that share these agents, at least one.
     pub owners: usize,
     /// Sessions that a worker runs at once; the raw rate is measured with as many.
     pub slots: usize,

@@ -44,15 +44,14 @@ pub async fn turns(
     probe: &Probe,
 ) -> Result<TurnsReport, BenchError> {
     load::agents(venue, owner, plan).await?;
-    let one = load::owners(owner, plan).next().unwrap_or_else(|| owner.clone());
-    let raw = raw::rate(venue, &one, plan.slots, plan.raw).await?;
+    let raw = raw::rate(venue, &load::owner_of(owner, plan.owners, 0), plan.slots, plan.raw).await?;
     let run = crate::ingress::fresh_id();
     let (start, before) = (Instant::now(), probe.look());
     let times = load::run(venue, owner, run.as_str(), plan, false).await?;
     let (seconds, after) = (start.elapsed().as_secs_f64(), probe.look());
     let mut unaccounted = 0;
-    for owner in load::owners(owner, plan) {
-        unaccounted += audit::owner_books(venue, &owner).await?.unaccounted;
+    for n in 0..plan.owners {
+        unaccounted += audit::owner_books(venue, &load::owner_of(owner, plan.owners, n)).await?.unaccounted;
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
     let tasks_per_second = plan.tasks as f64 / seconds;

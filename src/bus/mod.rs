@@ -167,7 +167,8 @@ pub enum WhenEmpty {
 /// The queue.
 #[async_trait]
 pub trait Bus: Send + Sync + 'static {
-    /// Up to `max` messages of up to [`RECEIVE_BYTES`], none when none came. A crash after it: they are delivered again after the ack wait.
+    /// Up to `max` messages of up to [`RECEIVE_BYTES`], none when none came. A crash after it: they are delivered again
+    /// after the ack wait.
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError>;
 
     /// What came with the messages of [`Bus::receive`] and can't be delivered to anybody, once.

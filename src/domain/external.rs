@@ -12,9 +12,6 @@ pub const PUBLISH: &str = "v/ops/queue/publish";
 /// What stands before the name of a queue where the name of an agent is expected.
 const PREFIX: &str = "queue:";
 
-/// What a worker's `status` may be.
-const STATUSES: [&str; 3] = ["STARTED", "COMPLETE", "FAILED"];
-
 /// Who serves the jobs of a queue, where the name of an agent is expected.
 pub fn server(queue: &QueueName) -> AgentId {
     let fallback = || AgentId::new("queue").expect("a legal id");
@@ -42,9 +39,23 @@ pub struct WorkerAnswer {
     /// The job's token.
     pub token: String,
     /// What it said, or what is wrong with it.
-    pub said: Result<WorkerSaid, String>,
-    /// Wrong is its status, which is none that this build knows.
-    pub has_unknown_status: bool,
+    pub said: Result<WorkerSaid, WorkerAnswerError>,
+}
+
+/// What is wrong with what a worker has said.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct WorkerAnswerError {
+    /// In words.
+    pub reason: String,
+    /// It is the status, which is none that this build knows.
+    pub is_of_status: bool,
+}
+
+impl From<String> for WorkerAnswerError {
+    fn from(reason: String) -> Self {
+        Self { reason, is_of_status: false }
+    }
 }
 
 /// What a worker has said.
@@ -64,26 +75,24 @@ impl WorkerAnswer {
     pub fn parse(body: &Value) -> Option<Self> {
         let token = body.get("token")?.as_str()?.to_owned();
         let job = JobId::new(body.get("job")?.as_str()?).ok()?;
-        let status = body.get("status").and_then(Value::as_str);
-        let has_unknown_status = status.is_some_and(|status| !STATUSES.contains(&status));
-        Some(Self { job, token, said: said(body), has_unknown_status })
+        Some(Self { job, token, said: said(body) })
     }
 }
 
-fn said(body: &Value) -> Result<WorkerSaid, String> {
+fn said(body: &Value) -> Result<WorkerSaid, WorkerAnswerError> {
     let bytes = |value: &Value| value.to_string().len();
     match body.get("status").and_then(Value::as_str) {
         Some("STARTED") => {
             let progress = body.get("progress").filter(|progress| !progress.is_null());
             match progress.map(bytes) {
                 Some(bytes) if bytes > OUTBOUND_NOTE_BYTES => {
-                    Err(format!("`progress` has {bytes} bytes, expected at most {OUTBOUND_NOTE_BYTES}"))
+                    Err(format!("`progress` has {bytes} bytes, expected at most {OUTBOUND_NOTE_BYTES}").into())
                 }
                 Some(_) | None => Ok(WorkerSaid::Started { progress: progress.cloned() }),
             }
         }
         Some("COMPLETE") => match body.get("output") {
-            None => Err("expected `output` with the status `COMPLETE`; it may be null".to_owned()),
+            None => Err("expected `output` with the status `COMPLETE`; it may be null".to_owned().into()),
             Some(output) => Ok(WorkerSaid::Ended(completed(output, bytes(output)))),
         },
         Some("FAILED") => {
@@ -94,8 +103,11 @@ fn said(body: &Value) -> Result<WorkerSaid, String> {
             };
             Ok(WorkerSaid::Ended(JobResult::failed(ErrorCode::TaskFailed, error)))
         }
-        Some(other) => Err(format!("`status`: expected `STARTED`, `COMPLETE` or `FAILED`, got `{}`", cut(other))),
-        None => Err("expected `status`: `STARTED`, `COMPLETE` or `FAILED`".to_owned()),
+        Some(other) => {
+            let reason = format!("`status`: expected `STARTED`, `COMPLETE` or `FAILED`, got `{}`", cut(other));
+            Err(WorkerAnswerError { reason, is_of_status: true })
+        }
+        None => Err("expected `status`: `STARTED`, `COMPLETE` or `FAILED`".to_owned().into()),
     }
 }
 
@@ -168,7 +180,7 @@ mod tests {
             (json!({"status": "STARTED", "progress": "x".repeat(9_000)}), "`progress` has 9002 bytes"),
         ] {
             let error = parse(body).unwrap_err();
-            assert!(error.contains(part), "{error}");
+            assert!(error.reason.contains(part), "{error}");
         }
         let Ok(WorkerSaid::Ended(large)) = parse(json!({"status": "COMPLETE", "output": "x".repeat(OUTBOUND_BYTES)}))
         else {

@@ -77,7 +77,7 @@ mod parts;
 mod spend;
 
 pub use claims::{AUDITOR, agent_claim, session_claim};
-pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, VENUE_OWNER, WORKERS, is_of_people, losses, set_back, worker};
+pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, venue_owner, worker};
 pub use marks::{ANSWERED, ENDING, GARBAGE, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, swept_at};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{

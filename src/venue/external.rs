@@ -191,7 +191,7 @@ pub async fn answered(
                 }
             }
         },
-        Err(wrong) => wrong,
+        Err(wrong) => wrong.reason,
     };
     note(venue, owner, &id, message, &wrong).await?;
     Ok(AnswerOutcome::Ignored(wrong))

@@ -49,7 +49,8 @@ use crate::domain::time::Millis;
 use crate::outbox::{self, Outgoing, Outlet, Relayed};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
-use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError, Window, keys};
+pub use crate::store::keys::venue_owner;
+use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError, Window};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
@@ -218,11 +219,6 @@ impl Venue {
             tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
     }
-}
-
-/// The owner whose documents are the venue's own; it has no agents and no jobs.
-pub fn venue_owner() -> Owner {
-    keys::VENUE_OWNER.parse().expect("a legal owner")
 }
 
 /// User of the owner under which a tenant's shared documents are.

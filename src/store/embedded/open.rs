@@ -5,7 +5,6 @@ use super::layout::{Space, end_of};
 use super::tx::{Db, Durable, Fault, View};
 use super::{counts, docs};
 use crate::domain::format::{FORMAT, FormatError, StoreFormat, stands};
-use crate::domain::ids::Owner;
 use crate::store::{self, StoreError, keys};
 use fjall::PersistMode;
 use std::fs::{DirBuilder, File, TryLockError};
@@ -99,8 +98,7 @@ pub(super) fn database(dir: &Path, store: &str) -> Result<(Db, Index), StoreOpen
 
 /// What the store says of its format.
 fn format_of(db: &Db) -> Result<Option<Result<StoreFormat, StoreError>>, Fault> {
-    let owner: Owner = keys::VENUE_OWNER.parse().expect("a legal owner");
-    let found = docs::get(&Durable::of(db), &owner.token(), keys::FORMAT)?;
+    let found = docs::get(&Durable::of(db), &keys::venue_owner().token(), keys::FORMAT)?;
     Ok(found.value.map(|value| store::decode(keys::FORMAT, &value)))
 }
 

@@ -1,11 +1,13 @@
 //! What is known of the store itself: its history, its format, who works on it, and what would be missed of it.
 
 use super::{ERASURES, POLICY, QUOTA};
-use crate::domain::ids::encode_token;
+use crate::domain::ids::{Owner, encode_token};
 use crate::domain::time::Millis;
 
-/// Owner under which the venue keeps its own documents.
-pub const VENUE_OWNER: &str = "_venue/_venue";
+/// The owner whose documents are the venue's own; it has no agents and no jobs.
+pub fn venue_owner() -> Owner {
+    "_venue/_venue".parse().expect("a legal owner")
+}
 
 /// Document of the format of all that is kept.
 pub const FORMAT: &str = "format";

@@ -1,10 +1,9 @@
 //! The audit that workers do by themselves: what is lost is found within a minute, and put back; the first task of an
 //! owner that had none for a while within ten.
 //!
-//! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked
-//! at, of owners that have neither less often, and of sessions only those with an open job that nobody has touched for a
-//! while. What seems to be
-//! lost is made sure of as `trellis audit --repair` does it.
+//! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked at, of owners
+//! that have neither less often, and of sessions only those with an open job that nobody has touched for a while. What
+//! seems to be lost is made sure of as `trellis audit --repair` does it.
 
 use super::repair::{Repair, lost_tasks};
 use super::{AuditError, PAGE, in_transit, read_jobs, watched};
@@ -101,7 +100,7 @@ impl AuditWatch {
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
         let seen = self.seen.entry(owner.clone()).or_default();
-        if seen.is_quiet && seen.looked.is_some_and(|at| at <= now && now < at.plus(QUIET)) {
+        if seen.is_quiet && is_within(seen.looked, QUIET, now) {
             return Ok(0);
         }
         seen.refresh(venue, owner, now).await?;
@@ -122,16 +121,21 @@ impl AuditWatch {
     }
 }
 
+/// Whether something was done less than `time` ago; a time that is still to come says nothing.
+fn is_within(at: Option<Millis>, time: Duration, now: Millis) -> bool {
+    at.is_some_and(|at| at <= now && now < at.plus(time))
+}
+
 impl Seen {
     /// Brings the open jobs up to date.
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<(), AuditError> {
-        let whole = self.whole.is_none_or(|at| now < at || at.plus(WHOLE) <= now);
+        let whole = !is_within(self.whole, WHOLE, now);
         let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
         let last = self.looked.unwrap_or(now).min(now);
         let new = keys::job_list_until(Millis(last.0.saturating_sub(slack)));
         let mut jobs: BTreeSet<JobId> = self.open.keys().cloned().collect();
-        let (mut any_new, mut entries) =
-            (false, venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone())));
+        let mut entries = venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone()));
+        let mut any_new = false;
         while let Some(page) = entries.keys().await? {
             any_new |= page.last().is_some_and(|last| *last > new);
             jobs.extend(page.iter().filter_map(|key| keys::listed_job(key)));

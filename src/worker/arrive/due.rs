@@ -42,7 +42,7 @@ async fn acknowledge(worker: &Worker, owner: &Owner) {
 
 /// Runs what the store has of an owner that has room for more than is known here.
 pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
-    if look_once(worker, owner).await != Found::Fewer {
+    if !look_once(worker, owner).await {
         return;
     }
     // What was admitted since the last grace isn't due yet, and may be more than is remembered.
@@ -57,16 +57,9 @@ pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
     });
 }
 
-/// What the store named, of what was asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// All, or nobody was asked.
-    All,
-    Fewer,
-}
-
-async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> Found {
-    let Some(missing) = worker.seats.missing(owner) else { return Found::All };
+/// Asks the store, unless there is nothing to ask. Returns whether it named fewer than it was asked for.
+async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> bool {
+    let Some(missing) = worker.seats.missing(owner) else { return false };
     let looked = look(worker, owner, missing).await;
     let all = looked.as_ref().is_ok_and(|found| *found >= missing);
     worker.seats.has_looked(owner, all);
@@ -74,7 +67,7 @@ async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> Found {
         Ok(_) => call_waiting(worker),
         Err(error) => tracing::debug!(%owner, %error, "due sessions not looked for; the sweep does it"),
     }
-    if all { Found::All } else { Found::Fewer }
+    !all
 }
 
 /// Runs sessions that wait, in the slots that are free for them; elsewhere, when this worker stops.

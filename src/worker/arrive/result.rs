@@ -51,8 +51,9 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&S
 
 /// What an external worker has said of its job.
 async fn take_answer(worker: &Worker, delivery: &Delivery, answer: WorkerAnswer) {
-    if let (true, Err(reason)) = (answer.has_unknown_status, &answer.said)
-        && stray::is_left(worker, &*delivery.settle, delivery.published, reason).await
+    if let Err(error) = &answer.said
+        && error.is_of_status
+        && stray::is_left(worker, &*delivery.settle, delivery.published, &error.reason).await
     {
         return;
     }

@@ -169,23 +169,17 @@ impl Seats {
                 let table = self.table.lock();
                 (self.slots.saturating_sub(table.taken), table.shared)
             };
-            match (free, shared) {
-                (0, false) if look_alone.is_elapsed() => {
-                    return Ask { most: AHEAD_ALONE, when_empty: WhenEmpty::Return };
-                }
-                (0, false) => tokio::select! {
-                    biased;
-                    () = changed => {}
-                    () = &mut look_alone => {}
-                },
-                (0, true) if more || look.is_elapsed() => return Ask { most: AHEAD, when_empty: WhenEmpty::Return },
-                (0, true) => tokio::select! {
-                    biased;
-                    () = changed => {}
-                    () = &mut look => {}
-                },
-                (free, false) => return Ask { most: free, when_empty: WhenEmpty::Wait },
-                (_, true) => return Ask { most: AHEAD, when_empty: WhenEmpty::Wait },
+            if free > 0 {
+                return Ask { most: if shared { AHEAD } else { free }, when_empty: WhenEmpty::Wait };
+            }
+            let (mut look, most) = if shared { (look.as_mut(), AHEAD) } else { (look_alone.as_mut(), AHEAD_ALONE) };
+            if shared && more || look.is_elapsed() {
+                return Ask { most, when_empty: WhenEmpty::Return };
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = &mut look => {}
             }
         }
     }
@@ -327,14 +321,14 @@ impl Seats {
     pub(crate) fn give_up(&self) -> GivenUp {
         let mut table = self.table.lock();
         (table.waiting, table.held) = (0, 0);
-        let GivenUp { mut sessions, mut messages } = GivenUp::default();
+        let mut given = GivenUp::default();
         for (owner, sitting) in &mut table.owners {
-            sessions.extend(sitting.waiting.drain(..).map(|session| (owner.clone(), session)));
-            messages.append(&mut sitting.held);
+            given.sessions.extend(sitting.waiting.drain(..).map(|session| (owner.clone(), session)));
+            given.messages.append(&mut sitting.held);
         }
         table.turns.clear();
         table.owners.retain(|_, sitting| !sitting.has_nothing());
-        GivenUp { sessions, messages }
+        given
     }
 }
 

@@ -32,14 +32,13 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             () = stop.cancelled() => return,
             looked = janitor.look(&worker.venue) => looked,
         };
+        pause = PACE;
         match looked {
             Ok(tidied) if tidied.is_nothing() => {
                 pause = (clock.steady().saturating_sub(began) * RESTS).clamp(PACE, LONGEST);
-                continue;
             }
             Ok(tidied) => tracing::info!(?tidied, "forgot what is no longer kept"),
             Err(error) => tracing::warn!(%error, "not tidied up; it comes again"),
         }
-        pause = PACE;
     }
 }

@@ -16,6 +16,7 @@ use check::Evidence;
 use fleet::lock;
 use report::Report;
 use site::Site;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -77,28 +78,26 @@ async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
     assert!(log.faults.is_empty() && found.faults.is_empty(), "\n{report}");
 }
 
+/// A fleet on such servers, where they are installed.
+async fn fleet(name: &str, site: impl AsyncFnOnce(&Path, usize, usize) -> Option<Site>, plan: Plan) {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(site) = site(dir.path(), plan.workers, plan.agents).await else { return };
+    attack_and_check(name, site, plan).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_under_kills_loses_nothing_and_repeats_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let plan = plan(3, 14);
-    let Some(site) = Site::servers(dir.path(), plan.workers, plan.agents).await else { return };
-    attack_and_check("fleet", site, plan).await;
+    fleet("fleet", Site::servers, plan(3, 14)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_on_clusters_under_kills_loses_nothing_and_repeats_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let plan = plan(3, 15);
-    let Some(site) = Site::clusters(dir.path(), plan.workers, plan.agents).await else { return };
-    attack_and_check("clusters", site, plan).await;
+    fleet("clusters", Site::clusters, plan(3, 15)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_that_is_cut_off_loses_nothing_and_repeats_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let plan = plan(3, 20);
-    let Some(site) = Site::cut_off(dir.path(), plan.workers, plan.agents).await else { return };
-    attack_and_check("cut off", site, plan).await;
+    fleet("cut off", Site::cut_off, plan(3, 20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

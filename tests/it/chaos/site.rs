@@ -118,17 +118,19 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
 impl Site {
     /// A fleet of so many workers; `None` when a server's binary is missing.
     pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
-        let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
-        let (nats_url, options) = (nats.url(), redis.options(ServerOrInjected::Server));
-        Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), Vec::new(), dir, (workers, served)).await)
+        Self::single(dir, (workers, served), false).await
     }
 
     /// The same whose workers reach the servers on ways that can be disturbed.
     pub async fn cut_off(dir: &Path, workers: usize, served: usize) -> Option<Self> {
+        Self::single(dir, (workers, served), true).await
+    }
+
+    async fn single(dir: &Path, (workers, served): (usize, usize), has_ways: bool) -> Option<Self> {
         let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
         let (nats_url, options) = (nats.url(), redis.options(ServerOrInjected::Server));
         let mut ways = Vec::new();
-        for url in [&nats_url, &options.url] {
+        for url in [&nats_url, &options.url].into_iter().filter(|_| has_ways) {
             let (_, address) = url.split_once("://").unwrap();
             ways.push(Way::to(address.trim_end_matches('/').to_owned()).await);
         }
