@@ -3,6 +3,7 @@
 //! | address | subject |
 //! |---|---|
 //! | [`Address::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
+//! | the same, spread | `<prefix>.part.<n>.<tenant>.<user>.<agent>.<kind>` |
 //! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
 //! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`Address::Reply`] | as given |
@@ -97,6 +98,33 @@ pub fn inbound(prefix: &str) -> Vec<String> {
     KINDS.into_iter().map(|kind| format!("{prefix}.in.*.*.*.{}", kind_token(kind))).collect()
 }
 
+/// The same of one partition.
+pub fn inbound_of_part(prefix: &str, part: usize) -> Vec<String> {
+    KINDS.into_iter().map(|kind| format!("{prefix}.part.{part}.*.*.*.{}", kind_token(kind))).collect()
+}
+
+/// Where a message for an owner goes that is to be spread over so many partitions.
+pub fn spread(prefix: &str, partitions: usize, owner: &Owner, agent: &AgentId, kind: InKind) -> String {
+    let part = part_for(partitions, &owner.tenant().token(), &owner.user().token());
+    format!("{prefix}.part.{part}.{}.{}.{}", owner_tokens(owner), agent.token(), kind_token(kind))
+}
+
+/// What a NATS server that is to spread what others publish has in its configuration.
+pub fn mapping(prefix: &str, partitions: usize) -> String {
+    format!(
+        "mappings = {{ \"{prefix}.in.*.*.*.*\": \"{prefix}.part.{{{{partition({partitions},1,2)}}}}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}.{{{{wildcard(3)}}}}.{{{{wildcard(4)}}}}\" }}"
+    )
+}
+
+/// As a NATS server's `partition(n,1,2)`: FNV-1a over both tokens.
+fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
+    let hash = tenant
+        .bytes()
+        .chain(user.bytes())
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash as usize % partitions.max(1)
+}
+
 /// The subjects of a stream that has those in `there`, beside a newer build: this one's own, and of the venue's those of
 /// which no message is one of these, for they are a kind that only the newer build knows. A subject that takes in some of
 /// them is an older build's.
@@ -124,6 +152,11 @@ fn have_common<'s>(mut one: impl Iterator<Item = &'s str>, mut other: impl Itera
 /// Every subject that begins as an inbound one does.
 pub fn all_inbound(prefix: &str) -> String {
     format!("{prefix}.in.>")
+}
+
+/// The same of one partition.
+pub fn all_of_part(prefix: &str, part: usize) -> String {
+    format!("{prefix}.part.{part}.>")
 }
 
 /// Every subject of jobs for external workers.
@@ -178,18 +211,30 @@ pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
     Some((Owner::new(part(tenant)?, part(user)?), TimerId::new(timer).ok()?))
 }
 
-/// Owner, agent and kind of an inbound subject.
+/// What stands behind `in` of an inbound subject, or behind the number of its partition.
+fn behind<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
+    let rest = subject.strip_prefix(prefix)?;
+    rest.strip_prefix(".in.").or_else(|| Some(numbered(rest)?.1))
+}
+
+/// The partition of a subject of one.
+pub fn part_of(prefix: &str, subject: &str) -> Option<usize> {
+    Some(numbered(subject.strip_prefix(prefix)?)?.0)
+}
+
+fn numbered(rest: &str) -> Option<(usize, &str)> {
+    let (part, rest) = rest.strip_prefix(".part.")?.split_once('.')?;
+    Some((part.parse().ok()?, rest))
+}
+
+/// Owner, agent and kind of an inbound subject, one of a partition too.
 pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InKind), SubjectError> {
     let bad = |reason: String| {
         let (subject, prefix) = (subject.to_owned(), prefix.to_owned());
         SubjectError { subject, prefix, reason, is_of_kind: false }
     };
-    let tokens: Vec<&str> = subject
-        .strip_prefix(prefix)
-        .and_then(|rest| rest.strip_prefix(".in."))
-        .ok_or_else(|| bad("got another prefix".to_owned()))?
-        .split('.')
-        .collect();
+    let tokens: Vec<&str> =
+        behind(prefix, subject).ok_or_else(|| bad("got another prefix".to_owned()))?.split('.').collect();
     let [tenant, user, agent, kind] = tokens[..] else {
         return Err(bad(format!("got {} tokens after `in`", tokens.len())));
     };
@@ -241,7 +286,7 @@ fn parse_kind(token: &str) -> Option<InKind> {
 
 /// The owner of a subject of which something else is wrong, as far as it can be read.
 pub fn owner_of(prefix: &str, subject: &str) -> Option<Owner> {
-    let mut tokens = subject.strip_prefix(prefix)?.strip_prefix(".in.")?.split('.');
+    let mut tokens = behind(prefix, subject)?.split('.');
     let mut part = || OwnerPart::new(decode(tokens.next()?)?).ok();
     Some(Owner::new(part()?, part()?))
 }
@@ -335,6 +380,8 @@ mod tests {
             for kind in KINDS {
                 let (owner, agent) = (owner(o), AgentId::new(a).unwrap());
                 let text = subject("p", &Address::In { owner: owner.clone(), agent: agent.clone(), kind });
+                assert_eq!(parse_inbound("p", &text).unwrap(), (owner.clone(), agent.clone(), kind), "{text}");
+                let text = spread("p", 7, &owner, &agent, kind);
                 assert_eq!(parse_inbound("p", &text).unwrap(), (owner, agent, kind), "{text}");
             }
         }
@@ -378,6 +425,8 @@ mod tests {
             ("p.in.t.u", Some("t/u")),
             ("p.in.t.%ff.a.task", None),
             ("p.in.t", None),
+            ("p.part.3.t.u.a", Some("t/u")),
+            ("p.part.x.t.u.a", None),
             ("q.in.t.u.a.task", None),
         ] {
             assert_eq!(owner_of("p", text).map(|owner| owner.to_string()).as_deref(), expected, "{text}");
@@ -389,6 +438,8 @@ mod tests {
         for (text, reason) in [
             ("q.in.t.u.a.task", "got another prefix"),
             ("p.out.t.u.a.task", "got another prefix"),
+            ("p.part.t.u.a.task", "got another prefix"),
+            ("p.part.1.t.u.task", "got 3 tokens after `in`"),
             ("p.in.t.u.task", "got 3 tokens after `in`"),
             ("p.in.t.u.a.b.task", "got 5 tokens after `in`"),
             ("p.in.t.u.a.tusk", "got the kind `tusk`"),

@@ -102,6 +102,7 @@ fn bus(l: &mut Layers) -> BusConfig {
         creds_file: path(l, "bus.creds_file"),
         prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),
         replicas: number(l, "bus.replicas", 1..=5),
+        partitions: number(l, "bus.partitions", 1..=64),
         out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
         max_bytes: number(l, "bus.max_bytes", 1 << 20..=1 << 50),
         monitor: parse(l, "bus.monitor", "`` or `http://host:port`", |text| match text {

@@ -129,6 +129,8 @@ pub struct BusConfig {
     pub creds_file: Option<PathBuf>,
     /// Copies of every stream, 1 to 5.
     pub replicas: usize,
+    /// Streams over which messages for agents are spread by their owner; 1 = there is but one.
+    pub partitions: usize,
     /// How long completions stay readable.
     pub out_max_age: Duration,
     /// Size limit of each stream, and of the embedded queue, in bytes.

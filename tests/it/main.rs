@@ -75,6 +75,7 @@ mod not_made;
 mod operations;
 mod outage;
 mod own_renewal;
+mod partitions;
 mod parts;
 mod paused;
 mod priorities;

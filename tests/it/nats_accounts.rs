@@ -70,6 +70,7 @@ async fn worker(server: &NatsServer) -> Arc<NatsBus> {
         files: NatsFiles::default(),
         prefix: "trellis".into(),
         replicas: 1,
+        partitions: 1,
         out_max_age: Duration::from_hours(1),
         monitor: None,
         max_bytes: 1 << 24,

@@ -7,6 +7,7 @@
 
 use super::super::{BusError, Settle, Unreadable, subject};
 use super::line::Line;
+use super::partitions::Inbound;
 use super::receive::producer_id;
 use super::{ASIDE, NatsBus};
 use crate::domain::time::Millis;
@@ -21,7 +22,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,8 @@ const LOSSES: u64 = 2;
 #[derive(Default)]
 pub(super) struct Watch {
     last: Mutex<Look>,
-    /// Sequences that were looked at and are fine, or are seen to.
-    seen: Arc<Mutex<BTreeSet<u64>>>,
+    /// Sequences that were looked at and are fine, or are seen to, by the name of their stream.
+    seen: Arc<Mutex<BTreeMap<String, BTreeSet<u64>>>>,
 }
 
 /// The last look.
@@ -70,9 +71,14 @@ struct Got {
 impl NatsBus {
     /// The first message from `sequence` on whose subject matches `filter`, from the stream's leader (a direct read may
     /// be behind); `None` when there is none.
-    pub(super) async fn stored(&self, sequence: u64, filter: &str) -> Result<Option<Stored>, BusError> {
+    pub(super) async fn stored(
+        &self,
+        inbound: &Inbound,
+        sequence: u64,
+        filter: &str,
+    ) -> Result<Option<Stored>, BusError> {
         let line = self.line().await?;
-        let api = format!("STREAM.MSG.GET.{}", line.inbound.cached_info().config.name);
+        let api = format!("STREAM.MSG.GET.{}", inbound.name());
         let asked = serde_json::json!({"seq": sequence, "next_by_subj": filter});
         let got: Response<Got> = line.context.request(api, &asked).await.map_err(|error| self.unavailable(&error))?;
         match got {
@@ -111,32 +117,42 @@ impl NatsBus {
     /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
     /// there may be more.
     async fn read_pending(&self, line: &Line) -> Result<(bool, bool), BusError> {
-        let info = line.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let (mut found, mut cut_short) = (false, false);
+        for inbound in &line.inbound {
+            let (some, more) = self.read_pending_of(inbound).await?;
+            (found, cut_short) = (found || some, cut_short || more);
+        }
+        Ok((found, cut_short))
+    }
+
+    async fn read_pending_of(&self, inbound: &Inbound) -> Result<(bool, bool), BusError> {
+        let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         let delivered = info.delivered.stream_sequence;
         let (mut next, mut ahead, mut found) = (info.ack_floor.stream_sequence + 1, AHEAD, false);
-        self.seen(|seen| {
+        let name = inbound.name();
+        self.seen(name, |seen| {
             // Those of a stream that was made anew begin again.
             let is_older = seen.last().is_some_and(|last| *last > info.delivered.stream_sequence + LOOKS as u64);
             *seen = if is_older { BTreeSet::new() } else { seen.split_off(&next) };
         });
         for _ in 0..LOOKS {
-            while self.seen(|seen| seen.contains(&next)) {
+            while self.seen(name, |seen| seen.contains(&next)) {
                 next += 1;
             }
-            let Some(stored) = self.stored(next, ">").await? else { return Ok((found, false)) };
+            let Some(stored) = self.stored(inbound, next, ">").await? else { return Ok((found, false)) };
             let sequence = stored.sequence;
             next = sequence + 1;
             if sequence > delivered {
                 ahead -= 1;
             }
-            let is_new = self.seen(|seen| seen.insert(sequence));
+            let is_new = self.seen(name, |seen| seen.insert(sequence));
             if let (true, Err(reason)) = (is_new, &stored.headers) {
                 tracing::warn!(
                     subject = %stored.subject, sequence, reason,
                     "NATS at `{}`: a message breaks the connection of whoever is given it, it is taken out", self.name
                 );
-                if !self.put_aside(self.unreadable(stored)) {
-                    self.seen(|seen| seen.remove(&sequence));
+                if !self.put_aside(self.unreadable(inbound, stored)) {
+                    self.seen(name, |seen| seen.remove(&sequence));
                     return Ok((found, true));
                 }
                 (ahead, found) = (AHEAD, true);
@@ -148,14 +164,13 @@ impl NatsBus {
         Ok((found, true))
     }
 
-    fn seen<T>(&self, look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
-        look(&mut self.broken.seen.lock())
+    fn seen<T>(&self, stream: &str, look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
+        look(self.broken.seen.lock().entry(stream.to_owned()).or_default())
     }
 
-    fn unreadable(&self, stored: Stored) -> Unreadable {
+    fn unreadable(&self, inbound: &Inbound, stored: Stored) -> Unreadable {
         let Stored { sequence, subject, headers, body, published } = stored;
-        let settle =
-            Removal { stream: self.last_line().inbound.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
+        let settle = Removal { stream: inbound.stream.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
         Unreadable {
             owner: subject::owner_of(self.prefix(), &subject),
             subject,
@@ -163,7 +178,7 @@ impl NatsBus {
             has_unknown_kind: false,
             id: None,
             body: body.into(),
-            sequence,
+            sequence: inbound.place(sequence),
             published,
             settle: Arc::new(settle),
         }
@@ -237,7 +252,7 @@ fn parse(bytes: &[u8]) -> Result<HeaderMap, String> {
 struct Removal {
     stream: Stream,
     sequence: u64,
-    seen: Arc<Mutex<BTreeSet<u64>>>,
+    seen: Arc<Mutex<BTreeMap<String, BTreeSet<u64>>>>,
 }
 
 #[async_trait]
@@ -256,7 +271,8 @@ impl Settle for Removal {
 
     async fn nak(&self, _delay: Duration) {
         // The next look finds it again.
-        self.seen.lock().remove(&self.sequence);
+        let name = &self.stream.cached_info().config.name;
+        self.seen.lock().entry(name.clone()).or_default().remove(&self.sequence);
     }
 
     async fn progress(&self) {}

@@ -1,6 +1,7 @@
 //! What operators ask: messages in transit, stuck messages, settings of the server.
 
 use super::super::{BusError, chain, subject};
+use super::partitions::Inbound;
 use super::{NatsBus, is_due, monitor, streams};
 use crate::store::BackendSetting;
 use std::time::Duration;
@@ -15,35 +16,48 @@ impl NatsBus {
     /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages
     /// without an id aren't listed.
     pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
-        let filter = subject::all_inbound(self.prefix());
-        let floor = self.ack_floor().await?;
-        let mut next = floor + 1;
+        let line = self.line().await?;
         let mut ids = Vec::new();
-        for _ in 0..MAX_LISTED {
-            let Some(message) = self.stored(next, &filter).await? else { return Ok(ids) };
-            ids.extend(message.id());
-            next = message.sequence + 1;
+        let mut left = MAX_LISTED;
+        for inbound in &line.inbound {
+            let mut next = self.ack_floor(inbound).await? + 1;
+            let filter = inbound.filter(self.prefix());
+            while let Some(message) = self.stored(inbound, next, &filter).await? {
+                if left == 0 {
+                    let bus = &self.name;
+                    tracing::warn!(
+                        "NATS at `{bus}`: more than {MAX_LISTED} messages in transit, only these are listed"
+                    );
+                    return Ok(ids);
+                }
+                left -= 1;
+                ids.extend(message.id());
+                next = message.sequence + 1;
+            }
         }
-        tracing::warn!("NATS at `{}`: more than {MAX_LISTED} messages in transit, only these are listed", self.name);
         Ok(ids)
     }
 
-    async fn ack_floor(&self) -> Result<u64, BusError> {
-        let info = self.line().await?.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
+    async fn ack_floor(&self, inbound: &Inbound) -> Result<u64, BusError> {
+        let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         Ok(info.ack_floor.stream_sequence)
     }
 
     /// Removes messages that are acknowledged and still stored, and returns how many. A server
     /// that was killed can keep such; they count against the stream's size limit.
     pub async fn janitor(&self) -> Result<u64, BusError> {
-        let floor = self.ack_floor().await?;
         let line = self.line().await?;
-        let stream = line.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
-        if stream.state.messages == 0 || stream.state.first_sequence > floor {
-            return Ok(0);
+        let mut purged = 0;
+        for inbound in &line.inbound {
+            let floor = self.ack_floor(inbound).await?;
+            let stream = inbound.stream.get_info().await.map_err(|error| self.unavailable(&error))?;
+            if stream.state.messages == 0 || stream.state.first_sequence > floor {
+                continue;
+            }
+            let purge = inbound.stream.purge().sequence(floor + 1).filter(inbound.filter(self.prefix()));
+            purged += purge.await.map_err(|error| self.unavailable(&error))?.purged;
         }
-        let purge = line.inbound.purge().sequence(floor + 1).filter(subject::all_inbound(self.prefix()));
-        purge.await.map(|done| done.purged).map_err(|error| self.unavailable(&error))
+        Ok(purged)
     }
 
     /// Runs [`NatsBus::janitor`] when its time has come.
@@ -94,7 +108,7 @@ impl NatsBus {
     pub(super) async fn server_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let server = line.client.server_info();
-        let inbound = line.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let inbound = line.inbound[0].stream.get_info().await.map_err(|error| self.unavailable(&error))?;
         let timers = line.context.get_stream(streams::timers_name(self.prefix())).await;
         let timers = timers.map_err(|error| self.unavailable(&error))?;
         let account = line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
@@ -143,6 +157,7 @@ impl NatsBus {
             self.jobs_setting().await,
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
         ];
+        all.extend(self.partitions().await);
         all.extend(self.replicas(&inbound).await);
         Ok(all)
     }

@@ -2,14 +2,14 @@
 //! message that it can't even refuse (async-nats 0.51 panics at a lone CR in a header's value): then its task is gone.
 
 use super::connect::connect;
+use super::partitions::Inbound;
 use super::{BusOpenError, NatsBus, NatsOptions, TIMEOUT, streams};
 use crate::bus::BusError;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use async_nats::Client;
 use async_nats::connection::State;
-use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::Context;
 use async_nats::jetstream::context::ContextBuilder;
-use async_nats::jetstream::{Context, stream::Stream};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -17,8 +17,8 @@ use tokio::sync::watch;
 pub(super) struct Line {
     pub(super) client: Client,
     pub(super) context: Context,
-    pub(super) inbound: Stream,
-    pub(super) consumer: PullConsumer,
+    /// The one that isn't spread is the first.
+    pub(super) inbound: Vec<Inbound>,
     /// Grows with every loss of the connection: pending requests for messages died with it.
     pub(super) link: watch::Receiver<u64>,
 }
@@ -32,7 +32,7 @@ impl Line {
             return Err(BusOpenError::Version { bus: name.to_owned(), version: client.server_info().version });
         }
         let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
-        let (inbound, consumer) = {
+        let inbound = {
             let (client, context, link) = (&client, &context, &link);
             // A server that dies after the connection was made is waited for like one that isn't
             // there yet: what was asked of it is never answered.
@@ -55,7 +55,7 @@ impl Line {
             };
             retry(options.connect, &format!("NATS at `{name}`"), ask).await?
         };
-        Ok(Self { client, context, inbound, consumer, link })
+        Ok(Self { client, context, inbound, link })
     }
 
     /// The driver's task has ended: nothing comes or goes over it any more.

@@ -1,7 +1,7 @@
 //! Bus over NATS `JetStream`.
 //!
 //! The connection: `line`. Streams and consumers: `streams`. Taking messages: `receive`; those that break connections:
-//! `broken`. Timers: `alarms`. What operators see: `inspect`.
+//! `broken`; of which streams: `partitions`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
 mod answers;
@@ -10,6 +10,7 @@ mod connect;
 mod inspect;
 mod line;
 mod monitor;
+mod partitions;
 mod receive;
 mod replicas;
 mod streams;
@@ -71,6 +72,8 @@ pub struct NatsOptions {
     pub prefix: String,
     /// Copies of every stream.
     pub replicas: usize,
+    /// Streams over which messages for agents are spread; 1 = there is but one.
+    pub partitions: usize,
     /// How long completions stay readable.
     pub out_max_age: Duration,
     /// Size limit of each stream, in bytes.
@@ -95,6 +98,7 @@ impl NatsOptions {
             files: NatsFiles { tls: config.bus.tls.clone(), creds: config.bus.creds_file.clone() },
             prefix: config.bus.prefix.clone(),
             replicas: config.bus.replicas,
+            partitions: config.bus.partitions,
             out_max_age: config.bus.out_max_age,
             max_bytes: config.bus.max_bytes,
             monitor: config.bus.monitor.clone(),
@@ -288,7 +292,7 @@ impl NatsBus {
                     tokio::time::sleep(LEADERLESS_WAIT).await;
                     continue;
                 }
-                let gone = is_job && streams::has_no_jobs(&line.context, self.prefix()).await;
+                let gone = is_job && streams::is_gone(&line.context, &streams::jobs_name(self.prefix())).await;
                 Box::pin(self.repair()).await;
                 if gone {
                     return Err(self.no_stream());
@@ -331,7 +335,7 @@ impl Bus for NatsBus {
             None => serde_json::to_vec(&message.body),
         };
         let body = body.map_err(|error| self.refused(error.to_string()))?.into();
-        let subject = subject::subject(self.prefix(), &message.to);
+        let subject = self.subject(&message.to);
         match message.to {
             Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body, false).await,
             Address::Job { .. } => self.publish_stored(subject, headers, body, true).await,

@@ -1,15 +1,19 @@
-//! Taking messages from the shared consumer, never more than asked for.
+//! Taking messages from the shared consumers, never more than asked for.
 
 use super::super::{
     AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, RECEIVE_BYTES, Settle, Unreadable, WhenEmpty, subject,
 };
-use super::{NatsBus, streams};
+use super::NatsBus;
+use super::line::Line;
+use super::partitions::Inbound;
 use crate::domain::time::Millis;
+use crate::process::retry::LogPace;
 use async_nats::{
     HeaderMap,
     jetstream::{self, AckKind, consumer::pull::Batch},
 };
 use async_trait::async_trait;
+use futures::future::{join_all, select_all};
 use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 use std::{collections::VecDeque, time::Duration};
@@ -28,40 +32,145 @@ const GROWTH: usize = 4;
 /// Wait after a failed pull, so that a server that refuses isn't asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// What was asked of the server and what came. It lives in the bus: when the caller of `receive`
+/// The same of one stream while others give.
+const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// So small a part of what is asked for is asked of streams that had nothing.
+const IDLE: usize = 8;
+
+/// Shorter waits than this are none.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// What was asked of the server and what came, stream by stream. It lives in the bus: when the caller of `receive`
 /// goes away meanwhile, the next call goes on with it and nothing has to wait for the ack wait.
+#[derive(Default)]
 pub(super) struct Pulling {
+    pulls: Vec<Pull>,
+    /// Which is asked first: when less is wanted than there are streams, each has its turn.
+    first: usize,
+}
+
+/// Of one stream.
+struct Pull {
     request: Option<Request>,
     taken: VecDeque<jetstream::Message>,
     /// Messages of the next answer at most, by what the last one had.
     most: usize,
-}
-
-impl Default for Pulling {
-    fn default() -> Self {
-        Self { request: None, taken: VecDeque::new(), most: FIRST }
-    }
-}
-
-impl Pulling {
-    /// Such messages fit into the next answer as often as that; a few more than into this one, for they may be larger.
-    fn learn(&mut self) {
-        if let Some(largest) = self.taken.iter().map(|message| message.payload.len()).max() {
-            self.most = (RECEIVE_BYTES / largest.max(1)).min(self.most * GROWTH).max(1);
-        }
-    }
+    /// The last answer had some.
+    is_busy: bool,
+    /// Why the last request failed.
+    problem: Option<String>,
+    /// It isn't asked before.
+    rests_until: Option<Instant>,
+    pace: LogPace,
 }
 
 struct Request {
     batch: Batch,
     lost: watch::Receiver<u64>,
     deadline: Instant,
+    /// For the first message that comes, and not for what is there.
+    is_waiting: bool,
+}
+
+impl Default for Pull {
+    fn default() -> Self {
+        let (request, taken, problem) = (None, VecDeque::new(), None);
+        Self { request, taken, most: FIRST, is_busy: false, problem, rests_until: None, pace: LogPace::default() }
+    }
+}
+
+impl Pull {
+    fn may_be_asked(&self) -> bool {
+        self.request.is_none() && self.problem.is_none() && self.rests_until.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Waits for a message of its request, or for its end.
+    async fn next(&mut self) {
+        let Some(Request { batch, lost, deadline, .. }) = &mut self.request else { return };
+        let problem = tokio::select! {
+            biased;
+            next = batch.next() => match next {
+                Some(Ok(message)) => {
+                    self.taken.push_back(message);
+                    return;
+                }
+                Some(Err(error)) => Some(error.to_string()),
+                None => None,
+            },
+            // The server doesn't know the request any more.
+            _ = lost.changed() => None,
+            () = tokio::time::sleep_until(*deadline) => Some("no answer to a request for messages".to_owned()),
+        };
+        self.request = None;
+        if problem.is_some() {
+            self.most = FIRST;
+            self.problem = problem;
+        }
+    }
+
+    /// Waits until a request for what is there is answered completely, or can't be any more.
+    async fn drain(&mut self) {
+        while self.request.as_ref().is_some_and(|request| !request.is_waiting) {
+            self.next().await;
+        }
+    }
+
+    /// Takes what has come.
+    fn collect(&mut self) {
+        while self.request.is_some() && self.next().now_or_never().is_some() {}
+    }
+
+    /// Such messages fit into the next answer as often as that; a few more than into this one, for they may be larger.
+    fn learn(&mut self) {
+        let largest = self.taken.iter().map(|message| message.payload.len()).max();
+        self.is_busy = largest.is_some();
+        if let Some(largest) = largest {
+            self.most = (RECEIVE_BYTES / largest.max(1)).min(self.most * GROWTH).max(1);
+        }
+    }
+}
+
+impl Pulling {
+    fn len(&self) -> usize {
+        self.pulls.iter().map(|pull| pull.taken.len()).sum()
+    }
+
+    /// Waits until what is there has come.
+    async fn drain(&mut self) {
+        join_all(self.pulls.iter_mut().map(Pull::drain)).await;
+        self.pulls.iter_mut().for_each(Pull::learn);
+    }
+
+    /// Which streams are asked for how many messages, that there are `max`: those that had none share little of it, so
+    /// that one with many is emptied nearly as fast as if it were alone.
+    fn shares(&mut self, max: usize) -> Vec<(usize, usize)> {
+        let count = self.pulls.len();
+        let mut left = max.saturating_sub(self.len());
+        self.first = (self.first + 1) % count.max(1);
+        let asked: Vec<_> =
+            (self.first..count).chain(0..self.first).filter(|at| self.pulls[*at].may_be_asked()).collect();
+        let busy = asked.iter().filter(|at| self.pulls[**at].is_busy).count();
+        let idle = asked.len() - busy;
+        let (of_busy, of_idle) = match (busy, idle) {
+            (0, _) | (_, 0) => (left / asked.len().max(1), left / asked.len().max(1)),
+            (_, _) => ((left - left / IDLE) / busy, left / IDLE / idle),
+        };
+        let mut shares = Vec::new();
+        for at in asked {
+            let pull = &self.pulls[at];
+            let share = if pull.is_busy { of_busy } else { of_idle }.max(1).min(left).min(pull.most);
+            left -= share;
+            shares.extend((share > 0).then_some((at, share)));
+        }
+        shares
+    }
 }
 
 impl NatsBus {
     /// [`super::Bus::receive`]. First what is there; when nothing is, a request for exactly one
-    /// message and then what came with it. A larger waiting request would have to be dropped
-    /// half-filled, and what was on its way to it would come only after the ack wait.
+    /// message of each stream, and then what came with the first of them. A larger waiting request would have to be
+    /// dropped half-filled, and what was on its way to it would come only after the ack wait.
     ///
     /// Requests carry no idle heartbeat: `Batch` of async-nats 0.51 returns `Pending` on one
     /// without a waker and sleeps through the messages after it. A lost connection is noticed by
@@ -75,131 +184,152 @@ impl NatsBus {
             // They are seen to before a request for messages would bring more of them.
             return Ok(Vec::new());
         }
+        let line = self.line().await?;
         let mut pulling = self.pulling.lock().await;
-        if pulling.request.is_none() && pulling.taken.len() < max {
-            self.ask_for_present(&mut pulling, max).await?;
-        }
-        self.drain(&mut pulling).await?;
-        if pulling.taken.is_empty() && when_empty == WhenEmpty::Wait {
-            self.wait_for_one(&mut pulling).await?;
-            self.drain(&mut pulling).await?;
-            if (1..max).contains(&pulling.taken.len()) {
+        pulling.pulls.resize_with(line.inbound.len(), Pull::default);
+        pulling.pulls.iter_mut().for_each(Pull::collect);
+        self.ask_for_present(&line, &mut pulling, max).await?;
+        pulling.drain().await;
+        if pulling.len() == 0 && when_empty == WhenEmpty::Wait {
+            self.wait_for_one(&line, &mut pulling).await?;
+            if (1..max).contains(&pulling.len()) {
                 // An error here must not lose the message that came.
-                let topped_up = match self.ask_for_present(&mut pulling, max).await {
-                    Ok(()) => self.drain(&mut pulling).await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = topped_up {
+                if let Err(error) = self.ask_for_present(&line, &mut pulling, max).await {
                     tracing::debug!("asking for more messages: {error}");
                 }
+                pulling.drain().await;
             }
         }
-        self.put_back(&mut pulling, max).await;
+        self.see_to_problems(&line, &mut pulling).await?;
+        self.put_back(&line, &mut pulling, max).await;
         // Nothing is awaited from here on: whoever gets the deliveries settles them.
-        Ok(pulling.taken.drain(..).filter_map(|message| delivery(self.prefix(), message).ok()).collect())
+        let all = pulling.pulls.iter_mut().zip(&line.inbound);
+        let deliveries = all.flat_map(|(pull, inbound)| {
+            pull.taken.drain(..).filter_map(|message| delivery(self.prefix(), inbound, message).ok())
+        });
+        Ok(deliveries.collect())
     }
 
     /// Asks for as many of the messages that are there now as are missing to `max`.
-    async fn ask_for_present(&self, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
-        let line = self.line().await?;
-        let lost = line.fresh_link();
-        let most = pulling.most.min(max - pulling.taken.len());
-        let batch = line.consumer.fetch().max_messages(most).messages().await;
-        let batch = batch.map_err(|error| self.unavailable(&error))?;
-        pulling.request = Some(Request { batch, lost, deadline: Instant::now() + FETCH_TIMEOUT });
+    async fn ask_for_present(&self, line: &Line, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
+        for (at, share) in pulling.shares(max) {
+            let lost = line.fresh_link();
+            let batch = line.inbound[at].consumer.fetch().max_messages(share).messages().await;
+            let batch = batch.map_err(|error| self.unavailable(&error))?;
+            let deadline = Instant::now() + FETCH_TIMEOUT;
+            pulling.pulls[at].request = Some(Request { batch, lost, deadline, is_waiting: false });
+        }
         Ok(())
     }
 
-    async fn wait_for_one(&self, pulling: &mut Pulling) -> Result<(), BusError> {
-        let line = self.line().await?;
-        let lost = line.fresh_link();
-        let poll = self.options.poll;
-        let batch = line.consumer.batch().max_messages(1).expires(poll).messages().await;
-        let batch = batch.map_err(|error| self.unavailable(&error))?;
-        pulling.request = Some(Request { batch, lost, deadline: Instant::now() + poll + FETCH_TIMEOUT });
+    /// Waits for the first message of any stream, or until nobody gives any.
+    async fn wait_for_one(&self, line: &Line, pulling: &mut Pulling) -> Result<(), BusError> {
+        let end = Instant::now() + self.options.poll;
+        while pulling.len() == 0 && pulling.pulls.iter().any(|pull| pull.problem.is_none()) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left < SHORT {
+                break;
+            }
+            for (pull, inbound) in pulling.pulls.iter_mut().zip(&line.inbound).filter(|(pull, _)| pull.may_be_asked()) {
+                let lost = line.fresh_link();
+                let batch = inbound.consumer.batch().max_messages(1).expires(left).messages().await;
+                let batch = batch.map_err(|error| self.unavailable(&error))?;
+                let deadline = Instant::now() + left + FETCH_TIMEOUT;
+                pull.request = Some(Request { batch, lost, deadline, is_waiting: true });
+            }
+            let waits =
+                pulling.pulls.iter_mut().filter(|pull| pull.request.is_some()).map(|pull| Box::pin(pull.next()));
+            let waits: Vec<_> = waits.collect();
+            if waits.is_empty() {
+                // All of them rest.
+                tokio::time::sleep(SHORT).await;
+            } else {
+                select_all(waits).await;
+            }
+            // A request of an earlier call has ended: nothing came, and its stream is asked again.
+        }
         Ok(())
     }
 
-    /// Waits until the request is answered completely, or can't be any more.
-    async fn drain(&self, pulling: &mut Pulling) -> Result<(), BusError> {
-        let Pulling { request, taken, most } = pulling;
-        while let Some(Request { batch, lost, deadline }) = request {
-            let problem = tokio::select! {
-                biased;
-                next = batch.next() => match next {
-                    Some(Ok(message)) => {
-                        taken.push_back(message);
-                        continue;
-                    }
-                    Some(Err(error)) => Some(self.words(&error.to_string())),
-                    None => None,
-                },
-                // The server doesn't know the request any more.
-                _ = lost.changed() => None,
-                () = tokio::time::sleep_until(*deadline) => Some("no answer to a request for messages".to_owned()),
-            };
-            *request = None;
-            if let Some(reason) = problem {
-                *most = FIRST;
-                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
-                Box::pin(self.repair()).await;
-                if taken.is_empty() {
-                    return Err(BusError::Unavailable { bus: self.name.clone(), reason });
+    /// What failed rests, or is an error when nothing came of anything.
+    async fn see_to_problems(&self, line: &Line, pulling: &mut Pulling) -> Result<(), BusError> {
+        let count = pulling.pulls.iter().filter(|pull| pull.problem.is_some()).count();
+        if count == 0 {
+            return Ok(());
+        }
+        let all_failed = count == pulling.pulls.len();
+        let mut first = None;
+        for (pull, inbound) in pulling.pulls.iter_mut().zip(&line.inbound) {
+            let Some(problem) = pull.problem.take() else { continue };
+            let reason = words(inbound.name(), &problem);
+            if !all_failed {
+                pull.rests_until = Some(Instant::now() + REST_AFTER_ERROR);
+                if pull.pace.is_due() {
+                    tracing::warn!("NATS at `{}`: stream `{}`: {reason}", self.name, inbound.name());
                 }
             }
+            first.get_or_insert(reason);
         }
-        pulling.learn();
-        Ok(())
-    }
-
-    /// Why a request for messages failed; the driver has a number for it.
-    fn words(&self, error: &str) -> String {
-        if !error.contains(": 503") {
-            return error.to_owned();
+        if all_failed {
+            tokio::time::sleep(PAUSE_AFTER_ERROR).await;
         }
-        let stream = streams::inbound_name(self.prefix());
-        format!(
-            "nobody gives messages of stream `{stream}`: it has no leader as long as most of the servers that have it are down"
-        )
+        Box::pin(self.repair()).await;
+        match first {
+            Some(reason) if all_failed && pulling.len() == 0 => {
+                Err(BusError::Unavailable { bus: self.name.clone(), reason })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Gives back what is too much (an earlier call asked for more) and puts aside what can't be
     /// delivered.
-    async fn put_back(&self, pulling: &mut Pulling, max: usize) {
-        let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
-            pulling.taken.drain(..).partition(|message| delivery(self.prefix(), message.clone()).is_ok());
-        pulling.taken = readable;
-        for message in unreadable {
-            match stray(self.prefix(), message.clone()) {
-                // More than anybody collects stay with the server until the ack wait is over.
-                Some(unreadable) => drop(self.put_aside(unreadable)),
-                // Without an acknowledgement subject it isn't of the stream.
-                None => settle(&message, AckKind::Term).await,
+    async fn put_back(&self, line: &Line, pulling: &mut Pulling, max: usize) {
+        let mut left = max;
+        for (pull, inbound) in pulling.pulls.iter_mut().zip(&line.inbound) {
+            let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
+                pull.taken.drain(..).partition(|message| delivery(self.prefix(), inbound, message.clone()).is_ok());
+            pull.taken = readable;
+            for message in unreadable {
+                match stray(self.prefix(), inbound, message.clone()) {
+                    // More than anybody collects stay with the server until the ack wait is over.
+                    Some(unreadable) => drop(self.put_aside(unreadable)),
+                    // Without an acknowledgement subject it isn't of the stream.
+                    None => settle(&message, AckKind::Term).await,
+                }
             }
-        }
-        while pulling.taken.len() > max {
-            if let Some(message) = pulling.taken.pop_back() {
+            for message in pull.taken.drain(pull.taken.len().min(left)..) {
                 settle(&message, AckKind::Nak(None)).await;
             }
+            left -= pull.taken.len();
         }
     }
 
     /// Gives back everything that came and that nobody took, before the connection closes.
     pub(super) async fn put_back_all(&self) {
         let mut pulling = self.pulling.lock().await;
-        if let Some(mut request) = pulling.request.take() {
-            while let Some(Some(Ok(message))) = request.batch.next().now_or_never() {
-                pulling.taken.push_back(message);
+        for pull in &mut pulling.pulls {
+            pull.collect();
+            pull.request = None;
+            for message in pull.taken.drain(..) {
+                settle(&message, AckKind::Nak(None)).await;
             }
-        }
-        for message in pulling.taken.drain(..) {
-            settle(&message, AckKind::Nak(None)).await;
         }
     }
 }
 
+/// Why a request for messages failed; the driver has a number for it.
+fn words(stream: &str, error: &str) -> String {
+    if !error.contains(": 503") {
+        return error.to_owned();
+    }
+    format!(
+        "nobody gives messages of stream `{stream}`: it has no leader as long as most of the servers that have it are down"
+    )
+}
+
 /// A message that can't be delivered, and why.
-fn stray(prefix: &str, message: jetstream::Message) -> Option<Unreadable> {
+fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option<Unreadable> {
     let error = subject::parse_inbound(prefix, &message.subject).err()?;
     let (sequence, published) = place(&message).ok()?;
     Some(Unreadable {
@@ -209,7 +339,7 @@ fn stray(prefix: &str, message: jetstream::Message) -> Option<Unreadable> {
         owner: subject::owner_of(prefix, &message.subject),
         id: message.headers.as_ref().and_then(producer_id),
         body: message.payload.clone(),
-        sequence,
+        sequence: inbound.place(sequence),
         published,
         settle: Arc::new(NatsSettle(message)),
     })
@@ -223,9 +353,10 @@ fn place(message: &jetstream::Message) -> Result<(u64, Millis), String> {
 }
 
 /// What a message says about itself, or what is wrong with it.
-fn delivery(prefix: &str, message: jetstream::Message) -> Result<Delivery, String> {
+fn delivery(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Result<Delivery, String> {
     let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
     let (sequence, published) = place(&message)?;
+    let sequence = inbound.place(sequence);
     let delivered = message.info().map_or(1, |info| u64::try_from(info.delivered).unwrap_or(1));
     let id = message.headers.as_ref().and_then(producer_id);
     let token = message.headers.as_ref().and_then(|headers| headers.get(AUTHORIZATION_HEADER));

@@ -33,7 +33,8 @@ impl NatsBus {
         };
         let by = server.server_name;
         let mut all = vec![setting(format!("{wanted} of each stream, in cluster `{cluster}`, by `{by}`"))];
-        for (name, consumer) in streams::all(self.prefix()) {
+        let inbound = line.inbound.iter().map(|inbound| (inbound.name().to_owned(), Some(streams::CONSUMER)));
+        for (name, consumer) in inbound.chain(streams::others(self.prefix())) {
             match line.context.get_stream(&name).await {
                 Ok(stream) => {
                     let copies = Copies::of(stream.cached_info(), wanted);

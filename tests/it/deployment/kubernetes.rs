@@ -359,6 +359,11 @@ fn workers_are_scaled_by_what_there_is() {
     let monitor = settings(&docs).bus.monitor.unwrap();
     assert_eq!(trigger["metadata"]["natsServerMonitoringEndpoint"], monitor.trim_start_matches("http://"));
     below_slots(target(&trigger["metadata"]["lagThreshold"]));
+    let partitions = json!({"autoscaling": {"kind": "keda", "keda": {"partitions": 2}}}).to_string();
+    let docs = documents(&["chart", "config/helm/trellis", &partitions]).unwrap();
+    let spec = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"];
+    let streams: Vec<_> = list(&spec["triggers"]).map(|trigger| &trigger["metadata"]["stream"]).collect();
+    assert_eq!(streams, ["TRELLIS", "TRELLIS_PART_0", "TRELLIS_PART_1"], "as tests/it/partitions.rs sees them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

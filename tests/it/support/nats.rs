@@ -164,6 +164,7 @@ pub fn options(url: &str) -> NatsOptions {
         files: NatsFiles::default(),
         prefix: fresh_prefix(),
         replicas: 1,
+        partitions: 1,
         out_max_age: Duration::from_hours(1),
         monitor: None,
         max_bytes: 16 << 20,
