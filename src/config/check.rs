@@ -27,8 +27,7 @@ const MAX_SLOTS: i64 = 16_384;
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-const STORE_URL: &str =
-    "`embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS)";
+const STORE_URL: &str = "`embedded:DIR`, `redis://host:port`, `redis+cluster://host:port,host:port` or `redis+sentinel://host:port,host:port/primary` (`rediss` for TLS)";
 
 /// Below it renewals and clock differences between machines eat the lease up.
 const SHORTEST_LEASE: Duration = Duration::from_millis(200);
@@ -281,7 +280,8 @@ fn store_url(text: &str) -> Option<StoreUrl> {
     if let Some(dir) = text.strip_prefix("embedded:") {
         return (!dir.is_empty()).then(|| StoreUrl::Embedded(PathBuf::from(dir)));
     }
-    let schemes = ["redis://", "rediss://", "redis+cluster://", "rediss+cluster://"];
+    let schemes =
+        ["redis://", "rediss://", "redis+cluster://", "rediss+cluster://", "redis+sentinel://", "rediss+sentinel://"];
     has_host(text, &schemes).then(|| StoreUrl::Redis(text.to_owned()))
 }
 

@@ -97,17 +97,17 @@ fn single_wrong_values_say_what_was_expected() {
         (
             "store.url",
             "redis:",
-            "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `redis:`",
+            "expected `embedded:DIR`, `redis://host:port`, `redis+cluster://host:port,host:port` or `redis+sentinel://host:port,host:port/primary` (`rediss` for TLS), got `redis:`",
         ),
         (
             "store.url",
             "embedded:",
-            "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `embedded:`",
+            "expected `embedded:DIR`, `redis://host:port`, `redis+cluster://host:port,host:port` or `redis+sentinel://host:port,host:port/primary` (`rediss` for TLS), got `embedded:`",
         ),
         (
             "store.url",
             "redis+cluster:///",
-            "expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS), got `redis+cluster:///`",
+            "expected `embedded:DIR`, `redis://host:port`, `redis+cluster://host:port,host:port` or `redis+sentinel://host:port,host:port/primary` (`rediss` for TLS), got `redis+cluster:///`",
         ),
         ("store.tls_cert", "c.pem", "a client shows a certificate and has its key: set `store.tls_key` too"),
         ("store.tls_key", "k.pem", "a client shows a certificate and has its key: set `store.tls_cert` too"),
@@ -269,6 +269,7 @@ fn credentials_are_masked_where_configuration_is_shown() {
         ("redis://u:p/q@h", "redis://***@h"),
         ("redis://u:p,q@h", "redis://***@h"),
         ("redis+cluster://u:p@a:1,b:2", "redis+cluster://***@a:1,b:2"),
+        ("redis+sentinel://u:p@a:1,b:2/main", "redis+sentinel://***@a:1,b:2/main"),
         ("nats://u:p,q@a,nats://t@b,c", "nats://***@a,nats://***@b,c"),
         ("embedded:./x@y", "embedded:./x@y"),
         ("http://h/a", "http://h/a"),
@@ -344,7 +345,7 @@ fn a_url_may_stand_in_a_file_and_no_error_shows_it() {
         (
             &[("store.url_file", &*wrong), ("bus.url_file", &nats)],
             format!(
-                "`store.url_file` (flag): expected `embedded:DIR`, `redis://host:port` or `redis+cluster://host:port,host:port` (`rediss` for TLS) in file `{wrong}`, and something else is there"
+                "`store.url_file` (flag): expected `embedded:DIR`, `redis://host:port`, `redis+cluster://host:port,host:port` or `redis+sentinel://host:port,host:port/primary` (`rediss` for TLS) in file `{wrong}`, and something else is there"
             ),
         ),
         (

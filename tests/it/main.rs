@@ -84,6 +84,7 @@ mod queue;
 mod quota;
 mod reads;
 mod redis_cluster;
+mod redis_sentinel;
 mod redis_store;
 mod refusals;
 mod repair;

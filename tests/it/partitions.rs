@@ -160,7 +160,7 @@ async fn a_flood_of_one_owner_is_before_nobody_of_another_partition() {
             subject::part_of(&options.prefix, &subject::spread(&options.prefix, 5, owner, &agent, InKind::Task))
         };
         let flood = owner(0);
-        let other = (1..).map(owner).find(|other| part(other) != part(&flood)).unwrap();
+        let other = (1..OWNERS).map(owner).find(|other| part(other) != part(&flood)).unwrap();
         let publish = async |n: usize| bus.publish(&task(&flood, &format!("flood {n}"))).await.unwrap();
         futures::future::join_all((0..600).map(publish)).await;
         bus.publish(&task(&other, "mine")).await.unwrap();
@@ -185,7 +185,7 @@ async fn a_partition_that_gives_nothing_holds_up_no_other_and_is_made_again() {
         let agent = "helper".parse().unwrap();
         subject::part_of(&options.prefix, &subject::spread(&options.prefix, 2, owner, &agent, InKind::Task))
     };
-    let [here, gone] = [0, 1].map(|wanted| (0..).map(owner).find(|owner| part(owner) == Some(wanted)).unwrap());
+    let [here, gone] = [0, 1].map(|wanted| (0..OWNERS).map(owner).find(|owner| part(owner) == Some(wanted)).unwrap());
     bus.publish(&task(&here, "here")).await.unwrap();
     assert_eq!(settle_n(&bus, 1).await[0].id.as_deref(), Some("here"));
     // The first finds that there is none, and makes it.

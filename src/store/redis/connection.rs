@@ -12,15 +12,15 @@ use redis::{Cmd, RedisError, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Pauses while the server reads its append-only file, or a cluster moves a slot or makes a replica the primary (which
-/// takes its `cluster-node-timeout` and some seconds); then the call fails.
+/// Pauses while the server reads its append-only file, a cluster moves a slot, or a replica becomes the primary (which
+/// takes `cluster-node-timeout` or `down-after-milliseconds` and some seconds); then the call fails.
 const PAUSES: [Duration; 9] = [
     Duration::from_millis(20),
     Duration::from_millis(80),
     Duration::from_millis(400),
     Duration::from_secs(1),
     Duration::from_secs(2),
-    // Of a cluster alone.
+    // Where another server takes over.
     Duration::from_secs(2),
     Duration::from_secs(2),
     Duration::from_secs(2),
@@ -33,10 +33,12 @@ const REPLICAS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often one call puts the library on a server that lacks it.
 const LOADS: usize = 3;
 
-/// Connections to one server, or to all nodes of one cluster.
+/// Connections to one server, to all nodes of one cluster, or to the primary that sentinels name.
 pub struct Pool {
     store: String,
     is_cluster: bool,
+    /// Another server may be the primary soon.
+    can_fail_over: bool,
     wires: Wires,
     /// Of calls that wait for replicas, where some must: nothing else is sent on these, for it would wait as well.
     waiting: Option<Wires>,
@@ -60,17 +62,22 @@ impl Pool {
         let bad = |reason: String| StoreError::Unavailable { store: "redis".to_owned(), reason };
         let servers = Servers::of(&options.url).map_err(|reason| bad(format!("illegal url: {reason}")))?;
         let tls = options.tls.as_ref().filter(|_| servers.is_tls);
-        let several = || Wire::several(&servers, tls, options.connections.max(1)).map_err(|e| bad(e.to_string()));
-        let wires = || several().map(|wires| Wires(wires, AtomicUsize::new(0)));
-        let long = servers.is_cluster && options.waits_for_failover;
+        let (count, waits) = (options.connections.max(1), options.wait_replicas > 0);
+        // Made together: what one of them learns of another primary counts for all.
+        let wires = Wire::several(&servers, tls, if waits { 2 * count } else { count });
+        let mut wires = wires.map_err(|error| bad(error.to_string()))?;
+        let waiting = waits.then(|| Wires(wires.split_off(count), AtomicUsize::new(0)));
+        let can_fail_over = servers.is_cluster || servers.primary.is_some();
+        let long = can_fail_over && options.waits_for_failover;
         Ok(Self {
-            wires: wires()?,
-            waiting: (options.wait_replicas > 0).then(wires).transpose()?,
+            wires: Wires(wires, AtomicUsize::new(0)),
+            waiting,
             wait_replicas: options.wait_replicas,
             prefix: options.prefix.clone(),
             pauses: if long { &PAUSES } else { &PAUSES[..PAUSES_OF_ONE] },
             store: servers.shown,
             is_cluster: servers.is_cluster,
+            can_fail_over,
         })
     }
 
@@ -82,6 +89,11 @@ impl Pool {
     /// Several primaries divide the keys.
     pub const fn is_cluster(&self) -> bool {
         self.is_cluster
+    }
+
+    /// Another server may be the primary soon.
+    pub const fn can_fail_over(&self) -> bool {
+        self.can_fail_over
     }
 
     /// Replicas that must have a change before it counts.
@@ -99,9 +111,9 @@ impl Pool {
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
-    /// The same of what may be asked again at any time, without waiting for a node of a cluster that is away.
+    /// The same of what may be asked again at any time, without waiting for a primary that is away where another takes over.
     pub async fn run_now(&self, cmd: &Cmd) -> Result<Value, StoreError> {
-        let pauses = if self.is_cluster { &[] } else { self.pauses };
+        let pauses = if self.can_fail_over { &[] } else { self.pauses };
         let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, Again::Yes, pauses).await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
@@ -270,8 +282,7 @@ impl Pool {
                 },
             };
             let Err(error) = &answers else { return answers };
-            // Another node may be the primary soon.
-            let lost = || self.is_cluster && (error.is_connection_dropped() || error.is_connection_refusal());
+            let lost = || self.can_fail_over && (error.is_connection_dropped() || error.is_connection_refusal());
             match pauses.next() {
                 Some(pause) if passes(error) || again == Again::Yes && lost() => tokio::time::sleep(*pause).await,
                 _ => return answers,

@@ -19,7 +19,7 @@ pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError
     }
 }
 
-/// Surely not applied, and soon otherwise: a server that loads, or a cluster whose slots or primaries are on the move.
+/// Surely not applied, and soon otherwise: a server that loads, or slots or primaries that are on the move.
 pub fn passes(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(kind) => matches!(
@@ -32,7 +32,7 @@ pub fn passes(error: &RedisError) -> bool {
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::ReadOnly
         ),
-        ErrorKind::ClusterConnectionNotFound => true,
+        ErrorKind::ClusterConnectionNotFound | ErrorKind::MasterNameNotFoundBySentinel => true,
         _ => false,
     }
 }
@@ -53,6 +53,9 @@ fn reason(error: &RedisError) -> String {
         ErrorKind::Server(ServerErrorKind::ReadOnly) => "the server is a replica now".into(),
         ErrorKind::Server(ServerErrorKind::ClusterDown) => "no primary has its slot, or too few are left".into(),
         ErrorKind::ClusterConnectionNotFound => "no node of the cluster can be reached".into(),
+        ErrorKind::MasterNameNotFoundBySentinel => {
+            "no sentinel knows a primary of that name that is up, nor has made another one yet".into()
+        }
         _ => return error.to_string(),
     };
     format!("{means} ({error})")

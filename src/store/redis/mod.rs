@@ -20,6 +20,7 @@ mod libraries;
 mod looks;
 mod options;
 mod registry;
+mod sentinel;
 mod servers;
 mod settings;
 mod usage;

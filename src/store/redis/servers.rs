@@ -3,36 +3,53 @@
 use redis::io::tcp::TcpSettings;
 use redis::{ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
-/// A server, or some nodes of a cluster; all of them have the same user and password.
+/// A server, some nodes of a cluster, or sentinels that know which server is the primary; all servers have the same user
+/// and password.
 pub struct Servers {
-    /// One server, or the nodes that are asked first.
+    /// One server, the nodes that are asked first, or the sentinels (with the database and login of their servers).
     pub nodes: Vec<ConnectionInfo>,
     /// They are a cluster.
     pub is_cluster: bool,
+    /// They are sentinels, and this is what they call the primary.
+    pub primary: Option<String>,
     /// Connections are encrypted.
     pub is_tls: bool,
     /// For messages: without credentials.
     pub shown: String,
 }
 
-/// Schemes with what they mean: of one server, a cluster, encrypted.
-const SCHEMES: [(&str, bool, bool); 4] = [
-    ("redis://", false, false),
-    ("rediss://", false, true),
-    ("redis+cluster://", true, false),
-    ("rediss+cluster://", true, true),
+/// What is at the end of a URL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    One,
+    Cluster,
+    Sentinel,
+}
+
+/// Schemes with what they mean, and whether connections are encrypted.
+const SCHEMES: [(&str, Form, bool); 6] = [
+    ("redis://", Form::One, false),
+    ("rediss://", Form::One, true),
+    ("redis+cluster://", Form::Cluster, false),
+    ("rediss+cluster://", Form::Cluster, true),
+    ("redis+sentinel://", Form::Sentinel, false),
+    ("rediss+sentinel://", Form::Sentinel, true),
 ];
 
+/// Where sentinels listen, unless it is said.
+const SENTINEL_PORT: u16 = 26_379;
+
 /// What a URL must look like.
-pub const FORM: &str =
-    "`redis://host:port` or `redis+cluster://host:port,host:port` (`rediss…` for TLS), with `user:password@` before it";
+pub const FORM: &str = "`redis://host:port`, `redis+cluster://host:port,host:port` or \
+                        `redis+sentinel://host:port,host:port/primary` (`rediss…` for TLS), with `user:password@` before it";
 
 impl Servers {
-    /// Reads `redis[s]://[user:password@]host:port[/db]`, or `redis[s]+cluster://[user:password@]host:port,host:port`.
+    /// Reads `redis[s]://[user:password@]host:port[/db]`, `redis[s]+cluster://[user:password@]host:port,host:port`, or
+    /// `redis[s]+sentinel://[user:password@]host:port,host:port/primary[/db]`.
     /// The error says what is wrong with it, without its credentials.
     pub fn of(url: &str) -> Result<Self, String> {
         let scheme = SCHEMES.iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme.0)?)));
-        let (&(scheme, is_cluster, is_tls), rest) = scheme.ok_or_else(|| format!("expected {FORM}"))?;
+        let (&(scheme, form, is_tls), rest) = scheme.ok_or_else(|| format!("expected {FORM}"))?;
         let (credentials, places) = match rest.rfind('@') {
             Some(at) => rest.split_at(at + 1),
             None => ("", rest),
@@ -40,30 +57,49 @@ impl Servers {
         if places.contains(['?', '#']) {
             return Err(format!("expected nothing behind host, port and database, got `{places}`"));
         }
-        if is_cluster && credentials.trim_end_matches('@').contains('@') {
-            return Err("all nodes have the same user and password: expected them before the first host alone, and \
+        if form != Form::One && credentials.trim_end_matches('@').contains('@') {
+            return Err("all servers have the same user and password: expected them before the first host alone, and \
                         `%40` where they have an `@`"
                 .to_owned());
         }
         let one = if is_tls { "rediss://" } else { "redis://" };
-        let list: Vec<&str> = if is_cluster {
-            let places = places.trim_end_matches('/');
-            if places.contains('/') {
-                return Err(format!("a cluster has no databases: expected nothing behind the hosts in `{places}`"));
+        let (list, primary, db) = match form {
+            Form::One => (vec![places.to_owned()], None, ""),
+            Form::Cluster => {
+                let places = places.trim_end_matches('/');
+                if places.contains('/') {
+                    return Err(format!("a cluster has no databases: expected nothing behind the hosts in `{places}`"));
+                }
+                (places.split(',').map(str::to_owned).collect(), None, "")
             }
-            places.split(',').collect()
-        } else {
-            vec![places]
+            Form::Sentinel => {
+                let (hosts, rest) = places.split_once('/').unwrap_or((places, ""));
+                let (name, db) = rest.split_once('/').unwrap_or((rest, ""));
+                if name.is_empty() {
+                    return Err(format!(
+                        "expected what the sentinels call the primary behind the hosts, got `{places}`"
+                    ));
+                }
+                (hosts.split(',').map(with_sentinel_port).collect(), Some(name.to_owned()), db)
+            }
         };
-        let node = |place: &&str| {
-            let info = format!("{one}{credentials}{place}").into_connection_info();
+        let node = |place: &String| {
+            let info = format!("{one}{credentials}{place}{}{db}", if db.is_empty() { "" } else { "/" });
+            let info = info.into_connection_info();
             let info = info.map_err(|error| format!("`{place}`: {error}; expected {FORM}"))?;
             Ok(info.set_tcp_settings(tcp()))
         };
         let nodes = list.iter().map(node).collect::<Result<Vec<_>, String>>()?;
         let shown: Vec<String> = nodes.iter().map(|node| node.addr().to_string()).collect();
-        Ok(Self { shown: format!("{scheme}{}", shown.join(",")), nodes, is_cluster, is_tls })
+        let behind = primary.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+        let shown = format!("{scheme}{}{behind}", shown.join(","));
+        Ok(Self { shown, nodes, is_cluster: form == Form::Cluster, primary, is_tls })
     }
+}
+
+fn with_sentinel_port(place: &str) -> String {
+    let has_port = place.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+    if has_port || place.is_empty() { place.to_owned() } else { format!("{place}:{SENTINEL_PORT}") }
 }
 
 /// Of every connection: what is small is sent at once.
@@ -99,12 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_one_server_or_a_cluster() {
+    fn urls_name_one_server_a_cluster_or_sentinels() {
         let check = |url: &str, expected: (usize, bool, bool), shown: &str| {
             let servers = Servers::of(url).unwrap();
             assert_eq!((servers.nodes.len(), servers.is_cluster, servers.is_tls), expected, "{url}");
             assert_eq!(servers.shown, shown);
+            assert_eq!(servers.primary.is_some(), url.contains("sentinel"), "{url}");
         };
+        check("redis+sentinel://a,b:7,[::1]/main", (3, false, false), "redis+sentinel://a:26379,b:7,::1:26379/main");
+        check("rediss+sentinel://u:p@a/main/3", (1, false, true), "rediss+sentinel://a:26379/main");
         check("redis://h", (1, false, false), "redis://h:6379");
         check("redis://me:secret@127.0.0.1:7/2", (1, false, false), "redis://127.0.0.1:7");
         check("rediss://me:s@h:1", (1, false, true), "rediss://h:1");
@@ -114,16 +153,23 @@ mod tests {
 
     #[test]
     fn a_user_and_password_count_for_every_node() {
-        for node in Servers::of("redis+cluster://me:secret@a,b").unwrap().nodes {
+        let nodes = |url: &str| Servers::of(url).unwrap().nodes;
+        let [cluster, sentinels] =
+            ["redis+cluster://me:secret@a,b", "redis+sentinel://me:secret@a,b/main/3"].map(nodes);
+        for node in cluster.iter().chain(&sentinels) {
             let settings = node.redis_settings();
             assert_eq!((settings.username(), settings.password()), (Some("me"), Some("secret")));
         }
+        assert_eq!(sentinels[0].redis_settings().db(), 3);
     }
 
     #[test]
     fn what_is_wrong_is_said_without_credentials() {
         for (url, said) in [
-            ("http://x", "expected `redis://host:port` or"),
+            ("http://x", "expected `redis://host:port`, "),
+            ("redis+sentinel://a,b", "expected what the sentinels call the primary behind the hosts, got `a,b`"),
+            ("redis+sentinel://u:secret@a/main/x", "`a:26379`: "),
+            ("redis+sentinel://,b/main", "``: "),
             ("redis://u:secret@h:port", "`h:port`: "),
             ("redis+cluster://u:secret@a:1,b:x", "`b:x`: "),
             ("redis+cluster://a,", "``: "),

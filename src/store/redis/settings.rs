@@ -30,7 +30,7 @@ pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     }
     let behind = everywhere(pool, &["INFO", "replication"]).await?;
     let behind = behind.into_iter().map(|(_, answer)| replicas(&answer.map(|value| text(&value)).unwrap_or_default()));
-    settings.extend(copies(pool.is_cluster(), pool.wait_replicas(), behind.min().unwrap_or(0)));
+    settings.extend(copies(pool.can_fail_over(), pool.wait_replicas(), behind.min().unwrap_or(0)));
     if pool.is_cluster() {
         let nodes = everywhere(pool, &["CLUSTER", "NODES"]).await?;
         settings.push(slots(nodes.into_iter().map(|(_, answer)| answer.map(|value| text(&value)).unwrap_or_default())));
@@ -84,8 +84,8 @@ fn replicas(info: &str) -> u32 {
 
 /// Where a commit is when it is answered, and what stops when a server does. A single server without replicas needs no
 /// word about it.
-fn copies(is_cluster: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
-    if !is_cluster && waits == 0 && behind == 0 {
+fn copies(can_fail_over: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
+    if !can_fail_over && waits == 0 && behind == 0 {
         return Vec::new();
     }
     let lost = (waits == 0 && behind > 0)
@@ -194,12 +194,12 @@ mod tests {
 
     #[test]
     fn where_a_commit_is_when_it_is_answered_follows_from_replicas() {
-        let problems = |is_cluster, waits, behind| {
-            let told = copies(is_cluster, waits, behind).into_iter();
+        let problems = |can_fail_over, waits, behind| {
+            let told = copies(can_fail_over, waits, behind).into_iter();
             told.map(|setting| setting.problem.unwrap_or_default()).collect::<Vec<_>>()
         };
         assert!(problems(false, 0, 0).is_empty(), "one server");
-        for (is_cluster, waits, behind, lost, away) in [
+        for (can_fail_over, waits, behind, lost, away) in [
             (false, 1, 0, "", "nothing can be committed"),
             (true, 2, 1, "", "set `store.wait_replicas = 1`"),
             (true, 0, 0, "", "has no replica"),
@@ -208,9 +208,9 @@ mod tests {
             (true, 1, 1, "", "while one of them is away"),
             (true, 1, 2, "", ""),
         ] {
-            for (problem, said) in problems(is_cluster, waits, behind).iter().zip([lost, away]) {
+            for (problem, said) in problems(can_fail_over, waits, behind).iter().zip([lost, away]) {
                 let fits = if said.is_empty() { problem.is_empty() } else { problem.contains(said) };
-                assert!(fits, "{is_cluster} {waits} {behind}: `{problem}`, expected `{said}`");
+                assert!(fits, "{can_fail_over} {waits} {behind}: `{problem}`, expected `{said}`");
             }
         }
         let moved = |text: &str| slots(std::iter::once(text.to_owned()));

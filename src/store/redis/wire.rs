@@ -1,6 +1,7 @@
-//! One way to the servers: a connection to one, or to all nodes of a cluster.
+//! One way to the servers: a connection to one, to all nodes of a cluster, or to the primary that sentinels name.
 
 use super::failure::passes;
+use super::sentinel::{SentinelWire, Sentinels};
 use super::servers::{Servers, tcp};
 use crate::store::redis::RedisTls;
 use parking_lot::Mutex;
@@ -9,6 +10,7 @@ use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, Value};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A command without an answer after it may or may not have been applied. (The driver's own
@@ -72,6 +74,8 @@ pub enum Wire {
     One(Box<OneWire>),
     /// To a cluster.
     Cluster(Box<ClusterWire>),
+    /// To whichever server sentinels call the primary.
+    Sentinel(Box<SentinelWire>),
 }
 
 /// A connection to one server. The driver makes it anew when it breaks, but for ever says what the server said when it
@@ -134,16 +138,21 @@ impl Wire {
             };
             return Ok((0..count).map(|_| wire()).collect());
         }
-        let client = match (tls, servers.nodes.first()) {
-            (Some(tls), Some(node)) => Client::build_with_tls(node.clone(), tls.clone().into())?,
-            (None, Some(node)) => Client::open(node.clone())?,
-            (_, None) => return Ok(Vec::new()),
-        };
         let config = ConnectionManagerConfig::new()
             .set_response_timeout(Some(RESPONSE_TIMEOUT))
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
             .set_number_of_retries(CONNECT_RETRIES)
             .set_max_delay(Duration::from_secs(1));
+        if let Some(primary) = &servers.primary {
+            let sentinels = Arc::new(Sentinels::new(servers, primary, tls)?);
+            let wire = || Self::Sentinel(Box::new(SentinelWire::new(Arc::clone(&sentinels), config.clone())));
+            return Ok((0..count).map(|_| wire()).collect());
+        }
+        let client = match (tls, servers.nodes.first()) {
+            (Some(tls), Some(node)) => Client::build_with_tls(node.clone(), tls.clone().into())?,
+            (None, Some(node)) => Client::open(node.clone())?,
+            (_, None) => return Ok(Vec::new()),
+        };
         let wire = || {
             let now = Renewed::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
             Ok(Self::One(Box::new(OneWire { client: client.clone(), config: config.clone(), now })))
@@ -167,6 +176,7 @@ impl Wire {
         let mut answers = match self {
             Self::One(wire) => wire.ask(asked).await,
             Self::Cluster(wire) => wire.ask(asked, place.routing()).await,
+            Self::Sentinel(wire) => wire.ask(asked).await,
         }?;
         if matches!(asked, RoundTrip::Waiting(..)) {
             let confirmed = answers.pop();
@@ -203,17 +213,22 @@ impl Wire {
 
 impl OneWire {
     async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
-        let (mut manager, number) = self.now.get();
-        let answers = match asked {
-            RoundTrip::One(cmd) => manager.req_packed_command(cmd).await.map(|value| vec![value]),
-            RoundTrip::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await,
-            RoundTrip::Waiting(pipe) => manager.req_packed_commands(pipe, 0, 3).await,
-        };
+        let (manager, number) = self.now.get();
+        let answers = ask_over(manager, asked).await;
         if answers.as_ref().is_err_and(|error| error.kind() == ErrorKind::AuthenticationFailed) {
             let make = || ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone());
             self.now.renew(number, || make().ok());
         }
         answers
+    }
+}
+
+/// Asks over one connection; answers may be errors of the server.
+pub async fn ask_over(mut manager: ConnectionManager, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
+    match asked {
+        RoundTrip::One(cmd) => manager.req_packed_command(cmd).await.map(|value| vec![value]),
+        RoundTrip::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await,
+        RoundTrip::Waiting(pipe) => manager.req_packed_commands(pipe, 0, 3).await,
     }
 }
 

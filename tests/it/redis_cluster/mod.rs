@@ -1,11 +1,10 @@
 //! A store on a Redis Cluster whose slots move and whose nodes are killed and paused: calls wait, nothing that was
 //! acknowledged is lost.
 
-mod load;
 mod servers;
 
 use crate::support::redis_cluster::{PRIMARIES, RedisCluster};
-use load::Load;
+use crate::support::redis_load::Load;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::domain::ids::Owner;

@@ -17,6 +17,8 @@ pub mod python;
 pub mod raw;
 pub mod redis;
 pub mod redis_cluster;
+pub mod redis_load;
+pub mod redis_sentinel;
 pub mod site;
 pub mod terminal;
 pub mod venue;

@@ -4,7 +4,7 @@ use super::port;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -91,7 +91,11 @@ impl RedisServer {
 
     /// The same without waiting until it has loaded its data.
     pub fn spawn(&mut self) {
-        let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redis.conf");
+        // A copy: who has a replica become the primary writes that into the file.
+        let (shipped, conf) = (concat!(env!("CARGO_MANIFEST_DIR"), "/config/redis.conf"), self.dir.join("redis.conf"));
+        if !conf.exists() {
+            std::fs::copy(shipped, &conf).unwrap();
+        }
         let mut command = Command::new("sh");
         command.arg("-c").arg(SUPERVISOR).arg("redis-supervisor").arg(conf);
         command.arg(self.port.to_string()).arg(&self.dir).arg(if self.shared { "shared" } else { "own" });
@@ -107,6 +111,10 @@ impl RedisServer {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let mut answer = [0; 512];
         let ask = |stream: &mut TcpStream, answer: &mut [u8]| -> std::io::Result<String> {
+            if let Some(password) = self.option("--requirepass") {
+                stream.write_all(format!("AUTH {password}\r\n").as_bytes())?;
+                let _ = stream.read(answer)?;
+            }
             stream.write_all(b"CONFIG GET dir\r\n")?;
             let n = stream.read(answer)?;
             Ok(String::from_utf8_lossy(&answer[..n]).into_owned())
@@ -155,9 +163,10 @@ impl RedisServer {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT`.
+    /// `redis://127.0.0.1:PORT`, with its password.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        let login = self.option("--requirepass").map(|password| format!(":{password}@")).unwrap_or_default();
+        format!("redis://{login}127.0.0.1:{}", self.port)
     }
 
     /// Options for a store of its own on this server.

@@ -14,7 +14,9 @@ use trellis::store::{
 };
 
 const NOW: Millis = Millis(1_767_225_600_000);
-/// After a node is lost: the cluster finds out, elects, and the calls on their way end.
+/// Before a call is made again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// After a node is lost: the others find out, elect, and the calls on their way end.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One task for each owner.
@@ -63,6 +65,18 @@ fn event(n: u32) -> NewEvent {
 async fn admit(store: &RedisStore, owner: &Owner, n: u32) -> Result<Intake, StoreError> {
     let request = Admit { owner: owner.clone(), session: session(), event: Some(event(n)), lease: None };
     store.admit(NOW, &request).await.map(|admitted| admitted.intake)
+}
+
+/// Replicas that must confirm it may still be on their way back.
+async fn admit_patiently(store: &RedisStore, owner: &Owner, n: u32) -> Intake {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match admit(store, owner, n).await {
+            Ok(intake) => return intake,
+            Err(error) if error.is_transient() && Instant::now() < end => tokio::time::sleep(PAUSE).await,
+            Err(error) => panic!("{owner} e{n}: {error}"),
+        }
+    }
 }
 
 impl Load {
@@ -118,7 +132,7 @@ impl Shared {
                     Err(error) => {
                         assert!(error.is_transient(), "{owner} e{n}: {error}");
                         self.errors.lock().push(error.to_string());
-                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        tokio::time::sleep(PAUSE).await;
                     }
                 }
             }
@@ -139,7 +153,7 @@ impl Seen {
             let arrivals = facts[0].arrivals;
             assert!(arrivals == u64::from(count) || arrivals == u64::from(count) + 1, "{owner}: {arrivals} of {count}");
             for n in 0..count {
-                assert_eq!(admit(&self.store, owner, n).await.unwrap(), Intake::Duplicate, "{owner} e{n} is lost");
+                assert_eq!(admit_patiently(&self.store, owner, n).await, Intake::Duplicate, "{owner} e{n} is lost");
             }
             let recounted = async {
                 loop {

@@ -1,0 +1,67 @@
+//! A store whose primary is named by Sentinels: a real one with two replicas, killed and paused.
+
+use crate::support::redis::RedisServer;
+use crate::support::redis_load::Load;
+use crate::support::redis_sentinel::RedisSentinel;
+use std::time::{Duration, Instant};
+use trellis::store::Inspect;
+use trellis::store::redis::{RedisOptions, RedisStore};
+
+const PASSWORD: &str = "open-sesame";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
+    let Some(mut all) = RedisSentinel::start(PASSWORD).await else { return };
+    let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options(PASSWORD) }).await.unwrap();
+    let before = store.history().await.unwrap();
+    let load = Load::start(store.clone(), 6).await;
+    load.goes_on(20).await;
+    all.servers[0].kill();
+    all.failed_over().await;
+    load.goes_on(20).await;
+    // It comes back as a replica.
+    assert!(all.servers[0].start_again());
+    load.goes_on(20).await;
+    load.stop().await.is_whole().await;
+    assert_ne!(store.history().await.unwrap(), before, "what was lost is looked for after it");
+    let settings = store.settings().await.unwrap();
+    let commits = settings.iter().find(|setting| setting.name == "redis commits").unwrap();
+    assert!(commits.value.starts_with("on the primary and 1 of "), "{commits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_stands_still_is_replaced_and_not_written_to_when_it_comes_back() {
+    let Some(all) = RedisSentinel::start(PASSWORD).await else { return };
+    let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options(PASSWORD) }).await.unwrap();
+    let load = Load::start(store, 3).await;
+    load.goes_on(20).await;
+    all.servers[0].pause(true);
+    let since = Instant::now();
+    all.failed_over().await;
+    load.goes_on(20).await;
+    let away = since.elapsed();
+    all.servers[0].pause(false);
+    load.goes_on(20).await;
+    load.stop().await.is_whole().await;
+    assert!(away < Duration::from_secs(50), "{away:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_sentinels_is_said() {
+    let Some(all) = RedisSentinel::start(PASSWORD).await else { return };
+    let Some(plain) = RedisServer::shared() else { return };
+    let open = async |url: String| {
+        let options = RedisOptions { url, waits_for_failover: false, ..all.options(PASSWORD) };
+        RedisStore::open(options).await.err().unwrap().to_string()
+    };
+    let url = all.url(PASSWORD);
+    for (url, said) in [
+        (url.replace("/main", "/mein"), "no sentinel knows a primary of that name"),
+        (url.replace(PASSWORD, "wrong"), "Password authentication failed"),
+        (format!("redis+sentinel://127.0.0.1:{}/main", plain.port()), "Address does not point to a sentinel node"),
+        ("redis+sentinel://127.0.0.1:1/main".to_owned(), "refused"),
+    ] {
+        let error = open(url.clone()).await;
+        assert!(error.contains(said) && !error.contains(PASSWORD), "{url}: {error}");
+    }
+}
