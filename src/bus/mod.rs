@@ -169,6 +169,8 @@ pub enum WhenEmpty {
 pub trait Bus: Send + Sync + 'static {
     /// Up to `max` messages of up to [`RECEIVE_BYTES`], none when none came. A crash after it: they are delivered again
     /// after the ack wait.
+    ///
+    /// With a `max` of 0 nothing more is asked for: what still comes for earlier calls, none when nothing can come any more.
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError>;
 
     /// What came with the messages of [`Bus::receive`] and can't be delivered to anybody, once.

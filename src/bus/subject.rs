@@ -116,8 +116,8 @@ pub fn mapping(prefix: &str, partitions: usize) -> String {
     )
 }
 
-/// As a NATS server's `partition(n,1,2)`: FNV-1a over both tokens.
-fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
+/// The partition of an owner with these tokens, as a NATS server's `partition(n,1,2)`: FNV-1a over both.
+pub fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
     let hash = tenant
         .bytes()
         .chain(user.bytes())

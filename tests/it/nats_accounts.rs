@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 use trellis::bus::credentials::NatsFiles;
 use trellis::bus::nats::{NatsBus, NatsOptions};
-use trellis::bus::{Bus, WhenEmpty};
+use trellis::bus::{Bus, WhenEmpty, subject};
 use trellis::domain::message::{Address, Message};
 use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
@@ -65,12 +65,16 @@ impl User {
 }
 
 async fn worker(server: &NatsServer) -> Arc<NatsBus> {
+    worker_of(server, 1).await
+}
+
+async fn worker_of(server: &NatsServer, partitions: usize) -> Arc<NatsBus> {
     let options = NatsOptions {
         url: server.url().replace("nats://", "nats://worker:worker-change-me@"),
         files: NatsFiles::default(),
         prefix: "trellis".into(),
         replicas: 1,
-        partitions: 1,
+        partitions,
         out_max_age: Duration::from_hours(1),
         monitor: None,
         max_bytes: 1 << 24,
@@ -256,4 +260,34 @@ async fn a_reply_subject_is_why_the_fence_is_only_the_second() {
     let (owner, body) = all.iter().find(|(owner, _)| owner == "acme/bob").unwrap();
     assert!(trellis::ingress::parse(body.as_bytes()).is_err(), "{owner} {body}");
     worker.close().await;
+}
+
+/// The server asks for the right to publish to where its mapping leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_partitions_a_user_still_publishes_in_its_own_name_and_in_no_other() {
+    let shipped = std::fs::read_to_string(CONFIG).unwrap().replace("include \"nats.conf\"", "");
+    let plain = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf")).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{plain}\n{shipped}\n{}\n", subject::mapping("trellis", 2))).unwrap();
+    let Some(server) = NatsServer::start_as(file.path().to_str().unwrap(), &[]) else { return };
+    let worker = worker_of(&server, 2).await;
+    let settings = worker.settings().await.unwrap();
+    let row = settings.iter().find(|setting| setting.name == "nats partitions").unwrap();
+    assert_eq!(row.problem, None, "{row:?}");
+    let mut ann = User::new(&server, "ann").await;
+    for other in
+        ["trellis.in.acme.bob.helper.task", "trellis.in.acme.ann.helper.result", "trellis.in.acme.ann.helper.wake"]
+    {
+        ann.client.publish(other, "{}".into()).await.unwrap();
+        ann.refused(other.trim_start_matches("trellis.in.")).await;
+    }
+    ann.can_not_publish("trellis.part.0.acme.bob.helper.task").await;
+    ann.can_not_publish("trellis.part.0.acme.ann.helper.wake").await;
+    let context = jetstream::new(ann.client.clone());
+    context.publish("trellis.in.acme.ann.helper.task", r#"{"n":1}"#.into()).await.unwrap().await.unwrap();
+    assert_eq!(received(&worker).await, [("acme/ann".to_owned(), r#"{"n":1}"#.to_owned())]);
+    let words = User::with_inbox(&server, "words", "_INBOX.words").await;
+    let answered = jetstream::new(words.client.clone()).publish("trellis.in.acme.ann.helper.result", "{}".into()).await;
+    answered.unwrap().await.unwrap();
+    assert_eq!(received(&worker).await.len(), 1);
 }

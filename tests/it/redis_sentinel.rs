@@ -56,9 +56,9 @@ async fn what_is_wrong_with_sentinels_is_said() {
     };
     let url = all.url(PASSWORD);
     for (url, said) in [
-        (url.replace("/main", "/mein"), "no sentinel knows a primary of that name"),
+        (url.replace("/main", "/mein"), "no Sentinel knows a primary of that name"),
         (url.replace(PASSWORD, "wrong"), "Password authentication failed"),
-        (format!("redis+sentinel://127.0.0.1:{}/main", plain.port()), "Address does not point to a sentinel node"),
+        (format!("redis+sentinel://127.0.0.1:{}/main", plain.port()), "it is no Sentinel"),
         ("redis+sentinel://127.0.0.1:1/main".to_owned(), "refused"),
     ] {
         let error = open(url.clone()).await;

@@ -6,7 +6,6 @@
 //! they have been seen to.
 
 use super::super::{BusError, Settle, Unreadable, subject};
-use super::line::Line;
 use super::partitions::Inbound;
 use super::receive::producer_id;
 use super::{ASIDE, NatsBus};
@@ -25,13 +24,16 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Readable messages in a row behind the delivered ones: there are no more broken ones soon.
 const AHEAD: usize = 64;
 
 /// Messages that one look reads; the next one goes on.
 const LOOKS: usize = 10_000;
+
+/// Longest look at one of several streams, and the pause after one that failed.
+const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// Losses of the connection that are more than chance.
 const LOSSES: u64 = 2;
@@ -40,6 +42,8 @@ const LOSSES: u64 = 2;
 #[derive(Default)]
 pub(super) struct Watch {
     last: Mutex<Look>,
+    /// A stream couldn't be asked: not again before.
+    rests_until: Mutex<Option<Instant>>,
     /// Sequences that were looked at and are fine, or are seen to, by the name of their stream.
     seen: Arc<Mutex<BTreeMap<String, BTreeSet<u64>>>>,
 }
@@ -94,19 +98,13 @@ impl NatsBus {
         let Ok(line) = self.line().await else { return false };
         let losses = *line.link.borrow();
         let last = *self.broken.last.lock();
-        if !last.cut_short && losses < last.losses + LOSSES {
+        let rests = self.broken.rests_until.lock().is_some_and(|until| until > Instant::now());
+        if rests || !last.cut_short && losses < last.losses + LOSSES {
             return false;
         }
-        match self.read_pending(&line).await {
-            Ok((found, cut_short)) => {
-                *self.broken.last.lock() = Look { losses, cut_short };
-                found
-            }
-            Err(error) => {
-                tracing::debug!("looking for messages that break the connection: {error}");
-                false
-            }
-        }
+        let (found, cut_short) = self.read_pending(&line.inbound()).await;
+        *self.broken.last.lock() = Look { losses, cut_short };
+        found
     }
 
     /// The next look is due: what comes may end the driver.
@@ -114,17 +112,27 @@ impl NatsBus {
         *self.broken.last.lock() = Look { losses: 0, cut_short: true };
     }
 
-    /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
-    /// there may be more.
-    async fn read_pending(&self, line: &Line) -> Result<(bool, bool), BusError> {
+    /// Looks at each stream. Whether some were put aside, and whether there may be more.
+    async fn read_pending(&self, all: &[Inbound]) -> (bool, bool) {
         let (mut found, mut cut_short) = (false, false);
-        for inbound in &line.inbound {
-            let (some, more) = self.read_pending_of(inbound).await?;
+        for inbound in all {
+            // One that is silent keeps nobody from the others.
+            let limit = if all.len() == 1 { Duration::MAX } else { LOOK_TIME };
+            let looked = tokio::time::timeout(limit, self.read_pending_of(inbound)).await;
+            let (some, more) = if let Ok(Ok(looked)) = looked {
+                looked
+            } else {
+                tracing::debug!("stream `{}` isn't asked for messages that break connections", inbound.name());
+                *self.broken.rests_until.lock() = Some(Instant::now() + LOOK_TIME);
+                (false, true)
+            };
             (found, cut_short) = (found || some, cut_short || more);
         }
-        Ok((found, cut_short))
+        (found, cut_short)
     }
 
+    /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
+    /// there may be more.
     async fn read_pending_of(&self, inbound: &Inbound) -> Result<(bool, bool), BusError> {
         let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         let delivered = info.delivered.stream_sequence;

@@ -19,7 +19,7 @@ impl NatsBus {
         let line = self.line().await?;
         let mut ids = Vec::new();
         let mut left = MAX_LISTED;
-        for inbound in &line.inbound {
+        for inbound in line.inbound().iter() {
             let mut next = self.ack_floor(inbound).await? + 1;
             let filter = inbound.filter(self.prefix());
             while let Some(message) = self.stored(inbound, next, &filter).await? {
@@ -48,7 +48,7 @@ impl NatsBus {
     pub async fn janitor(&self) -> Result<u64, BusError> {
         let line = self.line().await?;
         let mut purged = 0;
-        for inbound in &line.inbound {
+        for inbound in line.inbound().iter() {
             let floor = self.ack_floor(inbound).await?;
             let stream = inbound.stream.get_info().await.map_err(|error| self.unavailable(&error))?;
             if stream.state.messages == 0 || stream.state.first_sequence > floor {
@@ -108,7 +108,7 @@ impl NatsBus {
     pub(super) async fn server_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let server = line.client.server_info();
-        let inbound = line.inbound[0].stream.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let inbound = line.inbound()[0].stream.get_info().await.map_err(|error| self.unavailable(&error))?;
         let timers = line.context.get_stream(streams::timers_name(self.prefix())).await;
         let timers = timers.map_err(|error| self.unavailable(&error))?;
         let account = line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
@@ -157,7 +157,10 @@ impl NatsBus {
             self.jobs_setting().await,
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
         ];
-        all.extend(self.partitions().await);
+        // A stream that keeps whatever comes would keep the probes.
+        if !is_wrong {
+            all.extend(self.partitions().await);
+        }
         all.extend(self.replicas(&inbound).await);
         Ok(all)
     }

@@ -10,6 +10,7 @@ use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::ContextBuilder;
+use parking_lot::RwLock;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -17,8 +18,7 @@ use tokio::sync::watch;
 pub(super) struct Line {
     pub(super) client: Client,
     pub(super) context: Context,
-    /// The one that isn't spread is the first.
-    pub(super) inbound: Vec<Inbound>,
+    inbound: RwLock<Arc<[Inbound]>>,
     /// Grows with every loss of the connection: pending requests for messages died with it.
     pub(super) link: watch::Receiver<u64>,
 }
@@ -55,12 +55,22 @@ impl Line {
             };
             retry(options.connect, &format!("NATS at `{name}`"), ask).await?
         };
-        Ok(Self { client, context, inbound, link })
+        Ok(Self { client, context, inbound: RwLock::new(inbound.into()), link })
     }
 
     /// The driver's task has ended: nothing comes or goes over it any more.
     fn is_gone(&self) -> bool {
         self.link.has_changed().is_err()
+    }
+
+    /// The streams of messages for agents; the one that isn't spread is the first.
+    pub(super) fn inbound(&self) -> Arc<[Inbound]> {
+        Arc::clone(&self.inbound.read())
+    }
+
+    /// They were made sure of again.
+    pub(super) fn set_inbound(&self, inbound: Vec<Inbound>) {
+        *self.inbound.write() = inbound.into();
     }
 
     /// For what is asked now: tells of losses from here on.

@@ -216,8 +216,9 @@ impl NatsBus {
         if !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
         }
-        match streams::ensure(&self.last_line().context, &self.name, &self.options).await {
-            Ok(_) => {}
+        let line = self.last_line();
+        match streams::ensure(&line.context, &self.name, &self.options).await {
+            Ok(inbound) => line.set_inbound(inbound),
             // The caller says what doesn't work, and the cluster mends itself.
             Err(error @ BusOpenError::NotYet { .. }) => tracing::debug!("{error}"),
             Err(error) => tracing::warn!("{error}"),

@@ -56,8 +56,10 @@ impl Inbound {
 enum Mapping {
     /// It goes on as it came.
     None,
-    /// It is spread, over these and perhaps more.
-    Over(BTreeSet<usize>),
+    /// It goes where Trellis puts it.
+    Same,
+    /// It goes elsewhere: here for one.
+    Other(String),
     /// Nothing came back: nobody here may publish or listen there.
     Unknown(String),
 }
@@ -76,12 +78,12 @@ impl NatsBus {
     /// One line where messages are spread, or somebody believes that they are.
     pub(super) async fn partitions(&self) -> Option<BackendSetting> {
         let wanted = self.options.partitions;
-        let there = self.last_line().inbound.iter().filter(|inbound| inbound.part.is_some()).count();
+        let there = self.last_line().inbound().iter().filter(|inbound| inbound.part.is_some()).count();
         let mapping = match self.mapping().await {
             Ok(mapping) => mapping,
             Err(error) => Mapping::Unknown(chain(&error)),
         };
-        if wanted == 1 && there == 0 && !matches!(mapping, Mapping::Over(_)) {
+        if wanted == 1 && there == 0 && !matches!(mapping, Mapping::Other(_)) {
             return None;
         }
         Some(setting(self.prefix(), (wanted, there), &mapping))
@@ -99,22 +101,27 @@ impl NatsBus {
             let probe = format!("{prefix}.in.t{n}.u{n}.{name}.{PROBE_KIND}");
             client.publish(probe, bytes::Bytes::new()).await.map_err(|error| self.unavailable(&error))?;
         }
-        let mut parts = BTreeSet::new();
+        let expected = |n| {
+            let part = subject::part_for(self.options.partitions, &format!("t{n}"), &format!("u{n}"));
+            format!("{prefix}.part.{part}.t{n}.u{n}.{name}.{PROBE_KIND}")
+        };
+        let expected: BTreeSet<String> = (0..PROBES).map(expected).collect();
         let came = async {
             for _ in 0..PROBES {
                 tokio::select! {
-                    Some(probe) = mapped.next() => parts.extend(subject::part_of(prefix, &probe.subject)),
-                    Some(_) = plain.next() => return,
-                    else => return,
+                    Some(probe) = mapped.next() => {
+                        if !expected.contains(probe.subject.as_str()) {
+                            return Mapping::Other(probe.subject.replace(&name, "x"));
+                        }
+                    }
+                    Some(_) = plain.next() => return Mapping::None,
+                    else => break,
                 }
             }
+            Mapping::Same
         };
-        let in_time = tokio::time::timeout(PROBE, came).await.is_ok();
-        Ok(match (parts.is_empty(), in_time) {
-            (false, _) => Mapping::Over(parts),
-            (true, true) => Mapping::None,
-            (true, false) => Mapping::Unknown("no probe came back".to_owned()),
-        })
+        let silence = |_| Mapping::Unknown("no probe came back".to_owned());
+        Ok(tokio::time::timeout(PROBE, came).await.unwrap_or_else(silence))
     }
 }
 
@@ -122,34 +129,31 @@ impl NatsBus {
 fn setting(prefix: &str, (wanted, there): (usize, usize), mapping: &Mapping) -> BackendSetting {
     let by_server = match mapping {
         Mapping::None => "the server spreads nothing".to_owned(),
-        Mapping::Over(parts) => {
-            let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
-            format!("the server spreads over {}", parts.join(", "))
-        }
+        Mapping::Same => "the server spreads as Trellis does".to_owned(),
+        Mapping::Other(subject) => format!("the server spreads otherwise, e.g. to `{subject}`"),
         Mapping::Unknown(reason) => format!("whether the server spreads is unknown: {reason}"),
     };
-    let name = |part| streams::inbound_name(prefix, Some(part));
-    let beyond = match mapping {
-        Mapping::Over(parts) => parts.last().copied().filter(|last| *last >= there),
-        Mapping::None | Mapping::Unknown(_) => None,
-    };
-    let problem = if let Some(part) = beyond {
-        Some(format!(
-            "what the server maps to partition {part} has no stream and is refused: give its mapping as many as `bus.partitions`, and restart workers with that first"
-        ))
-    } else if there > spread_over(wanted) {
-        Some(format!(
+    let is_more = there > spread_over(wanted);
+    let problem = match mapping {
+        Mapping::Other(_) if wanted == 1 => Some(
+            "it has a mapping, and `bus.partitions` is 1: what has no stream is refused; take the mapping away"
+                .to_owned(),
+        ),
+        Mapping::Other(_) => Some(format!(
+            "what goes elsewhere than Trellis puts it has no stream, or another owner's place: its mapping shall be `{}`",
+            subject::mapping(prefix, wanted)
+        )),
+        _ if is_more => Some(format!(
             "`{}` is only emptied, as `bus.partitions` is lower than it was: delete it when it is empty, the last one first",
-            name(there - 1)
-        ))
-    } else if *mapping == Mapping::None {
-        Some(format!(
-            "what others publish goes through `{}` alone: put `{}` into the server's configuration, for the account of Trellis",
+            streams::inbound_name(prefix, Some(there - 1))
+        )),
+        Mapping::None => Some(format!(
+            "what others publish goes through `{}` alone: put `{}` into the server's configuration, for the account of \
+             Trellis, and give users who may publish to `{prefix}.in.…` the same behind `{prefix}.part.*.`",
             streams::inbound_name(prefix, None),
             subject::mapping(prefix, wanted)
-        ))
-    } else {
-        None
+        )),
+        Mapping::Same | Mapping::Unknown(_) => None,
     };
     let value = format!("{there} streams beside `{}`; {by_server}", streams::inbound_name(prefix, None));
     BackendSetting { name: "nats partitions".to_owned(), value, problem }
@@ -166,26 +170,19 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_partitions_is_said() {
-        let over = |parts: &[usize]| Mapping::Over(parts.iter().copied().collect());
+        let other = || Mapping::Other("p.part.7.t1.u1.x.probe".to_owned());
         for (wanted, there, mapping, value, problem) in [
-            (4, 4, over(&[0, 1, 2, 3]), "4 streams beside `P`; the server spreads over 0, 1, 2, 3", ""),
-            (4, 4, over(&[0, 1]), "4 streams beside `P`; the server spreads over 0, 1", ""),
-            (
-                2,
-                2,
-                over(&[0, 1, 2]),
-                "2 streams beside `P`; the server spreads over 0, 1, 2",
-                "partition 2 has no stream",
-            ),
-            (1, 0, over(&[0]), "0 streams beside `P`; the server spreads over 0", "partition 0 has no stream"),
-            (2, 3, over(&[0, 1]), "3 streams beside `P`; the server spreads over 0, 1", "`P_PART_2` is only emptied"),
-            (1, 2, Mapping::None, "2 streams beside `P`; the server spreads nothing", "`P_PART_1` is only emptied"),
-            (2, 2, Mapping::None, "2 streams beside `P`; the server spreads nothing", "{{partition(2,1,2)}}"),
-            (2, 2, Mapping::Unknown("x".into()), "2 streams beside `P`; whether the server spreads is unknown: x", ""),
+            (4, 4, Mapping::Same, "the server spreads as Trellis does", ""),
+            (2, 2, other(), "the server spreads otherwise, e.g. to `p.part.7.t1.u1.x.probe`", "{{partition(2,1,2)}}"),
+            (1, 0, other(), "the server spreads otherwise, e.g. to `p.part.7.t1.u1.x.probe`", "take the mapping away"),
+            (2, 3, Mapping::Same, "the server spreads as Trellis does", "`P_PART_2` is only emptied"),
+            (1, 2, Mapping::None, "the server spreads nothing", "`P_PART_1` is only emptied"),
+            (2, 2, Mapping::None, "the server spreads nothing", "{{partition(2,1,2)}}"),
+            (2, 2, Mapping::Unknown("x".into()), "whether the server spreads is unknown: x", ""),
         ] {
             let setting = setting("p", (wanted, there), &mapping);
             let said = setting.problem.unwrap_or_default();
-            assert_eq!(setting.value, value);
+            assert_eq!(setting.value, format!("{there} streams beside `P`; {value}"));
             assert!(said.contains(problem) && said.is_empty() == problem.is_empty(), "{value}: {said}");
         }
     }

@@ -38,6 +38,9 @@ const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// So small a part of what is asked for is asked of streams that had nothing.
 const IDLE: usize = 8;
 
+/// A stream that hasn't answered by then holds up no other.
+const SLOW: Duration = Duration::from_millis(250);
+
 /// Shorter waits than this are none.
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -121,12 +124,13 @@ impl Pull {
         while self.request.is_some() && self.next().now_or_never().is_some() {}
     }
 
-    /// Such messages fit into the next answer as often as that; a few more than into this one, for they may be larger.
-    fn learn(&mut self) {
+    /// Such messages fit into the next answer, of so many bytes, as often as that; a few more than into this one, for they
+    /// may be larger.
+    fn learn(&mut self, bytes: usize) {
         let largest = self.taken.iter().map(|message| message.payload.len()).max();
         self.is_busy = largest.is_some();
         if let Some(largest) = largest {
-            self.most = (RECEIVE_BYTES / largest.max(1)).min(self.most * GROWTH).max(1);
+            self.most = (bytes / largest.max(1)).min(self.most * GROWTH).max(1);
         }
     }
 }
@@ -136,10 +140,19 @@ impl Pulling {
         self.pulls.iter().map(|pull| pull.taken.len()).sum()
     }
 
-    /// Waits until what is there has come.
+    /// Waits until what is there has come, but not long for one stream of several: it may come later.
     async fn drain(&mut self) {
-        join_all(self.pulls.iter_mut().map(Pull::drain)).await;
-        self.pulls.iter_mut().for_each(Pull::learn);
+        let limit = if self.pulls.len() == 1 { Duration::MAX } else { SLOW };
+        let _ = tokio::time::timeout(limit, join_all(self.pulls.iter_mut().map(Pull::drain))).await;
+        let bytes = RECEIVE_BYTES / self.pulls.len().max(1);
+        self.pulls.iter_mut().for_each(|pull| pull.learn(bytes));
+    }
+
+    /// The next that comes of any request; `None` when there is none.
+    fn waits(&mut self) -> Option<impl Future<Output = ()>> {
+        let waits = self.pulls.iter_mut().filter(|pull| pull.request.is_some());
+        let waits: Vec<_> = waits.map(|pull| Box::pin(pull.next())).collect();
+        (!waits.is_empty()).then(|| select_all(waits).map(drop))
     }
 
     /// Which streams are asked for how many messages, that there are `max`: those that had none share little of it, so
@@ -159,7 +172,9 @@ impl Pulling {
         let mut shares = Vec::new();
         for at in asked {
             let pull = &self.pulls[at];
-            let share = if pull.is_busy { of_busy } else { of_idle }.max(1).min(left).min(pull.most);
+            // One message of each stream can be large before its size is known.
+            let most = if pull.is_busy || count == 1 { pull.most } else { pull.most.min((FIRST / count).max(1)) };
+            let share = if pull.is_busy { of_busy } else { of_idle }.max(1).min(left).min(most);
             left -= share;
             shares.extend((share > 0).then_some((at, share)));
         }
@@ -177,7 +192,7 @@ impl NatsBus {
     /// `link` at once, a silent server five seconds after `poll`.
     pub(super) async fn take(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         if max == 0 {
-            return Ok(Vec::new());
+            return Ok(self.take_outstanding().await);
         }
         self.clean_when_due().await;
         if self.look_for_broken().await {
@@ -185,36 +200,58 @@ impl NatsBus {
             return Ok(Vec::new());
         }
         let line = self.line().await?;
+        let all = line.inbound();
         let mut pulling = self.pulling.lock().await;
-        pulling.pulls.resize_with(line.inbound.len(), Pull::default);
+        pulling.pulls.resize_with(all.len(), Pull::default);
         pulling.pulls.iter_mut().for_each(Pull::collect);
-        self.ask_for_present(&line, &mut pulling, max).await?;
+        self.ask_for_present(&line, &all, &mut pulling, max).await?;
         pulling.drain().await;
         if pulling.len() == 0 && when_empty == WhenEmpty::Wait {
-            self.wait_for_one(&line, &mut pulling).await?;
+            self.wait_for_one(&line, &all, &mut pulling).await?;
             if (1..max).contains(&pulling.len()) {
                 // An error here must not lose the message that came.
-                if let Err(error) = self.ask_for_present(&line, &mut pulling, max).await {
+                if let Err(error) = self.ask_for_present(&line, &all, &mut pulling, max).await {
                     tracing::debug!("asking for more messages: {error}");
                 }
                 pulling.drain().await;
             }
         }
-        self.see_to_problems(&line, &mut pulling).await?;
-        self.put_back(&line, &mut pulling, max).await;
+        self.see_to_problems(&all, &mut pulling).await?;
+        self.put_back(&all, &mut pulling, max).await;
         // Nothing is awaited from here on: whoever gets the deliveries settles them.
-        let all = pulling.pulls.iter_mut().zip(&line.inbound);
-        let deliveries = all.flat_map(|(pull, inbound)| {
+        Ok(self.deliveries(&all, &mut pulling))
+    }
+
+    fn deliveries(&self, all: &[Inbound], pulling: &mut Pulling) -> Vec<Delivery> {
+        let taken = pulling.pulls.iter_mut().zip(all);
+        let deliveries = taken.flat_map(|(pull, inbound)| {
             pull.taken.drain(..).filter_map(|message| delivery(self.prefix(), inbound, message).ok())
         });
-        Ok(deliveries.collect())
+        deliveries.collect()
+    }
+
+    /// What still comes of requests that were made, as soon as something does; nothing when all are answered.
+    async fn take_outstanding(&self) -> Vec<Delivery> {
+        let all = self.last_line().inbound();
+        let mut pulling = self.pulling.lock().await;
+        while pulling.len() == 0 {
+            let Some(waits) = pulling.waits() else { break };
+            waits.await;
+        }
+        self.deliveries(&all, &mut pulling)
     }
 
     /// Asks for as many of the messages that are there now as are missing to `max`.
-    async fn ask_for_present(&self, line: &Line, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
+    async fn ask_for_present(
+        &self,
+        line: &Line,
+        all: &[Inbound],
+        pulling: &mut Pulling,
+        max: usize,
+    ) -> Result<(), BusError> {
         for (at, share) in pulling.shares(max) {
             let lost = line.fresh_link();
-            let batch = line.inbound[at].consumer.fetch().max_messages(share).messages().await;
+            let batch = all[at].consumer.fetch().max_messages(share).messages().await;
             let batch = batch.map_err(|error| self.unavailable(&error))?;
             let deadline = Instant::now() + FETCH_TIMEOUT;
             pulling.pulls[at].request = Some(Request { batch, lost, deadline, is_waiting: false });
@@ -223,28 +260,25 @@ impl NatsBus {
     }
 
     /// Waits for the first message of any stream, or until nobody gives any.
-    async fn wait_for_one(&self, line: &Line, pulling: &mut Pulling) -> Result<(), BusError> {
+    async fn wait_for_one(&self, line: &Line, all: &[Inbound], pulling: &mut Pulling) -> Result<(), BusError> {
         let end = Instant::now() + self.options.poll;
         while pulling.len() == 0 && pulling.pulls.iter().any(|pull| pull.problem.is_none()) {
             let left = end.saturating_duration_since(Instant::now());
             if left < SHORT {
                 break;
             }
-            for (pull, inbound) in pulling.pulls.iter_mut().zip(&line.inbound).filter(|(pull, _)| pull.may_be_asked()) {
+            for (pull, inbound) in pulling.pulls.iter_mut().zip(all).filter(|(pull, _)| pull.may_be_asked()) {
                 let lost = line.fresh_link();
                 let batch = inbound.consumer.batch().max_messages(1).expires(left).messages().await;
                 let batch = batch.map_err(|error| self.unavailable(&error))?;
                 let deadline = Instant::now() + left + FETCH_TIMEOUT;
                 pull.request = Some(Request { batch, lost, deadline, is_waiting: true });
             }
-            let waits =
-                pulling.pulls.iter_mut().filter(|pull| pull.request.is_some()).map(|pull| Box::pin(pull.next()));
-            let waits: Vec<_> = waits.collect();
-            if waits.is_empty() {
-                // All of them rest.
-                tokio::time::sleep(SHORT).await;
-            } else {
-                select_all(waits).await;
+            let rested =
+                pulling.pulls.iter().filter_map(|pull| pull.rests_until).filter(|at| *at > Instant::now()).min();
+            match pulling.waits() {
+                Some(waits) => drop(tokio::time::timeout_at(rested.unwrap_or(end).min(end), waits).await),
+                None => tokio::time::sleep(SHORT).await,
             }
             // A request of an earlier call has ended: nothing came, and its stream is asked again.
         }
@@ -252,14 +286,14 @@ impl NatsBus {
     }
 
     /// What failed rests, or is an error when nothing came of anything.
-    async fn see_to_problems(&self, line: &Line, pulling: &mut Pulling) -> Result<(), BusError> {
+    async fn see_to_problems(&self, all: &[Inbound], pulling: &mut Pulling) -> Result<(), BusError> {
         let count = pulling.pulls.iter().filter(|pull| pull.problem.is_some()).count();
         if count == 0 {
             return Ok(());
         }
         let all_failed = count == pulling.pulls.len();
         let mut first = None;
-        for (pull, inbound) in pulling.pulls.iter_mut().zip(&line.inbound) {
+        for (pull, inbound) in pulling.pulls.iter_mut().zip(all) {
             let Some(problem) = pull.problem.take() else { continue };
             let reason = words(inbound.name(), &problem);
             if !all_failed {
@@ -272,8 +306,11 @@ impl NatsBus {
         }
         if all_failed {
             tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+            Box::pin(self.repair()).await;
+        } else if pulling.len() == 0 {
+            // The others have nothing just now; what comes for them waits no longer than this.
+            let _ = tokio::time::timeout(REST_AFTER_ERROR, Box::pin(self.repair())).await;
         }
-        Box::pin(self.repair()).await;
         match first {
             Some(reason) if all_failed && pulling.len() == 0 => {
                 Err(BusError::Unavailable { bus: self.name.clone(), reason })
@@ -284,9 +321,9 @@ impl NatsBus {
 
     /// Gives back what is too much (an earlier call asked for more) and puts aside what can't be
     /// delivered.
-    async fn put_back(&self, line: &Line, pulling: &mut Pulling, max: usize) {
+    async fn put_back(&self, all: &[Inbound], pulling: &mut Pulling, max: usize) {
         let mut left = max;
-        for (pull, inbound) in pulling.pulls.iter_mut().zip(&line.inbound) {
+        for (pull, inbound) in pulling.pulls.iter_mut().zip(all) {
             let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
                 pull.taken.drain(..).partition(|message| delivery(self.prefix(), inbound, message.clone()).is_ok());
             pull.taken = readable;
@@ -298,7 +335,8 @@ impl NatsBus {
                     None => settle(&message, AckKind::Term).await,
                 }
             }
-            for message in pull.taken.drain(pull.taken.len().min(left)..) {
+            while pull.taken.len() > left {
+                let Some(message) = pull.taken.pop_back() else { break };
                 settle(&message, AckKind::Nak(None)).await;
             }
             left -= pull.taken.len();

@@ -33,8 +33,9 @@ impl NatsBus {
         };
         let by = server.server_name;
         let mut all = vec![setting(format!("{wanted} of each stream, in cluster `{cluster}`, by `{by}`"))];
-        let inbound = line.inbound.iter().map(|inbound| (inbound.name().to_owned(), Some(streams::CONSUMER)));
-        for (name, consumer) in inbound.chain(streams::others(self.prefix())) {
+        let shared = line.inbound();
+        let shared = shared.iter().map(|inbound| (inbound.name().to_owned(), Some(streams::CONSUMER)));
+        for (name, consumer) in shared.chain(streams::others(self.prefix())) {
             match line.context.get_stream(&name).await {
                 Ok(stream) => {
                     let copies = Copies::of(stream.cached_info(), wanted);

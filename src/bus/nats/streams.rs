@@ -86,15 +86,25 @@ pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) 
     ensure_stream(context, place, jobs(options)).await?;
     ensure_stream(context, place, epoch(options)).await?;
     let mut all = vec![ensure_inbound(context, bus, options, None).await?];
-    // There were more than are wanted now: what is in them is taken.
     for part in 0.. {
-        if part >= spread_over(options.partitions) && is_gone(context, &inbound_name(&options.prefix, Some(part))).await
-        {
+        if part >= spread_over(options.partitions) && !was_made(context, bus, options, part).await? {
             break;
         }
         all.push(ensure_inbound(context, bus, options, Some(part)).await?);
     }
     Ok(all)
+}
+
+/// There were more partitions than are wanted now: what is in them is taken.
+async fn was_made(context: &Context, bus: &str, options: &NatsOptions, part: usize) -> Result<bool, BusOpenError> {
+    let name = inbound_name(&options.prefix, Some(part));
+    match context.get_stream(&name).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_missing(&error) => Ok(false),
+        // Nobody who spreads nothing needs the right to ask for it.
+        Err(_) if options.partitions == 1 && part == 0 => Ok(false),
+        Err(error) => Err(get_failed(bus, &name, &error)),
+    }
 }
 
 async fn ensure_inbound(

@@ -282,7 +282,8 @@ impl Pool {
                 },
             };
             let Err(error) = &answers else { return answers };
-            let lost = || self.can_fail_over && (error.is_connection_dropped() || error.is_connection_refusal());
+            let lost =
+                || self.can_fail_over && !error.is_timeout() && (error.is_connection_dropped() || error.is_io_error());
             match pauses.next() {
                 Some(pause) if passes(error) || again == Again::Yes && lost() => tokio::time::sleep(*pause).await,
                 _ => return answers,

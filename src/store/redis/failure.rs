@@ -54,7 +54,7 @@ fn reason(error: &RedisError) -> String {
         ErrorKind::Server(ServerErrorKind::ClusterDown) => "no primary has its slot, or too few are left".into(),
         ErrorKind::ClusterConnectionNotFound => "no node of the cluster can be reached".into(),
         ErrorKind::MasterNameNotFoundBySentinel => {
-            "no sentinel knows a primary of that name that is up, nor has made another one yet".into()
+            "no Sentinel knows a primary of that name that is up, nor has made another one yet".into()
         }
         _ => return error.to_string(),
     };

@@ -1,147 +1,156 @@
 //! Which server is the primary, as Sentinels say. One that stood still while another took over goes on as if it still
-//! were, for some seconds, and some Sentinels hear of it two seconds later: so they are asked before anybody goes on with
-//! it, and a server that was replaced isn't believed to be the primary before it says whom it has followed.
+//! were, for some seconds, and some Sentinels hear of it two seconds later: so all of them are asked, once a second while
+//! there is something to do, and the one that knows of the latest failover counts.
 
 use super::servers::{RedisTls, Servers, tcp};
-use super::wire::{RoundTrip, ask_over};
+use super::wire::{OneWire, RoundTrip};
 use futures::FutureExt;
+use futures::future::join_all;
 use parking_lot::Mutex;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerError, ServerErrorKind, TlsMode, Value};
+use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
+    ServerError, ServerErrorKind, Value,
+};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What Sentinels said counts for so long.
+/// What Sentinels said counts for so long, and twice as long while they are asked again.
 const COUNTS: Duration = Duration::from_secs(1);
 
-/// Longest time for their answer when nobody is known.
-const LONGEST: Duration = Duration::from_secs(5);
+/// Longest time for the answer of a Sentinel, and of a server that they name for the first time.
+const LONGEST: Duration = Duration::from_millis(500);
 
-/// The same when somebody is.
-const SHORT: Duration = Duration::from_millis(500);
-
-/// When they don't answer, and whoever was the primary still does, they are asked again after it.
+/// One that didn't answer is asked again after it.
 const SILENT: Duration = Duration::from_secs(10);
-
-/// What a Sentinel says that has not heard of a failover.
-const REPLACED: &str = "another server has taken over from the primary that Sentinels name";
 
 /// Sentinels, and what they have said.
 pub struct Sentinels {
-    asked: tokio::sync::Mutex<SentinelClient>,
+    nodes: Vec<Node>,
+    /// What they call it.
+    name: String,
+    /// Of any of its servers, but for the address.
+    server: ConnectionInfo,
+    tls: Option<RedisTls>,
+    /// Held by who asks them.
+    asking: tokio::sync::Mutex<()>,
     said: Mutex<Said>,
 }
 
+/// One of them.
+struct Node {
+    client: Client,
+    connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
+    rests_until: Mutex<Option<Instant>>,
+}
+
 /// A primary.
-#[derive(Clone)]
 struct Said {
     client: Option<Client>,
-    /// Of the last one that there was.
-    lineage: Lineage,
     /// Grows with each that may be another.
     number: u64,
-    until: Instant,
+    /// Of the failover that made it: Sentinels that know of an earlier one only are behind.
+    epoch: u64,
+    at: Instant,
+    /// Why the last one who asked got no answer, and when.
+    failure: Option<(Instant, RedisError)>,
 }
 
-/// Ids of what a server writes and its replicas copy: a replica that becomes the primary takes a new one, and knows the
-/// one before.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Lineage {
-    id: String,
-    before: String,
+/// What one Sentinel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    host: String,
+    port: u16,
+    epoch: u64,
+    /// It reaches it.
+    is_up: bool,
 }
 
-impl Lineage {
-    fn of(info: &str) -> Self {
-        let value = |name: &str| {
-            let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            found.map(|id| id.trim().to_owned()).unwrap_or_default()
-        };
-        Self { id: value("master_replid"), before: value("master_replid2") }
+impl Named {
+    fn of(facts: &BTreeMap<String, String>) -> Option<Self> {
+        let flags = facts.get("flags")?;
+        Some(Self {
+            host: facts.get("ip")?.clone(),
+            port: facts.get("port")?.parse().ok()?,
+            epoch: facts.get("config-epoch")?.parse().ok()?,
+            is_up: !flags.contains("s_down") && !flags.contains("o_down"),
+        })
     }
+}
 
-    /// Whether this one took over from the other.
-    fn replaced(&self, other: &Self) -> bool {
-        !other.id.is_empty() && self.before == other.id && self.id != other.id
-    }
-
-    async fn ask(client: &Client) -> Result<Self, RedisError> {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(COUNTS)).set_response_timeout(Some(COUNTS));
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).boxed().await?;
-        let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
-        Ok(Self::of(&info))
-    }
+/// The primary of the latest failover, if that isn't older than what is known.
+fn latest(named: Vec<Named>, known: u64) -> Option<Named> {
+    named.into_iter().filter(|named| named.epoch >= known).max_by_key(|named| (named.epoch, named.is_up))
 }
 
 impl Sentinels {
     /// Who is asked: Sentinels have no login, and the certificates of the servers.
-    pub fn new(servers: &Servers, primary: &str, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
-        let addresses = servers.nodes.iter().map(|node| node.addr().clone());
-        let mut builder = SentinelClientBuilder::new(addresses, primary, SentinelServerType::Master)?
-            .set_client_to_redis_tcp_settings(tcp())
-            .set_client_to_sentinel_tcp_settings(tcp());
-        if servers.is_tls {
-            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
-        }
-        if let Some(tls) = tls {
-            builder = builder
-                .set_client_to_redis_certificates(tls.clone().into())
-                .set_client_to_sentinel_certificates(tls.clone().into());
-        }
-        if let Some(settings) = servers.nodes.first().map(redis::ConnectionInfo::redis_settings) {
-            builder = builder.set_client_to_redis_db(settings.db());
-            if let Some(user) = settings.username() {
-                builder = builder.set_client_to_redis_username(user);
-            }
-            if let Some(password) = settings.password() {
-                builder = builder.set_client_to_redis_password(password);
-            }
-        }
-        let said = Said { client: None, lineage: Lineage::default(), number: 0, until: Instant::now() };
-        let said = Mutex::new(said);
-        Ok(Self { asked: tokio::sync::Mutex::new(builder.build()?), said })
+    pub fn new(servers: &Servers, name: &str, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
+        let Some(server) = servers.nodes.first().cloned() else {
+            return Err((ErrorKind::InvalidClientConfig, "no Sentinel is named").into());
+        };
+        let node = |node: &ConnectionInfo| {
+            let info = node.addr().clone().into_connection_info()?.set_tcp_settings(tcp());
+            let client = open(info, tls)?;
+            Ok(Node { client, connection: tokio::sync::Mutex::default(), rests_until: Mutex::default() })
+        };
+        let nodes = servers.nodes.iter().map(node).collect::<Result<_, RedisError>>()?;
+        let said = Said { client: None, number: 0, epoch: 0, at: Instant::now(), failure: None };
+        let (name, tls) = (name.to_owned(), tls.cloned());
+        Ok(Self { nodes, name, server, tls, asking: tokio::sync::Mutex::default(), said: Mutex::new(said) })
     }
 
     /// The primary that they name, or have named just now, with its number.
     async fn primary(&self) -> Result<(Client, u64), RedisError> {
-        if let Some(known) = self.known() {
+        if let Some(known) = self.known(COUNTS) {
             return Ok(known);
         }
-        let mut sentinels = self.asked.lock().await;
-        if let Some(known) = self.known() {
-            return Ok(known);
-        }
-        let before = self.said.lock().clone();
-        let limit = if before.client.is_some() { SHORT } else { LONGEST };
-        let answer = tokio::time::timeout(limit, named(&mut sentinels, &before)).await;
-        let answer = answer.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
+        let since = Instant::now();
+        let _alone = if let Ok(alone) = self.asking.try_lock() {
+            alone
+        } else {
+            if let Some(known) = self.known(2 * COUNTS) {
+                return Ok(known);
+            }
+            let alone = self.asking.lock().await;
+            if let Some(known) = self.known(COUNTS) {
+                return Ok(known);
+            }
+            // Whoever asked meanwhile asked for all that waited.
+            if let Some((_, error)) = self.said.lock().failure.clone().filter(|(at, _)| *at >= since) {
+                return Err(error);
+            }
+            alone
+        };
+        let found = self.ask().await;
         let mut said = self.said.lock();
-        match (answer, before.client) {
-            (Ok((client, lineage)), before) => {
-                let is_same = before.is_some_and(|before| address(&before) == address(&client));
-                let number = if is_same { said.number } else { said.number + 1 };
-                *said = Said { client: Some(client.clone()), lineage, number, until: Instant::now() + COUNTS };
-                Ok((client, number))
+        let now = Instant::now();
+        match (found, said.client.clone()) {
+            (Ok((client, epoch)), before) => {
+                if before.is_none_or(|before| address(&before) != address(&client)) {
+                    said.number += 1;
+                }
+                *said = Said { client: Some(client.clone()), number: said.number, epoch, at: now, failure: None };
+                Ok((client, said.number))
             }
             // It may serve though nobody can say so.
             (Err(error), Some(client)) => {
-                tracing::warn!(
-                    "Sentinels don't say which Redis is the primary, `{}` is used: {error}",
-                    address(&client)
-                );
-                said.until = Instant::now() + if is_replaced(&error) { COUNTS } else { SILENT };
+                tracing::debug!("`{}` is used: {error}", address(&client));
+                said.at = now;
                 Ok((client, said.number))
             }
-            (Err(error), None) => Err(error),
+            (Err(error), None) => {
+                said.failure = Some((now, error.clone()));
+                Err(error)
+            }
         }
     }
 
-    fn known(&self) -> Option<(Client, u64)> {
+    fn known(&self, age: Duration) -> Option<(Client, u64)> {
         let said = self.said.lock();
-        let client = said.client.clone().filter(|_| Instant::now() < said.until)?;
+        let client = said.client.clone().filter(|_| said.at.elapsed() < age)?;
         Some((client, said.number))
     }
 
@@ -152,24 +161,100 @@ impl Sentinels {
             said.client = None;
         }
     }
+
+    /// Asks all of them: the primary, and which failover made it.
+    async fn ask(&self) -> Result<(Client, u64), RedisError> {
+        let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
+        let (named, errors): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
+        let named: Vec<_> = named.into_iter().flatten().flatten().collect();
+        let (known, before) = {
+            let said = self.said.lock();
+            (said.epoch, said.client.clone())
+        };
+        let found = match (latest(named, known), errors.into_iter().find_map(Result::err)) {
+            (Some(found), _) => found,
+            (None, Some(error)) => return Err(error),
+            (None, None) => return Err(unknown(&self.name)),
+        };
+        let address = match self.server.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                host: found.host,
+                port: found.port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(found.host, found.port),
+        };
+        match before {
+            // Whether it serves, those find out who use it.
+            Some(client) if client.get_connection_info().addr() == &address => return Ok((client, found.epoch)),
+            _ if !found.is_up => return Err(unknown(&self.name)),
+            _ => {}
+        }
+        let client = open(self.server.clone().set_addr(address), self.tls.as_ref())?;
+        if !is_primary(&client).await? {
+            return Err(unknown(&self.name));
+        }
+        Ok((client, found.epoch))
+    }
 }
 
-/// Who Sentinels say is the primary, unless it is one that the last was made the primary in place of.
-async fn named(sentinels: &mut SentinelClient, before: &Said) -> Result<(Client, Lineage), RedisError> {
+impl Node {
+    /// What it says; `None`: it was silent just now. An error is one of its connection; no `Named`: it knows nobody of
+    /// that name.
+    async fn ask(&self, name: &str) -> Option<Result<Option<Named>, RedisError>> {
+        if self.rests_until.lock().is_some_and(|until| until > Instant::now()) {
+            return None;
+        }
+        let mut connection = self.connection.lock().await;
+        let asked = async {
+            let mut open = match connection.take() {
+                Some(open) => open,
+                None => connect(&self.client).await?,
+            };
+            let answer = redis::cmd("SENTINEL").arg("MASTER").arg(name).query_async::<Value>(&mut open).await;
+            match answer {
+                Ok(value) => {
+                    *connection = Some(open);
+                    Ok(Named::of(&redis::from_redis_value(value)?))
+                }
+                Err(error) if error.detail().is_some_and(|words| words.contains("unknown command")) => {
+                    Err((ErrorKind::InvalidClientConfig, "it is no Sentinel", address(&self.client)).into())
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ResponseError)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let answer = tokio::time::timeout(LONGEST, asked.boxed()).await;
+        let answer = answer.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
+        if answer.as_ref().is_err_and(RedisError::is_timeout) {
+            *self.rests_until.lock() = Some(Instant::now() + SILENT);
+        }
+        Some(answer)
+    }
+}
+
+fn open(info: ConnectionInfo, tls: Option<&RedisTls>) -> Result<Client, RedisError> {
+    match tls {
+        Some(tls) => Client::build_with_tls(info, tls.clone().into()),
+        None => Client::open(info),
+    }
+}
+
+async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(LONGEST)).set_response_timeout(Some(LONGEST));
     // Of a type without a name: the driver's is too deep for the compiler.
-    let client = sentinels.async_get_client().boxed().await?;
-    if before.client.as_ref().is_some_and(|before| address(before) == address(&client)) {
-        return Ok((client, before.lineage.clone()));
-    }
-    let lineage = Lineage::ask(&client).await?;
-    if before.lineage.replaced(&lineage) {
-        return Err((ErrorKind::MasterNameNotFoundBySentinel, REPLACED, address(&client)).into());
-    }
-    Ok((client, lineage))
+    client.get_multiplexed_async_connection_with_config(&config).boxed().await
 }
 
-fn is_replaced(error: &RedisError) -> bool {
-    error.to_string().contains(REPLACED)
+async fn is_primary(client: &Client) -> Result<bool, RedisError> {
+    let mut connection = connect(client).await?;
+    let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
+    Ok(info.lines().any(|line| line.trim() == "role:master"))
+}
+
+fn unknown(name: &str) -> RedisError {
+    (ErrorKind::MasterNameNotFoundBySentinel, "no Sentinel names it", name.to_owned()).into()
 }
 
 fn address(client: &Client) -> String {
@@ -180,7 +265,7 @@ fn address(client: &Client) -> String {
 pub struct SentinelWire {
     sentinels: Arc<Sentinels>,
     config: ConnectionManagerConfig,
-    now: Mutex<Option<(ConnectionManager, u64)>>,
+    now: Mutex<Option<(Arc<OneWire>, u64)>>,
 }
 
 impl SentinelWire {
@@ -193,22 +278,22 @@ impl SentinelWire {
     /// Asks the primary; answers may be errors of the server.
     pub async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
         let (client, number) = self.sentinels.primary().await?;
-        let manager = {
+        let wire = {
             let mut now = self.now.lock();
             match &*now {
-                Some((manager, of)) if *of == number => manager.clone(),
+                Some((wire, of)) if *of == number => Arc::clone(wire),
                 _ => {
-                    let manager = ConnectionManager::new_lazy_with_config(client, self.config.clone())?;
-                    now.insert((manager, number)).0.clone()
+                    let wire = Arc::new(OneWire::new(client, self.config.clone())?);
+                    Arc::clone(&now.insert((wire, number)).0)
                 }
             }
         };
-        let answers = ask_over(manager, asked).await;
+        let answers = wire.ask(asked).await;
         let may_be_another = match &answers {
             Ok(answers) => {
                 answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if is_replica(error)))
             }
-            Err(error) => error.is_connection_dropped() || error.is_connection_refusal() || error.is_timeout(),
+            Err(error) => error.is_io_error() || error.is_connection_dropped() || error.is_timeout(),
         };
         if may_be_another {
             self.sentinels.doubt(number);
@@ -227,18 +312,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_took_over_from_whom_is_known_by_their_ids() {
-        let of = |id: &str, before: &str| {
-            Lineage::of(&format!(
-                "role:master\r\nmaster_replid:{id}\r\nmaster_replid2:{before}\r\nmaster_repl_offset:7\r\n"
-            ))
-        };
-        let (first, second, third) = (of("a", "0"), of("b", "a"), of("c", "b"));
-        assert_eq!(first, Lineage { id: "a".into(), before: "0".into() });
-        assert!(second.replaced(&first) && third.replaced(&second));
-        for (one, other) in [(&first, &second), (&first, &first), (&second, &third), (&first, &Lineage::default())] {
-            assert!(!one.replaced(other), "{one:?} {other:?}");
+    fn who_knows_of_the_latest_failover_counts() {
+        let named = |host: &str, epoch, is_up| Named { host: host.to_owned(), port: 6379, epoch, is_up };
+        for (said, known, expected) in [
+            (vec![named("a", 1, true), named("b", 2, true), named("a", 1, true)], 0, Some("b")),
+            (vec![named("a", 1, true), named("a", 1, true)], 2, None),
+            (vec![named("a", 2, false), named("a", 2, true)], 2, Some("a")),
+            (vec![named("b", 3, false), named("a", 2, true)], 2, Some("b")),
+            (vec![], 0, None),
+        ] {
+            assert_eq!(latest(said.clone(), known).map(|found| found.host).as_deref(), expected, "{said:?}");
         }
-        assert!(!Lineage::default().replaced(&Lineage::default()));
+    }
+
+    #[test]
+    fn what_a_sentinel_says_is_read() {
+        let facts = |flags: &str| {
+            let facts = [("ip", "::1"), ("port", "7"), ("flags", flags), ("config-epoch", "4"), ("num-slaves", "2")];
+            facts.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        };
+        let expected = |is_up| Some(Named { host: "::1".to_owned(), port: 7, epoch: 4, is_up });
+        for (flags, is_up) in [("master", true), ("master,s_down", false), ("s_down,o_down,master", false)] {
+            assert_eq!(Named::of(&facts(flags)), expected(is_up), "{flags}");
+        }
+        assert_eq!(Named::of(&BTreeMap::new()), None);
     }
 }

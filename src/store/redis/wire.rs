@@ -153,10 +153,7 @@ impl Wire {
             (None, Some(node)) => Client::open(node.clone())?,
             (_, None) => return Ok(Vec::new()),
         };
-        let wire = || {
-            let now = Renewed::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
-            Ok(Self::One(Box::new(OneWire { client: client.clone(), config: config.clone(), now })))
-        };
+        let wire = || Ok(Self::One(Box::new(OneWire::new(client.clone(), config.clone())?)));
         (0..count).map(|_| wire()).collect()
     }
 
@@ -212,23 +209,25 @@ impl Wire {
 }
 
 impl OneWire {
-    async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
-        let (manager, number) = self.now.get();
-        let answers = ask_over(manager, asked).await;
+    /// Connected when it is first used.
+    pub fn new(client: Client, config: ConnectionManagerConfig) -> Result<Self, RedisError> {
+        let now = Renewed::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
+        Ok(Self { client, config, now })
+    }
+
+    /// Asks; answers may be errors of the server.
+    pub async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
+        let (mut manager, number) = self.now.get();
+        let answers = match asked {
+            RoundTrip::One(cmd) => manager.req_packed_command(cmd).await.map(|value| vec![value]),
+            RoundTrip::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await,
+            RoundTrip::Waiting(pipe) => manager.req_packed_commands(pipe, 0, 3).await,
+        };
         if answers.as_ref().is_err_and(|error| error.kind() == ErrorKind::AuthenticationFailed) {
             let make = || ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone());
             self.now.renew(number, || make().ok());
         }
         answers
-    }
-}
-
-/// Asks over one connection; answers may be errors of the server.
-pub async fn ask_over(mut manager: ConnectionManager, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
-    match asked {
-        RoundTrip::One(cmd) => manager.req_packed_command(cmd).await.map(|value| vec![value]),
-        RoundTrip::All(pipe, count) => manager.req_packed_commands(pipe, 0, count).await,
-        RoundTrip::Waiting(pipe) => manager.req_packed_commands(pipe, 0, 3).await,
     }
 }
 

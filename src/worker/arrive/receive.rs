@@ -4,11 +4,10 @@
 use super::due;
 use super::handle;
 use super::seats::{AHEAD, Seat};
-use crate::bus::{BusError, Delivery};
+use crate::bus::{Delivery, WhenEmpty};
 use crate::domain::message::InKind;
 use crate::process::retry::LogPace;
 use crate::worker::{RECEIVE_PAUSE, Worker};
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -36,14 +35,10 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
             () = stop.cancelled() => break,
             ask = worker.seats.ask(more) => ask,
         };
-        let mut receiving = worker.venue.bus.receive(ask.most, ask.when_empty);
         let received = tokio::select! {
             biased;
-            () = stop.cancelled() => {
-                hand_back(worker, receiving).await;
-                break;
-            }
-            received = &mut receiving => received,
+            () = stop.cancelled() => break,
+            received = worker.venue.bus.receive(ask.most, ask.when_empty) => received,
         };
         match received {
             Err(error) => {
@@ -59,7 +54,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
             }
         }
     }
-    due::call_elsewhere(worker).await;
+    tokio::join!(hand_back(worker), due::call_elsewhere(worker));
 }
 
 /// What comes without a slot.
@@ -123,10 +118,13 @@ async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Later>) {
     }
 }
 
-/// What the queue still sends for the last request is for another worker, at once. As long as turns run here it would
-/// else lie in this process until the connection closes; then the queue forgets the request, too.
-async fn hand_back(worker: &Worker, receiving: impl Future<Output = Result<Vec<Delivery>, BusError>>) {
-    if let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receiving).await {
+/// What the queue still sends for the last requests is for another worker, at once. As long as turns run here it would
+/// else lie in this process until the connection closes; then the queue forgets the requests, too.
+async fn hand_back(worker: &Worker) {
+    let receive = || worker.venue.bus.receive(0, WhenEmpty::Return);
+    while let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receive()).await
+        && !deliveries.is_empty()
+    {
         for delivery in deliveries {
             delivery.settle.nak(Duration::ZERO).await;
         }

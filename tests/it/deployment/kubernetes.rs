@@ -364,6 +364,8 @@ fn workers_are_scaled_by_what_there_is() {
     let spec = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"];
     let streams: Vec<_> = list(&spec["triggers"]).map(|trigger| &trigger["metadata"]["stream"]).collect();
     assert_eq!(streams, ["TRELLIS", "TRELLIS_PART_0", "TRELLIS_PART_1"], "as tests/it/partitions.rs sees them");
+    let names: Vec<_> = list(&spec["triggers"]).map(|trigger| trigger["name"].as_str().unwrap()).collect();
+    assert_eq!(spec["advanced"]["scalingModifiers"]["formula"], names.join(" + "));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

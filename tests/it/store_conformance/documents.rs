@@ -95,5 +95,5 @@ pub async fn a_write_that_is_repeated_meets_itself(w: World) {
     }
     let methods = trellis::store::METHODS.iter();
     let once: Vec<_> = methods.filter(|m| m.repeat == trellis::store::Repeat::Once).map(|m| m.name).collect();
-    assert_eq!(once, ["forget", "sweep", "write", "write_within", "backup"]);
+    assert_eq!(once, ["forget", "sweep", "write", "write_within", "recount", "backup"]);
 }
