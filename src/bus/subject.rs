@@ -214,17 +214,11 @@ pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
 /// What stands behind `in` of an inbound subject, or behind the number of its partition.
 fn behind<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
     let rest = subject.strip_prefix(prefix)?;
-    rest.strip_prefix(".in.").or_else(|| Some(numbered(rest)?.1))
-}
-
-/// The partition of a subject of one.
-pub fn part_of(prefix: &str, subject: &str) -> Option<usize> {
-    Some(numbered(subject.strip_prefix(prefix)?)?.0)
-}
-
-fn numbered(rest: &str) -> Option<(usize, &str)> {
-    let (part, rest) = rest.strip_prefix(".part.")?.split_once('.')?;
-    Some((part.parse().ok()?, rest))
+    let of_part = || {
+        let (part, rest) = rest.strip_prefix(".part.")?.split_once('.')?;
+        part.parse::<usize>().is_ok().then_some(rest)
+    };
+    rest.strip_prefix(".in.").or_else(of_part)
 }
 
 /// Owner, agent and kind of an inbound subject, one of a partition too.

@@ -21,6 +21,10 @@ fn owner(n: usize) -> Owner {
     format!("acme/jo.{n}@x").parse().unwrap()
 }
 
+fn part(partitions: usize, owner: &Owner) -> usize {
+    subject::part_for(partitions, &owner.tenant().token(), &owner.user().token())
+}
+
 fn task(of: &Owner, id: &str) -> Message {
     let to = Address::In { owner: of.clone(), agent: "helper".parse().unwrap(), kind: InKind::Task };
     Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
@@ -102,7 +106,9 @@ async fn what_others_publish_goes_where_a_server_with_the_mapping_and_workers_pu
     assert_eq!((ids.len(), ids), (2 * OWNERS, transit.into_iter().collect()));
     let places: BTreeSet<_> = got.iter().map(|delivery| delivery.sequence).collect();
     assert_eq!(places.len(), got.len(), "ids are made of places");
-    // Of two that spread otherwise, one has nowhere to put some.
+    // What it spreads otherwise than somebody else's settings say, has no place.
+    let one = open(&NatsOptions { partitions: 1, prefix: prefix.clone(), ..options(&server.url()) }).await;
+    assert!(row(&one).await.unwrap().problem.unwrap().contains("take the mapping away"));
     let fewer = open(&NatsOptions { partitions: 2, prefix, ..options(&server.url()) }).await;
     let problem = row(&fewer).await.unwrap().problem.unwrap();
     assert!(
@@ -162,12 +168,8 @@ async fn a_flood_of_one_owner_is_before_nobody_of_another_partition() {
     for (partitions, is_behind) in [(1, true), (5, false)] {
         let options = NatsOptions { partitions, ..options(&url) };
         let bus = open(&options).await;
-        let part = |owner: &Owner| {
-            let agent = "helper".parse().unwrap();
-            subject::part_of(&options.prefix, &subject::spread(&options.prefix, 5, owner, &agent, InKind::Task))
-        };
         let flood = owner(0);
-        let other = (1..OWNERS).map(owner).find(|other| part(other) != part(&flood)).unwrap();
+        let other = (1..OWNERS).map(owner).find(|other| part(5, other) != part(5, &flood)).unwrap();
         let publish = async |n: usize| bus.publish(&task(&flood, &format!("flood {n}"))).await.unwrap();
         futures::future::join_all((0..600).map(publish)).await;
         bus.publish(&task(&other, "mine")).await.unwrap();
@@ -188,11 +190,7 @@ async fn a_partition_that_gives_nothing_holds_up_no_other_and_is_made_again() {
     let bus = open(&options).await;
     let (all, context) = (options.prefix.to_uppercase(), context(&url).await);
     context.delete_stream(format!("{all}_PART_1")).await.unwrap();
-    let part = |owner: &Owner| {
-        let agent = "helper".parse().unwrap();
-        subject::part_of(&options.prefix, &subject::spread(&options.prefix, 2, owner, &agent, InKind::Task))
-    };
-    let [here, gone] = [0, 1].map(|wanted| (0..OWNERS).map(owner).find(|owner| part(owner) == Some(wanted)).unwrap());
+    let [here, gone] = [0, 1].map(|wanted| (0..OWNERS).map(owner).find(|owner| part(2, owner) == wanted).unwrap());
     bus.publish(&task(&here, "here")).await.unwrap();
     assert_eq!(settle_n(&bus, 1).await[0].id.as_deref(), Some("here"));
     // The first finds that there is none, and makes it.

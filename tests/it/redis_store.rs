@@ -6,7 +6,7 @@ use std::time::Duration;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
-use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{
     Accounts, Admit, Admitted, After, Change, Commit, Committed, Continuation, DocWrite, DocumentStore, EventKind,
     Expect, Grant, Inspect, Intake, LeaseCheck, LeaseOutcome, LeaseRequest, NewEvent, OutsideWrite, Recount, Store,
@@ -127,6 +127,34 @@ async fn a_wake_made_by_the_server_reads_as_a_message_of_the_bus() {
     };
     assert_eq!(entries.len(), 1);
     assert_eq!(std::str::from_utf8(&entries[0].message).unwrap(), serde_json::to_string(&expected).unwrap());
+}
+
+/// The driver calls it an answer that can't be read: nothing is damaged, and a call again can help.
+#[tokio::test]
+async fn a_connection_that_is_cut_in_the_middle_of_an_answer_is_one_that_is_lost() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let answers = tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 4096];
+            while let Ok(bytes @ 1..) = client.read(&mut asked).await {
+                let text = String::from_utf8_lossy(&asked[..bytes]);
+                if text.contains("FUNCTION") {
+                    client.write_all(b"*1\r\n$200\r\nhalf").await.unwrap();
+                    break;
+                }
+                // What the driver says of itself.
+                let commands = text.matches('*').count();
+                client.write_all("+OK\r\n".repeat(commands).as_bytes()).await.unwrap();
+            }
+        }
+    });
+    let error = RedisStore::open(RedisOptions { connections: 1, ..RedisOptions::new(url) }).await.err().unwrap();
+    assert!(error.is_transient(), "{error:?}");
+    assert!(error.to_string().contains("the connection was cut in the middle of an answer"), "{error}");
+    answers.abort();
 }
 
 #[tokio::test]

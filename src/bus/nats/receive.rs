@@ -72,7 +72,7 @@ struct Request {
     batch: Batch,
     lost: watch::Receiver<u64>,
     deadline: Instant,
-    /// For the first message that comes, and not for what is there.
+    /// Nobody waits for all of it: it is for the first message that comes, or late.
     is_waiting: bool,
 }
 
@@ -145,7 +145,13 @@ impl Pulling {
         let limit = if self.pulls.len() == 1 { Duration::MAX } else { SLOW };
         let _ = tokio::time::timeout(limit, join_all(self.pulls.iter_mut().map(Pull::drain))).await;
         let bytes = RECEIVE_BYTES / self.pulls.len().max(1);
-        self.pulls.iter_mut().for_each(|pull| pull.learn(bytes));
+        for pull in &mut self.pulls {
+            pull.learn(bytes);
+            // What comes of it now comes when it comes.
+            if let Some(request) = &mut pull.request {
+                request.is_waiting = true;
+            }
+        }
     }
 
     /// The next that comes of any request; `None` when there is none.

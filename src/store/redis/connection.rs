@@ -1,6 +1,6 @@
 //! The connections: several per process, functions loaded on demand, answers waited for.
 
-use super::failure::{classify, is_unknown_function, passes};
+use super::failure::{classify, is_cut, is_unknown_function, passes};
 use super::keyspace::{Keyspace, LIBRARY};
 use super::millis;
 use super::options::RedisOptions;
@@ -282,8 +282,7 @@ impl Pool {
                 },
             };
             let Err(error) = &answers else { return answers };
-            let lost =
-                || self.can_fail_over && !error.is_timeout() && (error.is_connection_dropped() || error.is_io_error());
+            let lost = || self.can_fail_over && !error.is_timeout() && (is_cut(error) || error.is_io_error());
             match pauses.next() {
                 Some(pause) if passes(error) || again == Again::Yes && lost() => tokio::time::sleep(*pause).await,
                 _ => return answers,

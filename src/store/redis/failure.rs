@@ -37,6 +37,11 @@ pub fn passes(error: &RedisError) -> bool {
     }
 }
 
+/// The connection is gone, be it in the middle of an answer, which the driver calls one that can't be read.
+pub fn is_cut(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.kind() == ErrorKind::Parse
+}
+
 /// The library isn't on that server.
 pub fn is_unknown_function(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) && says(error, "Function not found")
@@ -56,6 +61,7 @@ fn reason(error: &RedisError) -> String {
         ErrorKind::MasterNameNotFoundBySentinel => {
             "no Sentinel knows a primary of that name that is up, nor has made another one yet".into()
         }
+        ErrorKind::Parse => "the connection was cut in the middle of an answer, or it is no Redis that answers".into(),
         _ => return error.to_string(),
     };
     format!("{means} ({error})")
@@ -74,7 +80,6 @@ fn verdict(error: &RedisError) -> Verdict {
             Verdict::Unavailable
         }
         ErrorKind::Server(ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot)
-        | ErrorKind::Parse
         | ErrorKind::UnexpectedReturnType => Verdict::Corrupt,
         ErrorKind::Extension => match error.code() {
             Some("OOM" | "MISCONF") => Verdict::Full,
@@ -117,6 +122,10 @@ mod tests {
         }
         let io = RedisError::from(std::io::Error::other("reset"));
         assert_eq!(verdict(&io), Verdict::Unavailable);
+        // As the driver's decoder says of an answer behind whose middle nothing comes.
+        let cut = redis::parse_redis_value(b"?x\r\n").unwrap_err();
+        assert_eq!((cut.kind(), verdict(&cut), is_cut(&cut)), (ErrorKind::Parse, Verdict::Unavailable, true));
+        assert!(!is_cut(&of_server("OOM", "words")));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! were, for some seconds, and some Sentinels hear of it two seconds later: so all of them are asked, once a second while
 //! there is something to do, and the one that knows of the latest failover counts.
 
+use super::failure::is_cut;
 use super::servers::{RedisTls, Servers, tcp};
 use super::wire::{OneWire, RoundTrip};
 use futures::FutureExt;
@@ -80,9 +81,12 @@ impl Named {
     }
 }
 
-/// The primary of the latest failover, if that isn't older than what is known.
-fn latest(named: Vec<Named>, known: u64) -> Option<Named> {
-    named.into_iter().filter(|named| named.epoch >= known).max_by_key(|named| (named.epoch, named.is_up))
+/// The primary of the latest failover, if that isn't older than what is known: unless all of so many Sentinels say so,
+/// who were made anew then.
+fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
+    let is_all = named.len() == sentinels;
+    let latest = named.into_iter().max_by_key(|named| (named.epoch, named.is_up));
+    latest.filter(|latest| is_all || latest.epoch >= known)
 }
 
 impl Sentinels {
@@ -165,16 +169,16 @@ impl Sentinels {
     /// Asks all of them: the primary, and which failover made it.
     async fn ask(&self) -> Result<(Client, u64), RedisError> {
         let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
-        let (named, errors): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
-        let named: Vec<_> = named.into_iter().flatten().flatten().collect();
+        let (answered, failed): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
+        let is_answered = !answered.is_empty();
+        let named: Vec<_> = answered.into_iter().flatten().flatten().collect();
         let (known, before) = {
             let said = self.said.lock();
             (said.epoch, said.client.clone())
         };
-        let found = match (latest(named, known), errors.into_iter().find_map(Result::err)) {
-            (Some(found), _) => found,
-            (None, Some(error)) => return Err(error),
-            (None, None) => return Err(unknown(&self.name)),
+        let Some(found) = latest(named, known, self.nodes.len()) else {
+            let silence = failed.into_iter().find_map(Result::err).filter(|_| !is_answered);
+            return Err(silence.unwrap_or_else(|| unknown(&self.name)));
         };
         let address = match self.server.addr() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
@@ -293,7 +297,7 @@ impl SentinelWire {
             Ok(answers) => {
                 answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if is_replica(error)))
             }
-            Err(error) => error.is_io_error() || error.is_connection_dropped() || error.is_timeout(),
+            Err(error) => is_cut(error) || error.is_io_error() || error.is_timeout(),
         };
         if may_be_another {
             self.sentinels.doubt(number);
@@ -317,11 +321,12 @@ mod tests {
         for (said, known, expected) in [
             (vec![named("a", 1, true), named("b", 2, true), named("a", 1, true)], 0, Some("b")),
             (vec![named("a", 1, true), named("a", 1, true)], 2, None),
+            (vec![named("a", 1, true), named("a", 1, true), named("a", 1, true)], 2, Some("a")),
             (vec![named("a", 2, false), named("a", 2, true)], 2, Some("a")),
             (vec![named("b", 3, false), named("a", 2, true)], 2, Some("b")),
             (vec![], 0, None),
         ] {
-            assert_eq!(latest(said.clone(), known).map(|found| found.host).as_deref(), expected, "{said:?}");
+            assert_eq!(latest(said.clone(), known, 3).map(|found| found.host).as_deref(), expected, "{said:?}");
         }
     }
 

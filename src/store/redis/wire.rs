@@ -1,6 +1,6 @@
 //! One way to the servers: a connection to one, to all nodes of a cluster, or to the primary that sentinels name.
 
-use super::failure::passes;
+use super::failure::{is_cut, passes};
 use super::sentinel::{SentinelWire, Sentinels};
 use super::servers::{Servers, tcp};
 use crate::store::redis::RedisTls;
@@ -160,7 +160,7 @@ impl Wire {
     /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
     pub async fn ask_twice(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
         match self.ask(asked, place).await {
-            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+            Err(error) if is_cut(&error) && !error.is_connection_refusal() => {
                 tracing::debug!(%error, "connection to Redis dropped; asked again");
                 self.ask(asked, place).await
             }

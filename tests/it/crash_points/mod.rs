@@ -2,6 +2,7 @@
 //! was applied or with its answer lost, and another one ends with the same state.
 
 mod course;
+mod ends;
 mod mortal;
 mod poison;
 mod scenarios;
@@ -10,6 +11,7 @@ use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::{self, RedisCluster};
 use crate::support::watched::Watched;
 use course::check_course;
+use ends::{turn, untimed};
 use mortal::{Life, Line, Log, Trace, Voice};
 use scenarios::{ALL, RULES, Scenario, THREE_TURNS};
 use serde_json::{Value, json};
@@ -361,22 +363,6 @@ impl Run {
         let outbox: Vec<String> = outbox.into_iter().map(|entry| entry.id).collect();
         json!({"turns": turns, "jobs": jobs, "tree": tree, "kept": kept, "mailbox": mailbox, "outbox": outbox})
     }
-}
-
-/// What is kept of a resource, whenever it was.
-fn untimed(bytes: &[u8]) -> Value {
-    let mut value: Value = serde_json::from_slice(bytes).unwrap();
-    if let Some(map) = value.as_object_mut() {
-        map.retain(|key, _| !["created", "updated", "at"].contains(&key.as_str()));
-    }
-    value
-}
-
-fn turn(record: &TurnRecord) -> Value {
-    json!({
-        "job": record.job, "events": record.events, "heard": record.heard, "said": record.said,
-        "calls": record.calls, "ended": record.ended,
-    })
 }
 
 fn run_case(scenario: &'static Scenario, backend: Backend, plan: FaultPlan) -> Result<Ended, String> {

@@ -1,0 +1,21 @@
+//! What of the end of a run must not depend on crashes.
+
+use serde_json::{Value, json};
+use trellis::domain::session::TurnRecord;
+
+/// What is kept of a resource, whenever it was.
+pub fn untimed(bytes: &[u8]) -> Value {
+    let mut value: Value = serde_json::from_slice(bytes).unwrap();
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|key, _| !["created", "updated", "at"].contains(&key.as_str()));
+    }
+    value
+}
+
+/// What a turn did, whenever and as which it ran.
+pub fn turn(record: &TurnRecord) -> Value {
+    json!({
+        "job": record.job, "events": record.events, "heard": record.heard, "said": record.said,
+        "calls": record.calls, "ended": record.ended,
+    })
+}
