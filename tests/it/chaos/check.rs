@@ -7,6 +7,7 @@ use crate::support::venue::all_jobs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use trellis::domain::audit::Books;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::ids::{Owner, SessionKey};
@@ -18,6 +19,9 @@ use trellis::store::keys;
 use trellis::upkeep::audit;
 use trellis::venue::Venue;
 use trellis::venue::workspace::Workspace;
+
+/// Elections of clusters are over by then.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Faults of one kind that are listed.
 const LISTED: usize = 5;
@@ -70,14 +74,30 @@ impl Findings {
     }
 }
 
-/// What still moves.
+/// What still moves; servers that were killed may have no leader yet.
 pub async fn moving(venue: &Venue, owner: &Owner) -> Option<String> {
-    let outbox = venue.store.outbox(owner).await.unwrap().len();
-    let transit = venue.bus.in_transit().await.unwrap().len();
-    let sessions = venue.store.sessions(owner, None, None, 100_000).await.unwrap();
-    let full: Vec<_> = sessions.iter().filter(|s| !s.mailbox.is_empty()).map(|s| s.key.to_string()).collect();
-    let rests = outbox + transit + full.len() == 0;
-    (!rests).then(|| format!("{outbox} in the outbox, {transit} in the queue, mailboxes with events: {full:?}"))
+    let looked = async {
+        let outbox = venue.store.outbox(owner).await?.len();
+        let transit = venue.bus.in_transit().await?.len();
+        let sessions = venue.store.sessions(owner, None, None, 100_000).await?;
+        let full: Vec<_> = sessions.iter().filter(|s| !s.mailbox.is_empty()).map(|s| s.key.to_string()).collect();
+        let rests = outbox + transit + full.len() == 0;
+        let moves = format!("{outbox} in the outbox, {transit} in the queue, mailboxes with events: {full:?}");
+        Ok::<_, audit::AuditError>((!rests).then_some(moves))
+    };
+    looked.await.unwrap_or_else(|error| Some(format!("unknown: {error}")))
+}
+
+/// The books, as soon as servers that were killed can be asked.
+async fn books(venue: &Venue) -> Books {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match audit::all(venue).await {
+            Ok(books) => return books,
+            Err(error) if Instant::now() > end => panic!("the books were not closed: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+        }
+    }
 }
 
 /// All checks.
@@ -94,7 +114,7 @@ pub async fn all(evidence: &Evidence<'_>) -> Findings {
     turns(evidence, &records, &by_event, &mut found);
     calls(evidence, &records, &mut found);
     found.fault("errors in logs", &evidence.trail.trouble);
-    found.books = audit::all(evidence.venue).await.unwrap();
+    found.books = books(evidence.venue).await;
     let books = found.books.clone();
     if books.unaccounted + books.pending + books.waiting > 0 || books.completed != all_jobs.len() as u64 {
         found.faults.push(format!("the books: {books:?}"));
