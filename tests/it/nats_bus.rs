@@ -328,6 +328,18 @@ async fn what_a_closing_worker_took_and_did_not_start_goes_to_another_at_once() 
     panic!("the closing worker never took it");
 }
 
+/// The driver waits for a server for ever, and a process that was told to stop would, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bus_closes_without_its_server() {
+    let Some(mut server) = NatsServer::start() else { return };
+    let bus = open(&options(&server.url())).await;
+    bus.publish(&task("e1")).await.unwrap();
+    let taken = receive_n(&bus, 1).await;
+    server.kill();
+    taken[0].settle.ack().await;
+    tokio::time::timeout(LIMIT, bus.close()).await.expect("it ends");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_name_the_version_and_what_is_not_guaranteed() {
     let Some(url) = shared() else { return };

@@ -26,6 +26,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
+use async_nats::connection::State;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
@@ -225,15 +226,25 @@ impl NatsBus {
         }
     }
 
-    /// Gives back messages that nobody took, sends what is queued (acknowledgements among it) and closes the connection.
+    /// Gives back messages that nobody took, sends what is queued (acknowledgements among it) and closes the connection;
+    /// without a server, which the driver would wait for, nothing is sent.
     pub async fn close(&self) {
-        self.put_back_all().await;
+        let client = self.last_line().client.clone();
+        let sent = async {
+            self.put_back_all().await;
+            client.flush().await.map_err(|error| error.to_string())
+        };
+        let sent = match client.connection_state() {
+            State::Connected => {
+                tokio::time::timeout(TIMEOUT, sent).await.unwrap_or_else(|_| Err("no answer".to_owned()))
+            }
+            State::Disconnected | State::Pending => Err("there is no connection".to_owned()),
+        };
         self.closed.store(true, Ordering::Relaxed);
-        let client = &self.last_line().client;
-        if let Err(error) = client.flush().await {
+        if let Err(error) = sent {
             tracing::warn!("NATS at `{}`: not everything was sent before closing: {error}", self.name);
         }
-        let _ = client.drain().await;
+        let _ = tokio::time::timeout(TIMEOUT, client.drain()).await;
     }
 
     fn is_closed(&self) -> bool {
@@ -325,7 +336,7 @@ impl Bus for NatsBus {
     }
 
     fn is_connected(&self) -> bool {
-        self.last_line().client.connection_state() == async_nats::connection::State::Connected
+        self.last_line().client.connection_state() == State::Connected
     }
 
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
