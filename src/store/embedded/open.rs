@@ -29,7 +29,7 @@ pub enum StoreOpenError {
 
 /// Holds the folder for this process until dropped.
 #[derive(Debug)]
-pub(super) struct FolderLock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
+pub(super) struct FolderLock(File);
 
 fn unavailable(store: &str, reason: String) -> StoreError {
     StoreError::Unavailable { store: store.to_owned(), reason }
@@ -73,6 +73,13 @@ pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
     };
     write(&mut file).map_err(|e| cannot("write its lock file", &e))?;
     Ok(FolderLock(file))
+}
+
+impl Drop for FolderLock {
+    /// Closing alone would leave it to a process that is just being started: it has a copy of the file until it runs.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 /// Whether another process holds the folder.
