@@ -38,9 +38,7 @@ pub struct SubjectError {
 /// The subject of an address.
 pub fn subject(prefix: &str, to: &Address) -> String {
     match to {
-        Address::In { owner, agent, kind } => {
-            format!("{prefix}.in.{}.{}.{}", owner_tokens(owner), agent.token(), kind_token(*kind))
-        }
+        Address::In { owner, agent, kind } => inbound_subject(prefix, None, owner, agent, *kind),
         Address::Out { owner, agent, job } => {
             format!("{prefix}.out.{}.{}.{}", owner_tokens(owner), agent.token(), encode_token(job))
         }
@@ -92,21 +90,26 @@ pub fn told(prefix: &str, message: &Message) -> Option<Value> {
     Some(body)
 }
 
-/// The inbound subjects that mean something, one for each kind: the stream takes no others, so that who
-/// misspells one has no acknowledgement.
-pub fn inbound(prefix: &str) -> Vec<String> {
-    KINDS.into_iter().map(|kind| format!("{prefix}.in.*.*.*.{}", kind_token(kind))).collect()
+/// The inbound subjects that mean something, of a partition or those that aren't spread, one for each kind: the stream
+/// takes no others, so that who misspells one has no acknowledgement.
+pub fn inbound(prefix: &str, part: Option<usize>) -> Vec<String> {
+    let head = inbound_head(prefix, part);
+    KINDS.into_iter().map(|kind| format!("{head}.*.*.*.{}", kind_token(kind))).collect()
 }
 
-/// The same of one partition.
-pub fn inbound_of_part(prefix: &str, part: usize) -> Vec<String> {
-    KINDS.into_iter().map(|kind| format!("{prefix}.part.{part}.*.*.*.{}", kind_token(kind))).collect()
+/// What every inbound subject begins with.
+fn inbound_head(prefix: &str, part: Option<usize>) -> String {
+    part.map_or_else(|| format!("{prefix}.in"), |part| format!("{prefix}.part.{part}"))
+}
+
+fn inbound_subject(prefix: &str, part: Option<usize>, owner: &Owner, agent: &AgentId, kind: InKind) -> String {
+    format!("{}.{}.{}.{}", inbound_head(prefix, part), owner_tokens(owner), agent.token(), kind_token(kind))
 }
 
 /// Where a message for an owner goes that is to be spread over so many partitions.
 pub fn spread(prefix: &str, partitions: usize, owner: &Owner, agent: &AgentId, kind: InKind) -> String {
     let part = part_for(partitions, &owner.tenant().token(), &owner.user().token());
-    format!("{prefix}.part.{part}.{}.{}.{}", owner_tokens(owner), agent.token(), kind_token(kind))
+    inbound_subject(prefix, Some(part), owner, agent, kind)
 }
 
 /// What a NATS server that is to spread what others publish has in its configuration.
@@ -149,14 +152,9 @@ fn have_common<'s>(mut one: impl Iterator<Item = &'s str>, mut other: impl Itera
     }
 }
 
-/// Every subject that begins as an inbound one does.
-pub fn all_inbound(prefix: &str) -> String {
-    format!("{prefix}.in.>")
-}
-
-/// The same of one partition.
-pub fn all_of_part(prefix: &str, part: usize) -> String {
-    format!("{prefix}.part.{part}.>")
+/// Every subject that begins as an inbound one does, of a partition or those that aren't spread.
+pub fn all_inbound(prefix: &str, part: Option<usize>) -> String {
+    format!("{}.>", inbound_head(prefix, part))
 }
 
 /// Every subject of jobs for external workers.
@@ -327,8 +325,10 @@ mod tests {
             (live_subject("trellis", &LiveSubject::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
             (end_of("trellis", &o, &job), "trellis.out.acme.jo@x%2Eorg.*.0123456789abcdef0123456789abcdef"),
             (all_control("trellis"), "trellis.ctl.>"),
-            (all_inbound("p"), "p.in.>"),
-            (inbound("p")[0].clone(), "p.in.*.*.*.task"),
+            (all_inbound("p", None), "p.in.>"),
+            (all_inbound("p", Some(3)), "p.part.3.>"),
+            (inbound("p", None)[0].clone(), "p.in.*.*.*.task"),
+            (inbound("p", Some(3))[0].clone(), "p.part.3.*.*.*.task"),
             (all_outbound("p"), "p.out.>"),
             (all_jobs("p"), "p.jobs.>"),
         ] {

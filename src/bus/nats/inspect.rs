@@ -122,7 +122,7 @@ impl NatsBus {
         let full = inbound.config.max_bytes > 0
             && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;
         let there = &inbound.config.subjects;
-        let is_wrong = subject::beside(self.prefix(), &subject::inbound(self.prefix()), there) != *there;
+        let is_wrong = subject::beside(self.prefix(), &subject::inbound(self.prefix(), None), there) != *there;
         let mut all = vec![
             setting(
                 "version",

@@ -37,7 +37,7 @@ pub(super) struct Inbound {
 impl Inbound {
     /// Every subject of its messages.
     pub(super) fn filter(&self, prefix: &str) -> String {
-        self.part.map_or_else(|| subject::all_inbound(prefix), |part| subject::all_of_part(prefix, part))
+        subject::all_inbound(prefix, self.part)
     }
 
     /// Of a message: no other of any of these streams has it.
@@ -97,7 +97,9 @@ impl NatsBus {
         let name = client.new_inbox().replace('.', "-");
         let mut mapped = self.subscribed(format!("{prefix}.part.*.*.*.{name}.{PROBE_KIND}")).await?;
         let mut plain = self.subscribed(format!("{prefix}.in.*.*.{name}.{PROBE_KIND}")).await?;
-        for n in 0..PROBES {
+        // With one partition there is no right place, and any probe tells that there is a mapping.
+        let probes = if self.options.partitions == 1 { 1 } else { PROBES };
+        for n in 0..probes {
             let probe = format!("{prefix}.in.t{n}.u{n}.{name}.{PROBE_KIND}");
             client.publish(probe, bytes::Bytes::new()).await.map_err(|error| self.unavailable(&error))?;
         }
@@ -105,11 +107,9 @@ impl NatsBus {
             let part = subject::part_for(self.options.partitions, &format!("t{n}"), &format!("u{n}"));
             format!("{prefix}.part.{part}.t{n}.u{n}.{name}.{PROBE_KIND}")
         };
-        // With one there is no right place.
-        let probes = if self.options.partitions == 1 { 0 } else { PROBES };
-        let expected: BTreeSet<String> = (0..probes).map(expected).collect();
+        let expected: BTreeSet<String> = (0..probes).filter(|_| self.options.partitions > 1).map(expected).collect();
         let came = async {
-            for _ in 0..PROBES {
+            for _ in 0..probes {
                 tokio::select! {
                     Some(probe) = mapped.next() => {
                         if !expected.contains(probe.subject.as_str()) {

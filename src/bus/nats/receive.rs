@@ -375,7 +375,7 @@ fn words(stream: &str, error: &str) -> String {
 /// A message that can't be delivered, and why.
 fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option<Unreadable> {
     let error = subject::parse_inbound(prefix, &message.subject).err()?;
-    let (sequence, published) = place(&message).ok()?;
+    let (sequence, published) = place(inbound, &message).ok()?;
     Some(Unreadable {
         subject: message.subject.to_string(),
         reason: error.to_string(),
@@ -383,24 +383,23 @@ fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option
         owner: subject::owner_of(prefix, &message.subject),
         id: message.headers.as_ref().and_then(producer_id),
         body: message.payload.clone(),
-        sequence: inbound.place(sequence),
+        sequence,
         published,
         settle: Arc::new(NatsSettle(message)),
     })
 }
 
-/// Its sequence in the stream, and when it was published.
-fn place(message: &jetstream::Message) -> Result<(u64, Millis), String> {
+/// Its place, and when it was published.
+fn place(inbound: &Inbound, message: &jetstream::Message) -> Result<(u64, Millis), String> {
     let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
-    Ok((info.stream_sequence, Millis(published)))
+    Ok((inbound.place(info.stream_sequence), Millis(published)))
 }
 
 /// What a message says about itself, or what is wrong with it.
 fn delivery(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Result<Delivery, String> {
     let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
-    let (sequence, published) = place(&message)?;
-    let sequence = inbound.place(sequence);
+    let (sequence, published) = place(inbound, &message)?;
     let delivered = message.info().map_or(1, |info| u64::try_from(info.delivered).unwrap_or(1));
     let id = message.headers.as_ref().and_then(producer_id);
     let token = message.headers.as_ref().and_then(|headers| headers.get(AUTHORIZATION_HEADER));

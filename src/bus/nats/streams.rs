@@ -203,7 +203,7 @@ fn inbound(options: &NatsOptions, part: Option<usize>) -> Config {
     let prefix = &options.prefix;
     Config {
         name: inbound_name(prefix, part),
-        subjects: part.map_or_else(|| subject::inbound(prefix), |part| subject::inbound_of_part(prefix, part)),
+        subjects: subject::inbound(prefix, part),
         retention: RetentionPolicy::WorkQueue,
         // Never drop accepted work to make room: refuse new work.
         discard: DiscardPolicy::New,

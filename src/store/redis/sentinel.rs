@@ -3,7 +3,7 @@
 //! there is something to do, and the one that knows of the latest failover counts.
 
 use super::failure::is_cut;
-use super::servers::{RedisTls, Servers, tcp};
+use super::servers::{RedisTls, Servers, client, tcp};
 use super::wire::{OneWire, RoundTrip};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -97,8 +97,11 @@ impl Sentinels {
         };
         let node = |node: &ConnectionInfo| {
             let info = node.addr().clone().into_connection_info()?.set_tcp_settings(tcp());
-            let client = open(info, tls)?;
-            Ok(Node { client, connection: tokio::sync::Mutex::default(), rests_until: Mutex::default() })
+            Ok(Node {
+                client: client(info, tls)?,
+                connection: tokio::sync::Mutex::default(),
+                rests_until: Mutex::default(),
+            })
         };
         let nodes = servers.nodes.iter().map(node).collect::<Result<_, RedisError>>()?;
         let said = Said { client: None, number: 0, epoch: 0, at: Instant::now(), failure: None };
@@ -195,7 +198,7 @@ impl Sentinels {
             _ if !found.is_up => return Err(unknown(&self.name)),
             _ => {}
         }
-        let client = open(self.server.clone().set_addr(address), self.tls.as_ref())?;
+        let client = client(self.server.clone().set_addr(address), self.tls.as_ref())?;
         if !is_primary(&client).await? {
             return Err(unknown(&self.name));
         }
@@ -235,13 +238,6 @@ impl Node {
             *self.rests_until.lock() = Some(Instant::now() + SILENT);
         }
         Some(answer)
-    }
-}
-
-fn open(info: ConnectionInfo, tls: Option<&RedisTls>) -> Result<Client, RedisError> {
-    match tls {
-        Some(tls) => Client::build_with_tls(info, tls.clone().into()),
-        None => Client::open(info),
     }
 }
 

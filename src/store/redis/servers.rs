@@ -1,7 +1,7 @@
 //! Where the servers are: `store.url`, read.
 
 use redis::io::tcp::TcpSettings;
-use redis::{ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
+use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsCertificates};
 
 /// A server, some nodes of a cluster, or sentinels that know which server is the primary; all servers have the same user
 /// and password.
@@ -100,6 +100,14 @@ impl Servers {
 fn with_sentinel_port(place: &str) -> String {
     let has_port = place.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
     if has_port || place.is_empty() { place.to_owned() } else { format!("{place}:{SENTINEL_PORT}") }
+}
+
+/// Of a server, with these certificates where there are some.
+pub fn client(server: ConnectionInfo, tls: Option<&RedisTls>) -> RedisResult<Client> {
+    match tls {
+        Some(tls) => Client::build_with_tls(server, tls.clone().into()),
+        None => Client::open(server),
+    }
 }
 
 /// Of every connection: what is small is sent at once.

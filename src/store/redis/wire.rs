@@ -2,7 +2,7 @@
 
 use super::failure::{is_cut, passes};
 use super::sentinel::{SentinelWire, Sentinels};
-use super::servers::{Servers, tcp};
+use super::servers::{Servers, client, tcp};
 use crate::store::redis::RedisTls;
 use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
@@ -148,11 +148,8 @@ impl Wire {
             let wire = || Self::Sentinel(Box::new(SentinelWire::new(Arc::clone(&sentinels), config.clone())));
             return Ok((0..count).map(|_| wire()).collect());
         }
-        let client = match (tls, servers.nodes.first()) {
-            (Some(tls), Some(node)) => Client::build_with_tls(node.clone(), tls.clone().into())?,
-            (None, Some(node)) => Client::open(node.clone())?,
-            (_, None) => return Ok(Vec::new()),
-        };
+        let Some(server) = servers.nodes.first() else { return Ok(Vec::new()) };
+        let client = client(server.clone(), tls)?;
         let wire = || Ok(Self::One(Box::new(OneWire::new(client.clone(), config.clone())?)));
         (0..count).map(|_| wire()).collect()
     }

@@ -2,27 +2,23 @@
 
 use crate::domain::ids::Owner;
 use crate::domain::quota::{QuotaKind, QuotaUsage};
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::store::{Recount, StoreError};
 use crate::venue::Venue;
 use std::time::Duration;
 
-/// How often a recount is asked for when the store is away, and the pause between two.
-const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(500);
+/// How long a step of a recount is asked for when the store is away.
+const AWAY: RetryPolicy = RetryPolicy { total: Some(Duration::from_secs(10)), ..RetryPolicy::CONNECT };
 
 /// How the counts of an owner differ from what is there, in words; with `mend` what is there counts from then on.
 pub(super) async fn drift(venue: &Venue, owner: &Owner, mend: bool) -> Result<Option<String>, StoreError> {
-    let mut tries = 1;
+    let step = || async { venue.store.recount(owner, mend).await.map_err(AttemptFailure::from) };
     loop {
-        match venue.store.recount(owner, mend).await {
-            Ok(Recount::More) => {}
-            Ok(Recount::Done { was, is }) => return Ok(differs(&was, &is)),
-            // Whichever step was lost, the next call goes on; but what was mended would be told by nobody.
-            Err(error) if error.is_transient() && !mend && tries < TRIES => {
-                tries += 1;
-                tokio::time::sleep(PAUSE).await;
-            }
-            Err(error) => return Err(error),
+        // Whichever step was lost, the next call goes on; but what was mended would be told by nobody.
+        let found = if mend { venue.store.recount(owner, mend).await } else { retry(AWAY, "the store", step).await };
+        match found? {
+            Recount::More => {}
+            Recount::Done { was, is } => return Ok(differs(&was, &is)),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::support::venue::all_jobs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trellis::domain::audit::Books;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::ids::{Owner, SessionKey};
@@ -15,13 +15,14 @@ use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
+use trellis::process::retry::{AttemptFailure, RetryPolicy, retry};
 use trellis::store::keys;
 use trellis::upkeep::audit;
 use trellis::venue::Venue;
 use trellis::venue::workspace::Workspace;
 
 /// Elections of clusters are over by then.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub const PATIENCE: RetryPolicy = RetryPolicy { total: Some(Duration::from_mins(2)), ..RetryPolicy::CONNECT };
 
 /// Faults of one kind that are listed.
 const LISTED: usize = 5;
@@ -90,14 +91,8 @@ pub async fn moving(venue: &Venue, owner: &Owner) -> Option<String> {
 
 /// The books, as soon as servers that were killed can be asked.
 async fn books(venue: &Venue) -> Books {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match audit::all(venue).await {
-            Ok(books) => return books,
-            Err(error) if Instant::now() > end => panic!("the books were not closed: {error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
-        }
-    }
+    let closed = || async { audit::all(venue).await.map_err(AttemptFailure::Transient) };
+    retry(PATIENCE, "the books", closed).await.unwrap()
 }
 
 /// All checks.

@@ -25,7 +25,7 @@ use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::QuotaSettings;
 use trellis::process::clock::Clock;
-use trellis::process::retry::RetryPolicy;
+use trellis::process::retry::{AttemptFailure, RetryPolicy, retry};
 use trellis::process::telemetry::Metrics;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::patient::PatientStore;
@@ -305,8 +305,7 @@ impl Site {
         match &self.kind {
             Kind::Servers { venue: own, bus, .. } => {
                 // Connections to servers that were killed meanwhile are found out by their use.
-                let policy = RetryPolicy { total: Some(REST), ..RetryPolicy::CONNECT };
-                let store = Arc::new(PatientStore::new(Arc::clone(&own.store), policy));
+                let store = Arc::new(PatientStore::new(Arc::clone(&own.store), check::PATIENCE));
                 let venue = venue(store, Arc::clone(bus) as Arc<dyn Bus>).await;
                 (venue, Some(self.published().await))
             }
@@ -320,14 +319,8 @@ impl Site {
 
     /// Every message of the stream of completions; a server that was killed may still be looking for its leader.
     async fn published(&self) -> Vec<Outbound> {
-        let end = Instant::now() + REST;
-        loop {
-            match self.try_published().await {
-                Ok(out) => return out,
-                Err(error) if Instant::now() > end => panic!("the stream of completions was not read: {error}"),
-                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
-            }
-        }
+        let read = || async { self.try_published().await.map_err(AttemptFailure::Transient) };
+        retry(check::PATIENCE, "the stream of completions", read).await.unwrap()
     }
 
     async fn try_published(&self) -> Result<Vec<Outbound>, async_nats::Error> {

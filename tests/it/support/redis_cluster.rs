@@ -183,7 +183,8 @@ fn bus_port(node: &RedisServer) -> String {
     node.option("--cluster-port").expect("a node of a cluster").to_owned()
 }
 
-async fn until(what: &str, is: impl AsyncFn() -> bool) {
+/// Waits for it.
+pub async fn until(what: &str, is: impl AsyncFn() -> bool) {
     let end = Instant::now() + Duration::from_mins(1);
     while !is().await {
         assert!(Instant::now() < end, "not within a minute: {what}");

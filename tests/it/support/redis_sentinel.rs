@@ -2,8 +2,8 @@
 
 use super::port;
 use super::redis::{RedisServer, is_installed};
+use super::redis_cluster::until;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trellis::store::redis::{RedisOptions, ServerOrInjected};
 
@@ -70,16 +70,12 @@ impl RedisSentinel {
 
     /// Until both replicas are in step, and each Sentinel knows the two others and both replicas.
     async fn until_whole(&self) {
-        let end = Instant::now() + Duration::from_mins(1);
-        while self.servers[0].text(&["INFO", "replication"]).await.matches("state=online").count() < 2 {
-            assert!(Instant::now() < end, "the replicas aren't in step within a minute");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until("both replicas are in step", async || {
+            self.servers[0].text(&["INFO", "replication"]).await.matches("state=online").count() == 2
+        })
+        .await;
         for port in &self.ports {
-            while !self.knows_all(*port).await {
-                assert!(Instant::now() < end, "the Sentinels don't find each other within a minute");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            until("a Sentinel knows all", async || self.knows_all(*port).await).await;
         }
     }
 
@@ -96,16 +92,12 @@ impl RedisSentinel {
 
     /// Waits until the primary is another than the first.
     pub async fn failed_over(&self) {
-        let end = Instant::now() + Duration::from_mins(1);
-        loop {
-            for server in &self.servers[1..] {
-                if server.text(&["INFO", "replication"]).await.contains("role:master") {
-                    return;
-                }
-            }
-            assert!(Instant::now() < end, "no replica was made the primary within a minute");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let is_primary =
+            async |server: &RedisServer| server.text(&["INFO", "replication"]).await.contains("role:master");
+        until("a replica is the primary", async || {
+            is_primary(&self.servers[1]).await || is_primary(&self.servers[2]).await
+        })
+        .await;
     }
 
     /// `redis+sentinel://` with all Sentinels and this password.
