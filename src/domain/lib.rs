@@ -38,6 +38,7 @@ pub mod values;
 pub mod chat;
 pub mod rate;
 pub mod shard;
+pub mod cycle;
 pub mod spend;
 pub mod secret;
 pub mod budget;

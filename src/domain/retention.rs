@@ -27,6 +27,11 @@ impl RetentionRules {
     pub fn is_never(self) -> bool {
         self == Self::NEVER
     }
+
+    /// How long after its time something may stay: a tenth of how long it is kept, between these two.
+    pub fn slack(self, least: Duration, most: Duration) -> Duration {
+        self.jobs.into_iter().chain(self.turns).min().map_or(most, |kept| (kept / 10).clamp(least, most))
+    }
 }
 
 impl Default for RetentionRules {

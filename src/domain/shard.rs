@@ -7,8 +7,10 @@
 //! Nothing is handed over when a worker comes or goes: each finds the same shares from the same list. Two that see
 //! different lists for a moment look at a shard twice or not at all, and the next sweep sees the same.
 
+use crate::ids::Owner;
 use sha2::{Digest, Sha256};
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
 /// How many shards a store has: a power of two, fixed when it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,40 @@ impl Display for Shards {
     }
 }
 
-fn hash(parts: &[&[u8]]) -> u64 {
+/// The shards of one worker, as it knew them at its last sweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    of: Shards,
+    /// Sorted.
+    shards: Arc<[Shard]>,
+}
+
+impl Share {
+    /// Those that `worker` has while these live; all when it isn't among them.
+    pub fn new(of: Shards, live: &[String], worker: &str) -> Self {
+        Self { of, shards: of.share(live, worker).into() }
+    }
+
+    /// One by one, sorted.
+    pub fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// Whether an owner lies in one of them.
+    pub fn holds(&self, owner: &Owner) -> bool {
+        self.shards.len() == usize::from(self.of.0) || self.shards.binary_search(&self.of.of(&owner.token())).is_ok()
+    }
+}
+
+impl Default for Share {
+    /// All there is.
+    fn default() -> Self {
+        Self { of: Shards::ONE, shards: Arc::new([Shard(0)]) }
+    }
+}
+
+/// The first eight bytes of the SHA-256 of these one behind the other.
+pub(crate) fn hash(parts: &[&[u8]]) -> u64 {
     let mut sha = Sha256::new();
     for part in parts {
         sha.update(part);
@@ -91,8 +126,7 @@ impl Shards {
         found.into_iter().flatten().collect()
     }
 
-    /// Those that `worker` sweeps while these live; all when it isn't among them.
-    pub fn share(self, live: &[String], worker: &str) -> Vec<Shard> {
+    fn share(self, live: &[String], worker: &str) -> Vec<Shard> {
         let weight =
             |shard: Shard, worker: &str| (hash(&[&shard.0.to_be_bytes(), worker.as_bytes()]), worker.to_owned());
         let is_mine = |shard: &Shard| {
@@ -144,6 +178,11 @@ mod tests {
         let parts: Vec<_> = live.iter().map(|worker| shards.share(&live, worker)).collect();
         let all: BTreeSet<_> = parts.iter().flatten().collect();
         assert_eq!((all.len(), parts.iter().map(Vec::len).sum::<usize>()), (256, 256));
+        for owner in (0..1000).map(|n| Owner::from_token(&format!("acme/u{n}")).unwrap()) {
+            let holds = |worker: &&String| Share::new(shards, &live, worker).holds(&owner);
+            assert_eq!(live.iter().filter(holds).count(), 1, "{owner}");
+            assert!(Share::default().holds(&owner) && Share::new(shards, &live, "nobody").holds(&owner));
+        }
         let sizes: Vec<_> = parts.iter().map(Vec::len).collect();
         assert!(sizes.iter().all(|size| (40..90).contains(size)), "{sizes:?}");
         // Those of one that left are divided, and the others keep theirs.

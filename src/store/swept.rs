@@ -1,6 +1,7 @@
 //! What is due: of whom, and what a look at one owner found.
 
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::store::{DocKey, OutboxEntry, keys};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct DueOwners {
     pub owners: Vec<(Owner, Duration)>,
     /// There are more that are due.
     pub more: bool,
+    /// The shards that were looked at.
+    pub share: Share,
 }
 
 impl Swept {

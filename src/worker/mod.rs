@@ -27,6 +27,7 @@ mod live;
 pub mod stage;
 
 use crate::domain::retention::RetentionRules;
+use crate::domain::shard::Share;
 use crate::model::Model;
 use crate::process::pace::Pace;
 use crate::process::retry::RetryPolicy;
@@ -107,6 +108,8 @@ pub(crate) struct Worker {
     failing: lease::outage::Failing,
     /// One place for events that may have killed workers.
     quarantine: lease::quarantine::Quarantine,
+    /// The shards whose owners it looks after, as of its last sweep.
+    share: parking_lot::Mutex<Option<Share>>,
 }
 
 impl Worker {
@@ -156,6 +159,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         places,
         failing: lease::outage::Failing::default(),
         quarantine: lease::quarantine::Quarantine::default(),
+        share: parking_lot::Mutex::default(),
     });
     let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
     worker.venue.local.is(&worker.options.name, &direct);

@@ -14,6 +14,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::retention::RetentionRules;
+use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
@@ -135,7 +136,7 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
     assert_eq!(spending::today(&venue.venue, &venue.owner, 9).await.unwrap()["spent"]["calls"], 1);
     // The books of old days are not kept for ever.
     venue.venue.clock.advance(Duration::from_hours(24 * 40));
-    Janitor::new(RetentionRules::NEVER).look(&venue.venue).await.unwrap();
+    Janitor::new(RetentionRules::NEVER).look(&venue.venue, &Share::default()).await.unwrap();
     for (prefix, left) in [(keys::OWNER_BOOKS, 1), (keys::SESSION_DAYS, 1)] {
         let kept = venue.venue.store.scan(&venue.owner, prefix, None, false, 100).await.unwrap();
         let kept: Vec<_> = kept.into_iter().map(|(key, _)| key).collect();
@@ -210,7 +211,7 @@ async fn a_fleet_never_passes_a_cap(on: On) {
     let caps = spending::caps(&venue.venue, &venue.owner, None, true).await.unwrap();
     assert_eq!(caps[0]["tokens"]["used"], used);
     venue.venue.clock.advance(Duration::from_hours(24 * 42));
-    Janitor::new(RetentionRules::NEVER).look(&venue.venue).await.unwrap();
+    Janitor::new(RetentionRules::NEVER).look(&venue.venue, &Share::default()).await.unwrap();
     assert_eq!(venue.venue.store.scan(&venue_owner(), keys::MODEL_BOOKS, None, false, 9).await.unwrap(), []);
 }
 

@@ -110,6 +110,7 @@ mod tasks_from_outside;
 mod tidy;
 mod timers;
 mod turn_costs;
+mod upkeep;
 mod values;
 mod warnings;
 mod worker;

@@ -17,6 +17,7 @@ use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::{Bytes, QuotaKind, QuotaSettings, QuotaUsage};
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::secret::KeyRing;
+use trellis::domain::shard::Share;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::upkeep::audit;
@@ -340,7 +341,7 @@ async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
     let rules = RetentionRules { jobs: Some(Duration::ZERO), turns: Some(Duration::ZERO) };
     let janitor = Janitor::new(rules);
     for _ in 0..10 {
-        janitor.look(&venue.venue).await.unwrap();
+        janitor.look(&venue.venue, &Share::default()).await.unwrap();
     }
     let left = used(&venue).await;
     assert_eq!((left.jobs, left.sessions), (before.jobs, before.sessions));

@@ -12,6 +12,7 @@ use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, SessionKey, sha256_hex};
 use trellis::domain::retention::RetentionRules;
+use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::upkeep::retention::Janitor;
@@ -171,10 +172,10 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     let rules = RetentionRules { turns: Some(Duration::from_hours(90 * 24)), ..RetentionRules::NEVER };
     let janitor = Janitor::new(rules);
     clock.advance(Duration::from_hours(89 * 24));
-    janitor.look(&venue.venue).await.unwrap();
+    janitor.look(&venue.venue, &Share::default()).await.unwrap();
     assert!(!why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty());
     clock.advance(Duration::from_hours(2 * 24));
-    janitor.look(&venue.venue).await.unwrap();
+    janitor.look(&venue.venue, &Share::default()).await.unwrap();
     assert!(why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty(), "as long as its turns");
 }
 

@@ -5,11 +5,10 @@ use super::codec::AnswerParts;
 use super::connection::Pool;
 use super::keyspace::Keyspace;
 use super::millis;
-use crate::domain::shard::{Shard, Shards};
+use crate::domain::shard::{Shard, Shards, Share};
 use crate::domain::time::Millis;
 use crate::store::{DueOwners, StoreError};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A worker that is silent for so long is gone, however seldom it sweeps.
@@ -17,27 +16,26 @@ const LAPSE: Duration = Duration::from_secs(30);
 
 /// The share of a worker, which stays the same until workers come or go.
 #[derive(Default)]
-pub struct Looks(Mutex<Share>);
+pub struct Looks(Mutex<Known>);
 
 #[derive(Default)]
-struct Share {
+struct Known {
     live: Vec<String>,
     worker: String,
-
-    shards: Arc<[Shard]>,
+    share: Share,
 }
 
 impl Looks {
     /// Of the workers that live; `None`: nobody knows, and those of the last look count.
-    fn share(&self, shards: Shards, live: Option<Vec<String>>, worker: &str) -> Arc<[Shard]> {
-        let mut share = self.0.lock();
-        let mut live = live.unwrap_or_else(|| share.live.clone());
+    fn share(&self, shards: Shards, live: Option<Vec<String>>, worker: &str) -> Share {
+        let mut known = self.0.lock();
+        let mut live = live.unwrap_or_else(|| known.live.clone());
         live.sort_unstable();
-        if share.live != live || share.worker != worker {
-            let found = shards.share(&live, worker).into();
-            *share = Share { live, worker: worker.to_owned(), shards: found };
+        if known.live != live || known.worker != worker {
+            let share = Share::new(shards, &live, worker);
+            *known = Known { live, worker: worker.to_owned(), share };
         }
-        Arc::clone(&share.shards)
+        known.share.clone()
     }
 
     /// [`crate::store::Store::due`]. `beat` has the first arguments of its function.
@@ -57,16 +55,16 @@ impl Looks {
             }
             Err(error) => return Err(error),
         };
-        let shards = self.share(keys.shards(), live, worker);
+        let share = self.share(keys.shards(), live, worker);
         let until = now.plus(horizon);
         let ask = |shard: &Shard| {
             let mut cmd = redis::cmd("ZRANGEBYSCORE");
             cmd.arg(keys.due(*shard)).arg("-inf").arg(until.0).arg("WITHSCORES").arg("LIMIT").arg(0).arg(limit);
             cmd
         };
-        let asked: Vec<_> = shards.iter().map(ask).collect();
+        let asked: Vec<_> = share.shards().iter().map(ask).collect();
         let mut due = DueOwners::default();
-        for (shard, answer) in shards.iter().zip(pool.run_each(&asked).await) {
+        for (shard, answer) in share.shards().iter().zip(pool.run_each(&asked).await) {
             let answer = match answer {
                 Err(error) if pool.is_cluster() && error.is_transient() => {
                     tracing::debug!(%error, %shard, "not swept; it comes again");
@@ -83,6 +81,7 @@ impl Looks {
             due.more |= overdue == limit;
         }
         due.owners.sort_by_key(|(_, wait)| *wait);
+        due.share = share;
         Ok(due)
     }
 }

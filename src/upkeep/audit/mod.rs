@@ -35,7 +35,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
 pub use epoch::{SetBack, beat, set_backs};
 pub use repair::{Repair, repair};
-pub use watch::{AuditWatch, Looked};
+pub use watch::AuditWatch;
 
 /// Why there are no books.
 #[derive(Debug, thiserror::Error)]

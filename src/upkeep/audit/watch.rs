@@ -2,19 +2,29 @@
 //! owner that had none for a while within ten.
 //!
 //! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked at, of owners
-//! that have neither less often, and of sessions only those with an open job that nobody has touched for a while. What
-//! seems to be lost is made sure of as `trellis audit --repair` does it.
+//! that have neither only whether they keep what they kept, and of sessions only those with an open job that nobody has
+//! touched for a while. What seems to be lost is made sure of as `trellis audit --repair` does it.
+//!
+//! ```text
+//! all owners ──at their place in a cycle──▶ keeps something else? ──yes──▶ open ──every look──▶ lost?
+//!                                                    ▲                       │
+//!                                                    └──neither open nor new─┘
+//! ```
 
 use super::repair::{Repair, lost_tasks};
 use super::{AuditError, PAGE, in_transit, read_jobs, watched};
 use crate::domain::audit::JobFacts;
+use crate::domain::cycle::Cycle;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::quota::QuotaUsage;
+use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::process::pace::Pace;
 use crate::store::{Doc, EventKind, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
+use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -27,9 +37,15 @@ const WHOLE: Duration = Duration::from_mins(10);
 /// New jobs are looked for from so long before the last look.
 const SLACK: Duration = Duration::from_mins(5);
 
-/// Owners without open and new jobs are looked at again after so long: of a hundred thousand owners most do nothing, and
-/// a look at each costs a call.
+/// Owners without open and new jobs are asked again after so long for what they keep: of a hundred thousand owners most
+/// do nothing.
 const QUIET: Duration = Duration::from_mins(10);
+
+/// The list of owners is gone through after so long: who is new comes with it.
+const WALK: Duration = Duration::from_mins(1);
+
+/// Owners that are asked at a time.
+const AT_ONCE: usize = 50;
 
 /// What is on its way isn't asked for again so soon: a long queue is read message by message.
 const MOVING: Duration = Duration::from_mins(2);
@@ -37,17 +53,17 @@ const MOVING: Duration = Duration::from_mins(2);
 /// Sessions of an owner that one look reads.
 const SESSIONS: usize = 500;
 
-/// What is remembered of an owner between two looks.
+/// What is remembered of an owner with open or new jobs between two looks.
 #[derive(Default)]
-struct Seen {
+struct Open {
     /// Jobs that had not ended.
-    open: BTreeMap<JobId, JobFacts>,
+    jobs: BTreeMap<JobId, JobFacts>,
     /// When all were looked at.
     whole: Option<Millis>,
     /// When it was looked at last.
     looked: Option<Millis>,
-    /// There were no open and no new jobs then.
-    is_quiet: bool,
+    /// What it kept before the next look, where that is known.
+    keeps: Option<QuotaUsage>,
     /// Jobs that were on their way, and when.
     moving: HashMap<JobId, Millis>,
     /// The session behind which the next look goes on.
@@ -57,17 +73,12 @@ struct Seen {
 /// The audit of one process.
 #[derive(Default)]
 pub struct AuditWatch {
-    seen: HashMap<Owner, Seen>,
+    open: HashMap<Owner, Open>,
+    /// What owners without open and new jobs kept.
+    quiet: HashMap<Owner, QuotaUsage>,
+    /// When the list of owners was gone through last.
+    walked: Option<Millis>,
     pace: Pace,
-}
-
-/// What a look has found.
-#[derive(Debug, Default)]
-pub struct Looked {
-    /// Tasks that were lost.
-    pub unaccounted: u64,
-    /// Those that were put back.
-    pub repaired: Vec<Repair>,
 }
 
 impl AuditWatch {
@@ -76,35 +87,88 @@ impl AuditWatch {
         Self { pace, ..Self::default() }
     }
 
-    /// Looks at every owner, and puts back what is lost.
-    pub async fn look(&mut self, venue: &Venue) -> Result<Looked, AuditError> {
-        let mut looked = Looked::default();
-        let mut owners = venue.store.all_owners();
-        while let Some(page) = owners.next().await? {
+    /// Looks at the owners of a share that may have lost something, and puts it back: the tasks that were lost.
+    pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Vec<Repair>, AuditError> {
+        if !is_within(self.walked, WALK, venue.now()) {
+            self.walk(venue, share).await?;
+        }
+        let mut all = Vec::new();
+        let mut owners: Vec<Owner> = self.open.keys().cloned().collect();
+        owners.sort_unstable();
+        for owner in &owners {
             let began = venue.clock.steady();
-            for owner in page.iter().filter(|owner| !is_reserved(owner)) {
-                let lost = self.lost(venue, owner).await?;
-                if lost == 0 {
-                    continue;
+            match self.put_back(venue, owner).await {
+                Ok(repaired) => all.extend(repaired),
+                // One owner's damaged record must not keep what others have lost from being found.
+                Err(AuditError::Store(error)) if !error.is_transient() => {
+                    tracing::warn!(%owner, %error, "what it may have lost is not looked for; it comes again");
                 }
-                let repaired = lost_tasks(venue, owner, AGE).await?;
-                looked.unaccounted += repaired.len() as u64;
-                looked.repaired.extend(repaired);
+                Err(error) => return Err(error),
             }
             self.pace.rest(&venue.clock, began).await;
         }
-        Ok(looked)
+        Ok(all)
+    }
+
+    /// Looks at one owner.
+    async fn put_back(&mut self, venue: &Venue, owner: &Owner) -> Result<Vec<Repair>, AuditError> {
+        if self.lost(venue, owner).await? > 0 { lost_tasks(venue, owner, AGE).await } else { Ok(Vec::new()) }
+    }
+
+    /// Goes through the list of owners, for those that are new or keep something else than they did.
+    async fn walk(&mut self, venue: &Venue, share: &Share) -> Result<(), AuditError> {
+        let (now, cycle) = (venue.now(), Cycle::of(QUIET));
+        let since = self.walked.unwrap_or(now);
+        self.open.retain(|owner, _| share.holds(owner));
+        self.quiet.retain(|owner, _| share.holds(owner));
+        let mut owners = venue.store.all_owners();
+        while let Some(page) = owners.next().await? {
+            let is_asked = |owner: &&Owner| {
+                share.holds(owner)
+                    && !is_reserved(owner)
+                    && !self.open.contains_key(*owner)
+                    && (cycle.comes(owner, since, now) || !self.quiet.contains_key(*owner))
+            };
+            let asked: Vec<Owner> = page.iter().filter(is_asked).cloned().collect();
+            for some in asked.chunks(AT_ONCE) {
+                let began = venue.clock.steady();
+                let keeps =
+                    |owner: Owner| async { Ok::<_, AuditError>((venue.store.usage(&owner).await?.used, owner)) };
+                let found: Vec<_> = stream::iter(some.to_vec()).map(keeps).buffered(AT_ONCE).try_collect().await?;
+                for (keeps, owner) in found {
+                    if keeps.jobs == 0 || self.quiet.get(&owner) == Some(&keeps) {
+                        self.quiet.insert(owner, keeps);
+                    } else {
+                        self.quiet.remove(&owner);
+                        self.open.insert(owner, Open { keeps: Some(keeps), ..Open::default() });
+                    }
+                }
+                self.pace.rest(&venue.clock, began).await;
+            }
+        }
+        // Here, and not before: what failed is gone through again.
+        self.walked = Some(now);
+        Ok(())
     }
 
     /// Tasks of an owner that seem to be lost.
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
-        let seen = self.seen.entry(owner.clone()).or_default();
-        if seen.is_quiet && is_within(seen.looked, QUIET, now) {
+        let open = self.open.entry(owner.clone()).or_default();
+        let keeps = open.keeps.take();
+        let any_new = open.refresh(venue, owner, now).await?;
+        if open.jobs.is_empty() && !any_new {
+            // What comes behind this look keeps more than was kept before it.
+            match keeps {
+                Some(keeps) => {
+                    self.open.remove(owner);
+                    self.quiet.insert(owner.clone(), keeps);
+                }
+                None => open.keeps = Some(venue.store.usage(owner).await?.used),
+            }
             return Ok(0);
         }
-        seen.refresh(venue, owner, now).await?;
-        let mut suspects = seen.suspects(venue, owner, now).await?;
+        let mut suspects = open.suspects(venue, owner, now).await?;
         if suspects.is_empty() {
             return Ok(0);
         }
@@ -113,7 +177,7 @@ impl AuditWatch {
         suspects.retain(|job| {
             let is_moving = moving.contains(&job.event) || watched.contains(&job.job);
             if is_moving {
-                seen.moving.insert(job.job.clone(), now);
+                open.moving.insert(job.job.clone(), now);
             }
             !is_moving
         });
@@ -126,14 +190,14 @@ fn is_within(at: Option<Millis>, time: Duration, now: Millis) -> bool {
     at.is_some_and(|at| at <= now && now < at.plus(time))
 }
 
-impl Seen {
-    /// Brings the open jobs up to date.
-    async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<(), AuditError> {
+impl Open {
+    /// Brings the open jobs up to date, and says whether there are new ones.
+    async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<bool, AuditError> {
         let whole = !is_within(self.whole, WHOLE, now);
         let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
         let last = self.looked.unwrap_or(now).min(now);
         let new = keys::job_list_until(Millis(last.0.saturating_sub(slack)));
-        let mut jobs: BTreeSet<JobId> = self.open.keys().cloned().collect();
+        let mut jobs: BTreeSet<JobId> = self.jobs.keys().cloned().collect();
         let mut entries = venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone()));
         let mut any_new = false;
         while let Some(page) = entries.keys().await? {
@@ -150,30 +214,29 @@ impl Seen {
                 |status: &Option<(JobStatus, Millis)>| status.is_some_and(|(status, _)| !status.is_terminal());
             let left: Vec<_> = page.iter().zip(statuses).filter(|(_, status)| is_open(status)).collect();
             let unknown: Vec<_> =
-                left.iter().map(|(job, _)| (*job).clone()).filter(|job| !self.open.contains_key(job)).collect();
+                left.iter().map(|(job, _)| (*job).clone()).filter(|job| !self.jobs.contains_key(job)).collect();
             for facts in read_jobs(venue, owner, &unknown).await? {
-                self.open.insert(facts.job.clone(), facts);
+                self.jobs.insert(facts.job.clone(), facts);
             }
             for (job, status) in left {
-                if let (Some(known), Some((status, updated))) = (self.open.get(job), status) {
+                if let (Some(known), Some((status, updated))) = (self.jobs.get(job), status) {
                     open.insert(job.clone(), JobFacts { status, updated, ..known.clone() });
                 }
             }
         }
         self.moving.retain(|job, at| open.contains_key(job) && at.plus(MOVING) > now);
-        self.open = open;
-        self.is_quiet = self.open.is_empty() && !any_new;
+        self.jobs = open;
         // Here, and not before: what failed is looked at again.
         self.looked = Some(now);
         if whole {
             self.whole = Some(now);
         }
-        Ok(())
+        Ok(any_new)
     }
 
     /// Open jobs that are not in the mailbox of their session.
     async fn suspects(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<Vec<JobFacts>, AuditError> {
-        let old = self.open.values().filter(|job| job.updated.plus(AGE) <= now && !self.moving.contains_key(&job.job));
+        let old = self.jobs.values().filter(|job| job.updated.plus(AGE) <= now && !self.moving.contains_key(&job.job));
         let mut sessions: BTreeMap<SessionKey, Vec<&JobFacts>> = BTreeMap::new();
         for job in old {
             sessions.entry(job.session.clone()).or_default().push(job);

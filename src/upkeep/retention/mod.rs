@@ -4,6 +4,9 @@
 //! were asked and one pass through the parts of prompts, and remembers where it was: what stays, however old,
 //! never keeps a step from what lies behind it. Everything about a job is forgotten at once: its id is new
 //! again when it is gone, and not before.
+//!
+//! An owner of whom nothing was to be forgotten has its next step at its place in a cycle of some hours, the others with
+//! the next look.
 
 mod jobs;
 mod parts;
@@ -12,6 +15,7 @@ mod sessions;
 pub use jobs::{Deleted, delete};
 
 use crate::domain::approval::Approval;
+use crate::domain::cycle::Cycle;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
@@ -19,6 +23,8 @@ use crate::domain::limits::SPEND_DAYS;
 use crate::domain::lineage::hour;
 use crate::domain::retention::{Asking, RetentionRules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
+use crate::domain::shard::Share;
+use crate::domain::time::Millis;
 use crate::process::pace::Pace;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::venue::agents;
@@ -27,6 +33,7 @@ use crate::venue::{Venue, is_reserved, venue_owner};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::AddAssign;
+use std::time::Duration;
 
 /// Places of the job list, and approvals, that one step looks at.
 const PAGE: usize = 200;
@@ -37,6 +44,15 @@ const DOCUMENTS: usize = 500;
 /// Steps for one owner, as long as each finds something, before the next owner has its turn: some
 /// thousand jobs.
 const STEPS: u32 = 50;
+
+/// Pause between two looks. What is forgotten is weeks old: nobody waits for it.
+pub const PACE: Duration = Duration::from_mins(1);
+/// An owner with nothing to forget is looked at again after so long at the latest.
+const LONGEST: Duration = Duration::from_hours(6);
+/// The list of owners is gone through so many times in a cycle.
+const WALKS: u32 = 60;
+/// The first look at all owners ends after so long: those that it doesn't come to wait for their place in the cycle.
+const FIRST: Duration = Duration::from_mins(1);
 
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,15 +112,17 @@ impl Places {
 /// Tidies up by its rules.
 pub struct Janitor {
     rules: RetentionRules,
-    /// Of owners that are in the middle of a round.
+    /// Of owners that are in the middle of a round, or of whom something was forgotten with the last step.
     places: Mutex<HashMap<Owner, Places>>,
+    /// When the list of owners was gone through last.
+    walked: Mutex<Option<Millis>>,
     pace: Pace,
 }
 
 impl Janitor {
     /// Keeps what `rules` say.
     pub fn new(rules: RetentionRules) -> Self {
-        Self { rules, places: Mutex::default(), pace: Pace::default() }
+        Self { rules, places: Mutex::default(), walked: Mutex::default(), pace: Pace::default() }
     }
 
     /// The same, whose looks take no more than that share of the time.
@@ -113,29 +131,68 @@ impl Janitor {
         Self { pace, ..self }
     }
 
-    /// Looks at every owner: at one page of each kind, and on as long as there is something to forget.
-    pub async fn look(&self, venue: &Venue) -> Result<Tidied, StoreError> {
+    /// Looks at the owners of a share whose turn it is: at one page of each kind, and on as long as there is something to
+    /// forget.
+    pub async fn look(&self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
         let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
         let mut tidied = Tidied { counts, ..Tidied::default() };
+        let mut busy: Vec<Owner> = self.places.lock().keys().cloned().collect();
+        busy.sort_unstable();
+        for owner in busy {
+            if share.holds(&owner) {
+                tidied += self.tend(venue, &owner).await;
+            } else {
+                self.places.lock().remove(&owner);
+            }
+        }
+        tidied += self.walk(venue, share).await?;
+        Ok(tidied)
+    }
+
+    /// Goes through the list of owners, for those whose place in the cycle has come.
+    async fn walk(&self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
+        let cycle = self.rules.slack(PACE, LONGEST);
+        let (now, last) = (venue.now(), *self.walked.lock());
+        let mut tidied = Tidied::default();
+        if last.is_some_and(|last| last <= now && now < last.plus((cycle / WALKS).max(PACE))) {
+            return Ok(tidied);
+        }
+        let began = venue.clock.steady();
+        let comes = |owner: &Owner| last.is_none_or(|last| Cycle::of(cycle).comes(owner, last, now));
         let mut owners = venue.store.all_owners();
-        while let Some(page) = owners.next().await? {
-            let began = venue.clock.steady();
-            for owner in page.iter().filter(|owner| !is_reserved(owner)) {
-                for _ in 0..STEPS {
-                    match self.step(venue, owner).await {
-                        Ok(step) if !step.is_nothing() => tidied += step,
-                        Ok(_) => break,
-                        // One owner's damaged record must not keep the others' from being forgotten.
-                        Err(error) => {
-                            tracing::warn!(%owner, %error, "not tidied up; it comes again");
-                            break;
-                        }
-                    }
+        'all: while let Some(page) = owners.next().await? {
+            let mine =
+                |owner: &&Owner| share.holds(owner) && !is_reserved(owner) && comes(owner) && self.is_through(owner);
+            for owner in page.iter().filter(mine) {
+                if last.is_none() && venue.clock.steady() >= began + FIRST {
+                    break 'all;
+                }
+                tidied += self.tend(venue, owner).await;
+            }
+        }
+        *self.walked.lock() = Some(now);
+        Ok(tidied)
+    }
+
+    /// Takes steps as long as each finds something, some at most.
+    async fn tend(&self, venue: &Venue, owner: &Owner) -> Tidied {
+        let (began, mut tidied) = (venue.clock.steady(), Tidied::default());
+        for _ in 0..STEPS {
+            match self.step(venue, owner).await {
+                Ok(step) if !step.is_nothing() => tidied += step,
+                Ok(_) => break,
+                // One owner's damaged record must not keep the others' from being forgotten.
+                Err(error) => {
+                    tracing::warn!(%owner, %error, "not tidied up; it comes again");
+                    break;
                 }
             }
-            self.pace.rest(&venue.clock, began).await;
         }
-        Ok(tidied)
+        if !tidied.is_nothing() {
+            self.places.lock().entry(owner.clone()).or_default();
+        }
+        self.pace.rest(&venue.clock, began).await;
+        tidied
     }
 
     /// Looks at one page of each kind.
@@ -144,7 +201,7 @@ impl Janitor {
         let mut places = taken.unwrap_or_default();
         let tidied = self.pages(venue, owner, &mut places).await;
         // After an error each kind goes on where it was.
-        if !places.are_first() {
+        if tidied.is_err() || !places.are_first() {
             self.places.lock().insert(owner.clone(), places);
         }
         tidied
@@ -165,7 +222,7 @@ impl Janitor {
 
     /// Whether the next step of an owner begins at the beginning.
     pub fn is_through(&self, owner: &Owner) -> bool {
-        !self.places.lock().contains_key(owner)
+        self.places.lock().get(owner).is_none_or(Places::are_first)
     }
 
     async fn jobs(

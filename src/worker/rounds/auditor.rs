@@ -1,4 +1,5 @@
-//! One worker of the fleet looks for what is lost, and puts it back.
+//! Each worker looks for what is lost in its share of the shards, and puts it back; one of the fleet leaves the marks by
+//! which a store that was set back is known.
 
 use crate::store::{DocWrite, OutsideWrite, StoreError, keys};
 use crate::upkeep::audit::{self, AuditError, AuditWatch};
@@ -28,22 +29,23 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 }
 
 async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError> {
-    if !is_on(worker).await? {
-        worker.venue.metrics.unaccounted.set(0);
-        return Ok(());
-    }
-    if let Some(found) = audit::beat(&worker.venue).await? {
+    let venue = &worker.venue;
+    if is_on(worker).await?
+        && let Some(found) = audit::beat(venue).await?
+    {
         tracing::error!("the store was set back, {found}; `trellis audit` lists what is known of it");
     }
-    let looked = watch.look(&worker.venue).await?;
-    worker.venue.metrics.unaccounted.set(i64::try_from(looked.unaccounted).unwrap_or(i64::MAX));
-    for repaired in looked.repaired {
+    // Before the first sweep no worker knows which shards are its.
+    let Some(share) = worker.share.lock().clone() else { return Ok(()) };
+    let repaired = watch.look(venue, &share).await?;
+    venue.metrics.unaccounted.set(i64::try_from(repaired.len()).unwrap_or(i64::MAX));
+    for repaired in repaired {
         tracing::warn!(owner = repaired.owner, found = repaired.found, did = repaired.did, "repaired");
     }
     Ok(())
 }
 
-/// Whether it is this worker's turn: one that stays away loses it to another.
+/// Whether the marks are this worker's to leave: one that stays away loses it to another.
 async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
     let (venue, owner) = (&worker.venue, venue_owner());
     let now = venue.now();

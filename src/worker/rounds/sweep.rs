@@ -96,6 +96,7 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
         return Ok((false, Soon::new()));
     }
     let due = venue.store.due(venue.now(), &worker.options.name, horizon(worker), OWNERS).await?;
+    *worker.share.lock() = Some(due.share);
     let (began, mut soon) = (venue.clock.steady(), Soon::new());
     let (now, later): (Vec<_>, Vec<_>) = due.owners.into_iter().partition(|(_, wait)| wait.is_zero());
     soon.extend(later.into_iter().map(|(owner, wait)| (began + wait, owner)));
