@@ -38,7 +38,6 @@ pub mod values;
 pub mod chat;
 pub mod rate;
 pub mod shard;
-pub mod cycle;
 pub mod spend;
 pub mod secret;
 pub mod budget;

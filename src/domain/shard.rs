@@ -77,7 +77,7 @@ impl Default for Share {
 }
 
 /// The first eight bytes of the SHA-256 of these one behind the other.
-pub(crate) fn hash(parts: &[&[u8]]) -> u64 {
+fn hash(parts: &[&[u8]]) -> u64 {
     let mut sha = Sha256::new();
     for part in parts {
         sha.update(part);

@@ -38,7 +38,7 @@ mod usage;
 
 use crate::domain::decode::stored;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::quota::{Over, Quota};
+use crate::domain::quota::{Over, Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::process::retry::AttemptFailure;
 use async_trait::async_trait;
@@ -311,6 +311,10 @@ pub trait Accounts {
     /// What an owner keeps, as every write and every deletion has counted it, and what its quota is by operators.
     #[repeat(Reads)]
     async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError>;
+
+    /// What several owners keep, in their order, each by itself.
+    #[repeat(Reads)]
+    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError>;
 
     /// A step of a recount of what an owner keeps, exact however much is written meanwhile; the last one says what
     /// was found and, with `mend`, lets it count. What was kept before anybody counted is counted by the store itself.

@@ -5,3 +5,4 @@ pub mod audit;
 pub mod backup;
 pub mod doctor;
 pub mod retention;
+pub mod stroll;

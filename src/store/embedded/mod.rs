@@ -46,7 +46,7 @@ use super::{
     SessionFacts, Standing, Store, StoreError, Swept, Window,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::quota::Quota;
+use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use folder::Folder;
@@ -357,6 +357,11 @@ impl DocumentStore for EmbeddedStore {
 impl Accounts for EmbeddedStore {
     async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
         self.query_now(|state| counts::standing(state, &owner.token()))
+    }
+
+    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+        let owners: Vec<String> = owners.iter().map(Owner::token).collect();
+        self.query(move |state| owners.iter().map(|owner| counts::usage(state, owner)).collect()).await
     }
 
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {

@@ -99,7 +99,8 @@ impl AnswerParts {
         self.parse(&bytes).map(|number| Some(Millis(number)))
     }
 
-    fn parse<T: std::str::FromStr>(&self, bytes: &[u8]) -> Result<T, StoreError> {
+    /// What a part says that was taken already.
+    pub fn parse<T: std::str::FromStr>(&self, bytes: &[u8]) -> Result<T, StoreError> {
         let text = String::from_utf8_lossy(bytes);
         text.parse().map_err(|_| self.unexpected("a legal value", &text))
     }

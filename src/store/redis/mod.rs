@@ -28,7 +28,7 @@ mod wire;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
-use crate::domain::quota::Quota;
+use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::store::{
     Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Change, Checkpoint, Commit,
@@ -428,6 +428,10 @@ impl Accounts for RedisStore {
         usage::standing(self.call(&self.args("usage", owner)).await?)
     }
 
+    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+        usage::of_each(&self.pool, &self.keys, owners).await
+    }
+
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
         let mut args = self.args("recount", owner);
         args.flag(mend);
@@ -442,16 +446,7 @@ impl Accounts for RedisStore {
 #[async_trait]
 impl Inspect for RedisStore {
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
-        let after = after.map(Owner::token);
-        let (from, to) = lex_range("", after.as_deref(), false);
-        let mut cmd = redis::cmd("ZRANGEBYLEX");
-        cmd.arg(self.keys.owners()).arg(from).arg(to).arg("LIMIT").arg(0).arg(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
-        let mut owners = Vec::new();
-        while !answer.is_empty() {
-            owners.push(answer.owner()?);
-        }
-        Ok(owners)
+        self.registered_owners(after, limit).await
     }
 
     async fn sessions(

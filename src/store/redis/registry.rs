@@ -4,6 +4,7 @@ use super::RedisStore;
 use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Again;
+use super::keyspace::lex_range;
 use crate::domain::ids::Owner;
 use crate::store::{KnownHistory, StoreError};
 use parking_lot::Mutex;
@@ -43,6 +44,24 @@ impl Registered {
 }
 
 impl RedisStore {
+    /// [`crate::store::Inspect::owners`].
+    pub(super) async fn registered_owners(
+        &self,
+        after: Option<&Owner>,
+        limit: usize,
+    ) -> Result<Vec<Owner>, StoreError> {
+        let after = after.map(Owner::token);
+        let (from, to) = lex_range("", after.as_deref(), false);
+        let mut cmd = redis::cmd("ZRANGEBYLEX");
+        cmd.arg(self.keys.owners()).arg(from).arg(to).arg("LIMIT").arg(0).arg(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
+        let mut owners = Vec::new();
+        while !answer.is_empty() {
+            owners.push(answer.owner()?);
+        }
+        Ok(owners)
+    }
+
     /// Calls a method that may, with `is_first`, write an owner's first keys. It is told whether the owner is known
     /// to be registered; one that isn't is put into the registry before, in a write of its own.
     pub(super) async fn call_registered(

@@ -6,25 +6,24 @@
 //! touched for a while. What seems to be lost is made sure of as `trellis audit --repair` does it.
 //!
 //! ```text
-//! all owners ──at their place in a cycle──▶ keeps something else? ──yes──▶ open ──every look──▶ lost?
-//!                                                    ▲                       │
-//!                                                    └──neither open nor new─┘
+//! all owners ──once in some minutes──▶ keeps something else? ──yes──▶ open ──every look──▶ lost?
+//!                                               ▲                       │
+//!                                               └──neither open nor new─┘
 //! ```
 
 use super::repair::{Repair, lost_tasks};
 use super::{AuditError, PAGE, in_transit, read_jobs, watched};
 use crate::domain::audit::JobFacts;
-use crate::domain::cycle::Cycle;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::QuotaUsage;
 use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::process::pace::Pace;
-use crate::store::{Doc, EventKind, keys};
+use crate::store::{Doc, EventKind, StoreError, keys};
+use crate::upkeep::stroll::Stroll;
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
-use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -39,13 +38,7 @@ const SLACK: Duration = Duration::from_mins(5);
 
 /// Owners without open and new jobs are asked again after so long for what they keep: of a hundred thousand owners most
 /// do nothing.
-const QUIET: Duration = Duration::from_mins(10);
-
-/// The list of owners is gone through after so long: who is new comes with it.
-const WALK: Duration = Duration::from_mins(1);
-
-/// Owners that are asked at a time.
-const AT_ONCE: usize = 50;
+const QUIET: Duration = Duration::from_mins(8);
 
 /// What is on its way isn't asked for again so soon: a long queue is read message by message.
 const MOVING: Duration = Duration::from_mins(2);
@@ -71,14 +64,26 @@ struct Open {
 }
 
 /// The audit of one process.
-#[derive(Default)]
 pub struct AuditWatch {
     open: HashMap<Owner, Open>,
     /// What owners without open and new jobs kept.
     quiet: HashMap<Owner, QuotaUsage>,
-    /// When the list of owners was gone through last.
-    walked: Option<Millis>,
+    stroll: Stroll,
+    /// Whose owners were looked at last.
+    share: Option<Share>,
     pace: Pace,
+}
+
+impl Default for AuditWatch {
+    fn default() -> Self {
+        Self {
+            open: HashMap::new(),
+            quiet: HashMap::new(),
+            stroll: Stroll::new(QUIET),
+            share: None,
+            pace: Pace::default(),
+        }
+    }
 }
 
 impl AuditWatch {
@@ -89,8 +94,16 @@ impl AuditWatch {
 
     /// Looks at the owners of a share that may have lost something, and puts it back: the tasks that were lost.
     pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Vec<Repair>, AuditError> {
-        if !is_within(self.walked, WALK, venue.now()) {
-            self.walk(venue, share).await?;
+        if self.share.as_ref() != Some(share) {
+            self.open.retain(|owner, _| share.holds(owner));
+            self.quiet.retain(|owner, _| share.holds(owner));
+            self.share = Some(share.clone());
+            // For those of another worker, which may be gone.
+            self.stroll.begin_anew();
+        }
+        if let Err(error) = self.stroll(venue, share).await {
+            self.stroll.begin_anew();
+            return Err(error.into());
         }
         let mut all = Vec::new();
         let mut owners: Vec<Owner> = self.open.keys().cloned().collect();
@@ -115,39 +128,24 @@ impl AuditWatch {
         if self.lost(venue, owner).await? > 0 { lost_tasks(venue, owner, AGE).await } else { Ok(Vec::new()) }
     }
 
-    /// Goes through the list of owners, for those that are new or keep something else than they did.
-    async fn walk(&mut self, venue: &Venue, share: &Share) -> Result<(), AuditError> {
-        let (now, cycle) = (venue.now(), Cycle::of(QUIET));
-        let since = self.walked.unwrap_or(now);
-        self.open.retain(|owner, _| share.holds(owner));
-        self.quiet.retain(|owner, _| share.holds(owner));
-        let mut owners = venue.store.all_owners();
-        while let Some(page) = owners.next().await? {
-            let is_asked = |owner: &&Owner| {
-                share.holds(owner)
-                    && !is_reserved(owner)
-                    && !self.open.contains_key(*owner)
-                    && (cycle.comes(owner, since, now) || !self.quiet.contains_key(*owner))
-            };
-            let asked: Vec<Owner> = page.iter().filter(is_asked).cloned().collect();
-            for some in asked.chunks(AT_ONCE) {
-                let began = venue.clock.steady();
-                let keeps =
-                    |owner: Owner| async { Ok::<_, AuditError>((venue.store.usage(&owner).await?.used, owner)) };
-                let found: Vec<_> = stream::iter(some.to_vec()).map(keeps).buffered(AT_ONCE).try_collect().await?;
-                for (keeps, owner) in found {
-                    if keeps.jobs == 0 || self.quiet.get(&owner) == Some(&keeps) {
-                        self.quiet.insert(owner, keeps);
-                    } else {
-                        self.quiet.remove(&owner);
-                        self.open.insert(owner, Open { keeps: Some(keeps), ..Open::default() });
-                    }
+    /// Goes on through the list of owners, for those that are new or keep something else than they did.
+    async fn stroll(&mut self, venue: &Venue, share: &Share) -> Result<(), StoreError> {
+        self.stroll.count(venue.now());
+        while let Some(page) = self.stroll.next(&*venue.store).await? {
+            let began = venue.clock.steady();
+            let is_asked = |owner: &Owner| share.holds(owner) && !is_reserved(owner) && !self.open.contains_key(owner);
+            let asked: Vec<Owner> = page.into_iter().filter(is_asked).collect();
+            let kept = venue.store.kept(&asked).await?;
+            for (owner, keeps) in asked.into_iter().zip(kept) {
+                if keeps.jobs == 0 || self.quiet.get(&owner) == Some(&keeps) {
+                    self.quiet.insert(owner, keeps);
+                } else {
+                    self.quiet.remove(&owner);
+                    self.open.insert(owner, Open { keeps: Some(keeps), ..Open::default() });
                 }
-                self.pace.rest(&venue.clock, began).await;
             }
+            self.pace.rest(&venue.clock, began).await;
         }
-        // Here, and not before: what failed is gone through again.
-        self.walked = Some(now);
         Ok(())
     }
 
@@ -164,7 +162,7 @@ impl AuditWatch {
                     self.open.remove(owner);
                     self.quiet.insert(owner.clone(), keeps);
                 }
-                None => open.keeps = Some(venue.store.usage(owner).await?.used),
+                None => open.keeps = venue.store.kept(std::slice::from_ref(owner)).await?.pop(),
             }
             return Ok(0);
         }

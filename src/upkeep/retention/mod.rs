@@ -5,8 +5,7 @@
 //! never keeps a step from what lies behind it. Everything about a job is forgotten at once: its id is new
 //! again when it is gone, and not before.
 //!
-//! An owner of whom nothing was to be forgotten has its next step at its place in a cycle of some hours, the others with
-//! the next look.
+//! An owner of whom nothing was to be forgotten has its next step within some hours, the others with the next look.
 
 mod jobs;
 mod parts;
@@ -15,7 +14,6 @@ mod sessions;
 pub use jobs::{Deleted, delete};
 
 use crate::domain::approval::Approval;
-use crate::domain::cycle::Cycle;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
@@ -24,9 +22,9 @@ use crate::domain::lineage::hour;
 use crate::domain::retention::{Asking, RetentionRules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
 use crate::domain::shard::Share;
-use crate::domain::time::Millis;
 use crate::process::pace::Pace;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
+use crate::upkeep::stroll::Stroll;
 use crate::venue::agents;
 use crate::venue::ledger::why::PathUse;
 use crate::venue::{Venue, is_reserved, venue_owner};
@@ -49,9 +47,8 @@ const STEPS: u32 = 50;
 pub const PACE: Duration = Duration::from_mins(1);
 /// An owner with nothing to forget is looked at again after so long at the latest.
 const LONGEST: Duration = Duration::from_hours(6);
-/// The list of owners is gone through so many times in a cycle.
-const WALKS: u32 = 60;
-/// The first look at all owners ends after so long: those that it doesn't come to wait for their place in the cycle.
+/// When all owners are looked at for the first time, that ends after so long; those that it doesn't come to wait for
+/// their turn.
 const FIRST: Duration = Duration::from_mins(1);
 
 /// What was forgotten.
@@ -114,15 +111,15 @@ pub struct Janitor {
     rules: RetentionRules,
     /// Of owners that are in the middle of a round, or of whom something was forgotten with the last step.
     places: Mutex<HashMap<Owner, Places>>,
-    /// When the list of owners was gone through last.
-    walked: Mutex<Option<Millis>>,
+    stroll: tokio::sync::Mutex<Stroll>,
     pace: Pace,
 }
 
 impl Janitor {
     /// Keeps what `rules` say.
     pub fn new(rules: RetentionRules) -> Self {
-        Self { rules, places: Mutex::default(), walked: Mutex::default(), pace: Pace::default() }
+        let stroll = tokio::sync::Mutex::new(Stroll::new(rules.slack(PACE, LONGEST)));
+        Self { rules, places: Mutex::default(), stroll, pace: Pace::default() }
     }
 
     /// The same, whose looks take no more than that share of the time.
@@ -145,32 +142,17 @@ impl Janitor {
                 self.places.lock().remove(&owner);
             }
         }
-        tidied += self.walk(venue, share).await?;
-        Ok(tidied)
-    }
-
-    /// Goes through the list of owners, for those whose place in the cycle has come.
-    async fn walk(&self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
-        let cycle = self.rules.slack(PACE, LONGEST);
-        let (now, last) = (venue.now(), *self.walked.lock());
-        let mut tidied = Tidied::default();
-        if last.is_some_and(|last| last <= now && now < last.plus((cycle / WALKS).max(PACE))) {
-            return Ok(tidied);
-        }
         let began = venue.clock.steady();
-        let comes = |owner: &Owner| last.is_none_or(|last| Cycle::of(cycle).comes(owner, last, now));
-        let mut owners = venue.store.all_owners();
-        'all: while let Some(page) = owners.next().await? {
-            let mine =
-                |owner: &&Owner| share.holds(owner) && !is_reserved(owner) && comes(owner) && self.is_through(owner);
-            for owner in page.iter().filter(mine) {
-                if last.is_none() && venue.clock.steady() >= began + FIRST {
-                    break 'all;
+        let mut stroll = self.stroll.lock().await;
+        stroll.count(venue.now());
+        while let Some(page) = stroll.next(&*venue.store).await? {
+            for owner in page.iter().filter(|owner| share.holds(owner) && !is_reserved(owner)) {
+                let waits = stroll.is_first() && venue.clock.steady() >= began + FIRST;
+                if !waits && !self.places.lock().contains_key(owner) {
+                    tidied += self.tend(venue, owner).await;
                 }
-                tidied += self.tend(venue, owner).await;
             }
         }
-        *self.walked.lock() = Some(now);
         Ok(tidied)
     }
 

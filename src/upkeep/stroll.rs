@@ -1,0 +1,105 @@
+//! The list of all owners, gone through once in a while and evenly: what it costs doesn't come at once, and does not
+//! depend on how often somebody looks.
+
+use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
+use crate::store::{Store, StoreError};
+use std::time::Duration;
+
+/// Owners that are read at a time.
+const PAGE: usize = 100;
+
+/// How far the list is gone through.
+///
+/// The first time it is gone through at once; behind that it goes on where it would be, by the clock on the wall, if it
+/// had always been on its way, so that nobody is left out where processes start often.
+#[derive(Debug)]
+pub struct Stroll {
+    /// How long it takes to go through the list, in milliseconds.
+    cycle: u64,
+    /// When pages were counted last that are due.
+    looked: Option<Millis>,
+    /// Pages that are due, in parts of which a page has `cycle`.
+    credit: u64,
+    /// Pages of the list, as they were counted at its end.
+    pages: Option<u64>,
+    /// Pages since its beginning.
+    passed: u64,
+    /// The owner behind which it goes on; `None` = at the beginning.
+    after: Option<Owner>,
+    /// The last owners of the pages, the first time.
+    ends: Vec<Owner>,
+}
+
+impl Stroll {
+    /// Once in so long, a second at least.
+    pub fn new(cycle: Duration) -> Self {
+        Self {
+            cycle: u64::try_from(cycle.as_millis()).unwrap_or(u64::MAX).max(1_000),
+            looked: None,
+            credit: 0,
+            pages: None,
+            passed: 0,
+            after: None,
+            ends: Vec::new(),
+        }
+    }
+
+    /// The whole list is due.
+    pub fn begin_anew(&mut self) {
+        *self = Self { cycle: self.cycle, ..Self::new(Duration::ZERO) };
+    }
+
+    /// It has not come to the end of the list for the first time.
+    pub fn is_first(&self) -> bool {
+        self.pages.is_none()
+    }
+
+    /// Counts what has become due; all of the list at most. A clock that was set back makes nothing due.
+    pub fn count(&mut self, now: Millis) {
+        let looked = self.looked.replace(now).unwrap_or(now);
+        let Some(pages) = self.pages else { return };
+        let whole = pages.saturating_mul(self.cycle);
+        let came = u64::try_from(now.since(looked).as_millis()).unwrap_or(u64::MAX);
+        self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(whole);
+    }
+
+    /// The next page that is due; `None`: that was all for now. After an error it comes again.
+    pub async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Owner>>, StoreError> {
+        if self.pages.is_some() && self.credit < self.cycle {
+            return Ok(None);
+        }
+        let first = self.is_first();
+        // The first time the end of the list is the end.
+        if first && self.passed > 0 && self.after.is_none() {
+            self.take_place();
+            return Ok(None);
+        }
+        let page = store.owners(self.after.as_ref(), PAGE).await?;
+        let is_last = page.len() < PAGE;
+        self.passed += 1;
+        self.after = page.last().filter(|_| !is_last).cloned();
+        if first {
+            self.ends.extend(self.after.clone());
+        } else {
+            self.credit -= self.cycle;
+            if is_last {
+                self.pages = Some(self.passed);
+                self.passed = 0;
+            }
+        }
+        Ok(Some(page))
+    }
+
+    /// Behind the first time: where it would be.
+    fn take_place(&mut self) {
+        let (pages, now) = (self.passed, self.looked.unwrap_or_default());
+        let way = u128::from(now.0 % self.cycle) * u128::from(pages);
+        let at = usize::try_from(way / u128::from(self.cycle)).unwrap_or_default();
+        self.credit = u64::try_from(way % u128::from(self.cycle)).unwrap_or_default();
+        let ends = std::mem::take(&mut self.ends);
+        self.pages = Some(pages);
+        self.after = at.checked_sub(1).and_then(|end| ends.into_iter().nth(end));
+        self.passed = if self.after.is_some() { at as u64 } else { 0 };
+    }
+}
