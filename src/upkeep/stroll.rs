@@ -9,17 +9,20 @@ use std::time::Duration;
 /// Owners that are read at a time.
 const PAGE: usize = 100;
 
+/// Milliseconds between two pages at least: of very many owners it takes longer, and no more at a time.
+const BETWEEN: u64 = 1_500;
+
 /// How far the list is gone through.
 ///
 /// The first time it is gone through at once; behind that it goes on where it would be, by the clock on the wall, if it
 /// had always been on its way, so that nobody is left out where processes start often.
 #[derive(Debug)]
 pub struct Stroll {
-    /// How long it takes to go through the list, in milliseconds.
+    /// How long it takes to go through the list, in milliseconds; longer for one of very many pages.
     cycle: u64,
     /// When pages were counted last that are due.
     looked: Option<Millis>,
-    /// Pages that are due, in parts of which a page has `cycle`.
+    /// Pages that are due, in parts of which a page has [`Stroll::length`].
     credit: u64,
     /// Pages of the list, as they were counted at its end.
     pages: Option<u64>,
@@ -32,7 +35,7 @@ pub struct Stroll {
 }
 
 impl Stroll {
-    /// Once in so long, a second at least.
+    /// Once in so long, a second at least; of more than 100 owners for each second and a half of it, as many more later.
     pub fn new(cycle: Duration) -> Self {
         Self {
             cycle: u64::try_from(cycle.as_millis()).unwrap_or(u64::MAX).max(1_000),
@@ -59,14 +62,14 @@ impl Stroll {
     pub fn count(&mut self, now: Millis) {
         let looked = self.looked.replace(now).unwrap_or(now);
         let Some(pages) = self.pages else { return };
-        let whole = pages.saturating_mul(self.cycle);
+        let whole = pages.saturating_mul(self.length());
         let came = u64::try_from(now.since(looked).as_millis()).unwrap_or(u64::MAX);
         self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(whole);
     }
 
     /// The next page that is due; `None`: that was all for now. After an error it comes again.
     pub async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Owner>>, StoreError> {
-        if self.pages.is_some() && self.credit < self.cycle {
+        if self.pages.is_some() && self.credit < self.length() {
             return Ok(None);
         }
         let first = self.is_first();
@@ -82,7 +85,7 @@ impl Stroll {
         if first {
             self.ends.extend(self.after.clone());
         } else {
-            self.credit -= self.cycle;
+            self.credit -= self.length();
             if is_last {
                 self.pages = Some(self.passed);
                 self.passed = 0;
@@ -91,14 +94,19 @@ impl Stroll {
         Ok(Some(page))
     }
 
+    fn length(&self) -> u64 {
+        self.cycle.max(self.pages.unwrap_or_default().saturating_mul(BETWEEN))
+    }
+
     /// Behind the first time: where it would be.
     fn take_place(&mut self) {
         let (pages, now) = (self.passed, self.looked.unwrap_or_default());
-        let way = u128::from(now.0 % self.cycle) * u128::from(pages);
-        let at = usize::try_from(way / u128::from(self.cycle)).unwrap_or_default();
-        self.credit = u64::try_from(way % u128::from(self.cycle)).unwrap_or_default();
-        let ends = std::mem::take(&mut self.ends);
         self.pages = Some(pages);
+        let length = self.length();
+        let way = u128::from(now.0 % length) * u128::from(pages);
+        let at = usize::try_from(way / u128::from(length)).unwrap_or_default();
+        self.credit = u64::try_from(way % u128::from(length)).unwrap_or_default();
+        let ends = std::mem::take(&mut self.ends);
         self.after = at.checked_sub(1).and_then(|end| ends.into_iter().nth(end));
         self.passed = if self.after.is_some() { at as u64 } else { 0 };
     }

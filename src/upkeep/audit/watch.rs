@@ -1,5 +1,5 @@
 //! The audit that workers do by themselves: what is lost is found within a minute, and put back; the first task of an
-//! owner that had none for a while within ten.
+//! owner that had none for a while within ten, where there aren't very many.
 //!
 //! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked at, of owners
 //! that have neither only whether they keep what they kept, and of sessions only those with an open job that nobody has

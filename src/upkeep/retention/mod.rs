@@ -5,7 +5,7 @@
 //! never keeps a step from what lies behind it. Everything about a job is forgotten at once: its id is new
 //! again when it is gone, and not before.
 //!
-//! An owner of whom nothing was to be forgotten has its next step within some hours, the others with the next look.
+//! An owner of whom nothing was to be forgotten has its next step within a day, the others with the next look.
 
 mod jobs;
 mod parts;
@@ -46,7 +46,7 @@ const STEPS: u32 = 50;
 /// Pause between two looks. What is forgotten is weeks old: nobody waits for it.
 pub const PACE: Duration = Duration::from_mins(1);
 /// An owner with nothing to forget is looked at again after so long at the latest.
-const LONGEST: Duration = Duration::from_hours(6);
+const LONGEST: Duration = Duration::from_hours(24);
 /// When all owners are looked at for the first time, that ends after so long; those that it doesn't come to wait for
 /// their turn.
 const FIRST: Duration = Duration::from_mins(1);
