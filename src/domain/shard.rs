@@ -1,11 +1,11 @@
-//! Shards: owners lie in them, and workers divide them for their sweeps.
+//! Shards: owners lie in them, and workers divide them for their sweeps, the audit and retention.
 //!
 //! ```text
 //! owner ──hash──▶ shard ──highest hash of shard and worker──▶ the live worker that sweeps it
 //! ```
 //!
 //! Nothing is handed over when a worker comes or goes: each finds the same shares from the same list. Two that see
-//! different lists for a moment look at a shard twice or not at all, and the next sweep sees the same.
+//! different lists for a moment look at a shard twice or not at all, and the next sweep or look sees the same.
 
 use crate::ids::Owner;
 use sha2::{Digest, Sha256};

@@ -62,7 +62,7 @@ pub struct Metrics {
     pub messages_unreadable: Counter,
     /// HTTP connections beyond the limits.
     pub http_refused: Counter,
-    /// Tasks of agents that were lost at the last look, and put back by it.
+    /// Tasks of agents that this worker found lost at its last look, and put back.
     pub unaccounted: Gauge,
     /// Hundredths of its memory, or of its size on the disk, that the store uses; 0 without a limit.
     pub store_fill: Gauge,
@@ -124,7 +124,11 @@ impl Metrics {
             self.messages_unreadable.clone(),
         );
         r.register("http_refused", "HTTP connections beyond the limits", self.http_refused.clone());
-        r.register("unaccounted", "tasks that were lost at the last look for them", self.unaccounted.clone());
+        r.register(
+            "unaccounted",
+            "tasks that this worker found lost at its last look, and put back",
+            self.unaccounted.clone(),
+        );
         r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());

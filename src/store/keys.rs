@@ -36,7 +36,7 @@
 //! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
 //! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
 //! | `epoch.tail/<found>-<worker>` | JSON of what a process was told that is kept, and isn't, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
-//! | `auditor` | `<until> <worker>`: who leaves the marks by which a store that was set back is known; in the venue's own owner only | workers | for good |
+//! | `marker` | `<until> <worker>`: who leaves the marks by which a store that was set back is known; in the venue's own owner only | workers | for good |
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
 //! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
@@ -48,7 +48,7 @@
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
-//! | `origin/<hour>/<event>` | number of the turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours, with retention |
+//! | `origin/<hour>/<event>` | number of the turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours to two days, with retention |
 //! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `g/<agent>/spend/<session>` | JSON of what is spent under a session's cap, see `domain::cap` | workers, around model calls | as the session |
 //! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
@@ -76,7 +76,7 @@ mod marks;
 mod parts;
 mod spend;
 
-pub use claims::{AUDITOR, agent_claim, session_claim};
+pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, venue_owner, worker};
 pub use marks::{ANSWERED, ENDING, GARBAGE, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, swept_at};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};

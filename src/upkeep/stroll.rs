@@ -62,14 +62,14 @@ impl Stroll {
     pub fn count(&mut self, now: Millis) {
         let looked = self.looked.replace(now).unwrap_or(now);
         let Some(pages) = self.pages else { return };
-        let whole = pages.saturating_mul(self.length());
         let came = u64::try_from(now.since(looked).as_millis()).unwrap_or(u64::MAX);
-        self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(whole);
+        self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(self.whole());
     }
 
     /// The next page that is due; `None`: that was all for now. After an error it comes again.
     pub async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Owner>>, StoreError> {
-        if self.pages.is_some() && self.credit < self.length() {
+        // What was added behind the end, as it was counted, is due at once: however fast the list grows, it is kept up with.
+        if self.pages.is_some_and(|pages| self.passed < pages) && self.credit < self.length() {
             return Ok(None);
         }
         let first = self.is_first();
@@ -85,13 +85,19 @@ impl Stroll {
         if first {
             self.ends.extend(self.after.clone());
         } else {
-            self.credit -= self.length();
+            self.credit = self.credit.saturating_sub(self.length());
             if is_last {
                 self.pages = Some(self.passed);
                 self.passed = 0;
+                self.credit = self.credit.min(self.whole());
             }
         }
         Ok(Some(page))
+    }
+
+    /// What makes all of the list due.
+    fn whole(&self) -> u64 {
+        self.pages.unwrap_or_default().saturating_mul(self.length())
     }
 
     fn length(&self) -> u64 {

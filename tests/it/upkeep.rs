@@ -10,6 +10,7 @@ use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::job::JobStatus;
+use trellis::domain::quota::QuotaUsage;
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::shard::{Shards, Share};
 use trellis::domain::time::Millis;
@@ -60,6 +61,14 @@ impl Layer for Counted {
         }
         self.inner.scan(owner, prefix, after, reverse, limit).await
     }
+
+    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+        *self.calls.lock().entry("kept").or_default() += 1;
+        if owners.iter().any(|owner| self.damaged.lock().as_ref() == Some(owner)) {
+            return Err(StoreError::Corrupt { store: "test".to_owned(), reason: "damaged".to_owned() });
+        }
+        self.inner.kept(owners).await
+    }
 }
 
 /// Owners with a job each that has ended.
@@ -107,7 +116,8 @@ impl Resting {
         let began = clock.now();
         for _ in 0..minutes * 3 {
             clock.advance(MINUTE / 3);
-            let repaired = watch.look(&self.venue.venue, share).await.unwrap();
+            let mut repaired = Vec::new();
+            watch.look(&self.venue.venue, share, &mut repaired).await.unwrap();
             found.extend(repaired.into_iter().map(|repair| (repair.owner, clock.now().since(began))));
         }
         found
@@ -240,10 +250,20 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
         }
         assert_eq!((round.len(), all(&round)), (11, 1_050));
     }
+    // What is added is kept up with.
+    for owner in 1_050..3_050 {
+        store.write(START, &owner_of(owner), &[DocWrite::put("w/a", "")]).await.unwrap();
+    }
+    let mut round = Vec::new();
+    for _ in 0..30 {
+        now = now.plus(step);
+        round.extend(pages(&mut stroll, now).await);
+    }
+    assert_eq!(all(&round), 3_050);
     // What time has brought comes at once, but nothing twice; a clock that was set back brings nothing.
     now = now.plus(cycle * 5);
     let late = pages(&mut stroll, now).await;
-    assert_eq!((late.len(), all(&late)), (11, 1_050));
+    assert_eq!((late.len(), all(&late)), (31, 3_050));
     assert_eq!(pages(&mut stroll, START).await.len(), 0);
     // Each lives for two minutes.
     let mut seen = Vec::new();
@@ -255,9 +275,9 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
             seen.extend(pages(&mut stroll, now).await);
         }
     }
-    assert_eq!(all(&seen), 1_050);
+    assert_eq!(all(&seen), 3_050);
     stroll.begin_anew();
-    assert_eq!(pages(&mut stroll, now).await.len(), 11);
+    assert_eq!(pages(&mut stroll, now).await.len(), 31);
     // No more than a page in a second and a half, however short it is.
     let mut stroll = Stroll::new(Duration::from_secs(1));
     pages(&mut stroll, now).await;

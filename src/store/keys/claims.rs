@@ -2,8 +2,9 @@
 
 use crate::domain::ids::{AgentId, SessionKey};
 
-/// Document that says which worker looks for what is lost.
-pub const AUDITOR: &str = "auditor";
+/// Document that says which worker leaves the marks of the epoch. Builds before know `auditor`, by which one of them audits
+/// all owners; beside them that goes on.
+pub const MARKER: &str = "marker";
 
 /// Document of who copies sessions to an agent's name.
 pub fn agent_claim(to: &AgentId) -> String {

@@ -118,6 +118,10 @@ async fn look(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Fi
 /// It is put back where it was, and served; when what it said is gone, too, its caller gets an answer.
 async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKey) -> Result<Option<Done>, StoreError> {
     let Some(job) = jobs::get(venue, owner, id).await? else { return Ok(None) };
+    // Another process may have put it back meanwhile, and it has run.
+    if job.status.is_terminal() {
+        return Ok(None);
+    }
     let found = format!("job {id} ({}) of session {session} is in no mailbox, outbox or queue", job.status.as_str());
     let Some(admit) = ingress::readmission(owner, &job.head) else {
         return Ok(give_up(venue, owner, &job, session).await?.map(|did| (found, did)));

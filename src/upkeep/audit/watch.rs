@@ -71,6 +71,8 @@ pub struct AuditWatch {
     stroll: Stroll,
     /// Whose owners were looked at last.
     share: Option<Share>,
+    /// The owner at which the last look ended with an error.
+    behind: Option<Owner>,
     pace: Pace,
 }
 
@@ -81,6 +83,7 @@ impl Default for AuditWatch {
             quiet: HashMap::new(),
             stroll: Stroll::new(QUIET),
             share: None,
+            behind: None,
             pace: Pace::default(),
         }
     }
@@ -92,8 +95,9 @@ impl AuditWatch {
         Self { pace, ..Self::default() }
     }
 
-    /// Looks at the owners of a share that may have lost something, and puts it back: the tasks that were lost.
-    pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Vec<Repair>, AuditError> {
+    /// Looks at the owners of a share that may have lost something, and puts it back: the tasks that were lost come to
+    /// `repaired`, also those that were put back before an error. The next look goes on behind it.
+    pub async fn look(&mut self, venue: &Venue, share: &Share, repaired: &mut Vec<Repair>) -> Result<(), AuditError> {
         if self.share.as_ref() != Some(share) {
             self.open.retain(|owner, _| share.holds(owner));
             self.quiet.retain(|owner, _| share.holds(owner));
@@ -101,31 +105,45 @@ impl AuditWatch {
             // For those of another worker, which may be gone.
             self.stroll.begin_anew();
         }
-        if let Err(error) = self.stroll(venue, share).await {
-            self.stroll.begin_anew();
-            return Err(error.into());
-        }
-        let mut all = Vec::new();
-        let mut owners: Vec<Owner> = self.open.keys().cloned().collect();
-        owners.sort_unstable();
-        for owner in &owners {
+        // Who has work first: those that are new may be many.
+        self.each(venue, |open| open.looked.is_some(), repaired).await?;
+        self.stroll(venue, share).await?;
+        self.each(venue, |open| open.looked.is_none(), repaired).await
+    }
+
+    /// Looks at some of the owners with open or new jobs, in turn.
+    async fn each(
+        &mut self,
+        venue: &Venue,
+        is_meant: impl Fn(&Open) -> bool,
+        repaired: &mut Vec<Repair>,
+    ) -> Result<(), AuditError> {
+        let meant = self.open.iter().filter(|(_, open)| is_meant(open)).map(|(owner, _)| owner.clone());
+        let behind = self.behind.take();
+        let mut owners: Vec<Owner> = meant.collect();
+        owners.sort_unstable_by_key(|owner| (Some(owner) <= behind.as_ref(), owner.clone()));
+        for owner in owners {
             let began = venue.clock.steady();
-            match self.put_back(venue, owner).await {
-                Ok(repaired) => all.extend(repaired),
+            let lost = self.lost(venue, &owner).await;
+            self.pace.rest(&venue.clock, began).await;
+            let lost = match lost {
+                Ok(0) => continue,
+                Ok(_) => lost_tasks(venue, &owner, AGE).await,
+                Err(error) => Err(error),
+            };
+            match lost {
+                Ok(lost) => repaired.extend(lost),
                 // One owner's damaged record must not keep what others have lost from being found.
                 Err(AuditError::Store(error)) if !error.is_transient() => {
                     tracing::warn!(%owner, %error, "what it may have lost is not looked for; it comes again");
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.behind = Some(owner);
+                    return Err(error);
+                }
             }
-            self.pace.rest(&venue.clock, began).await;
         }
-        Ok(all)
-    }
-
-    /// Looks at one owner.
-    async fn put_back(&mut self, venue: &Venue, owner: &Owner) -> Result<Vec<Repair>, AuditError> {
-        if self.lost(venue, owner).await? > 0 { lost_tasks(venue, owner, AGE).await } else { Ok(Vec::new()) }
+        Ok(())
     }
 
     /// Goes on through the list of owners, for those that are new or keep something else than they did.
@@ -135,14 +153,21 @@ impl AuditWatch {
             let began = venue.clock.steady();
             let is_asked = |owner: &Owner| share.holds(owner) && !is_reserved(owner) && !self.open.contains_key(owner);
             let asked: Vec<Owner> = page.into_iter().filter(is_asked).collect();
-            let kept = venue.store.kept(&asked).await?;
+            let (kept, failed) = match venue.store.kept(&asked).await {
+                Ok(kept) => (kept.into_iter().map(Some).collect(), None),
+                // Whose fault it is shows when each is looked at.
+                Err(error) => (vec![None; asked.len()], Some(error)),
+            };
             for (owner, keeps) in asked.into_iter().zip(kept) {
-                if keeps.jobs == 0 || self.quiet.get(&owner) == Some(&keeps) {
-                    self.quiet.insert(owner, keeps);
-                } else {
+                let is_quiet = keeps.is_some_and(|keeps| keeps.jobs == 0 || self.quiet.get(&owner) == Some(&keeps));
+                if !is_quiet {
                     self.quiet.remove(&owner);
-                    self.open.insert(owner, Open { keeps: Some(keeps), ..Open::default() });
+                    self.open.insert(owner, Open { keeps, ..Open::default() });
                 }
+            }
+            // A store that is away is away for the next page, too.
+            if let Some(error) = failed.filter(StoreError::is_transient) {
+                return Err(error);
             }
             self.pace.rest(&venue.clock, began).await;
         }

@@ -39,8 +39,8 @@ const PAGE: usize = 200;
 const READS: usize = 20;
 /// Documents that are forgotten in one call.
 const DOCUMENTS: usize = 500;
-/// Steps for one owner, as long as each finds something, before the next owner has its turn: some
-/// thousand jobs.
+/// Steps for one owner, until one is through and finds nothing, before the next owner has its turn: some thousand jobs
+/// or sessions.
 const STEPS: u32 = 50;
 
 /// Pause between two looks. What is forgotten is weeks old: nobody waits for it.
@@ -128,8 +128,7 @@ impl Janitor {
         Self { pace, ..self }
     }
 
-    /// Looks at the owners of a share whose turn it is: at one page of each kind, and on as long as there is something to
-    /// forget.
+    /// Looks at the owners of a share whose turn it is: at one page of each kind, and on as long as there is more.
     pub async fn look(&self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
         let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
         let mut tidied = Tidied { counts, ..Tidied::default() };
@@ -156,13 +155,16 @@ impl Janitor {
         Ok(tidied)
     }
 
-    /// Takes steps as long as each finds something, some at most.
+    /// Takes steps until one is through and has found nothing, some at most.
     async fn tend(&self, venue: &Venue, owner: &Owner) -> Tidied {
-        let (began, mut tidied) = (venue.clock.steady(), Tidied::default());
+        let mut tidied = Tidied::default();
         for _ in 0..STEPS {
-            match self.step(venue, owner).await {
-                Ok(step) if !step.is_nothing() => tidied += step,
-                Ok(_) => break,
+            let began = venue.clock.steady();
+            let step = self.step(venue, owner).await;
+            self.pace.rest(&venue.clock, began).await;
+            match step {
+                Ok(step) if step.is_nothing() && self.is_through(owner) => break,
+                Ok(step) => tidied += step,
                 // One owner's damaged record must not keep the others' from being forgotten.
                 Err(error) => {
                     tracing::warn!(%owner, %error, "not tidied up; it comes again");
@@ -173,7 +175,6 @@ impl Janitor {
         if !tidied.is_nothing() {
             self.places.lock().entry(owner.clone()).or_default();
         }
-        self.pace.rest(&venue.clock, began).await;
         tidied
     }
 

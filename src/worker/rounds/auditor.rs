@@ -30,17 +30,27 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 
 async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError> {
     let venue = &worker.venue;
+    let marked = mark(worker).await;
+    // Before the first sweep no worker knows which shards are its.
+    let share = worker.share.lock().clone();
+    if let Some(share) = share {
+        let mut repaired = Vec::new();
+        let looked = watch.look(venue, &share, &mut repaired).await;
+        venue.metrics.unaccounted.set(i64::try_from(repaired.len()).unwrap_or(i64::MAX));
+        for repaired in repaired {
+            tracing::warn!(owner = repaired.owner, found = repaired.found, did = repaired.did, "repaired");
+        }
+        looked?;
+    }
+    marked
+}
+
+/// Leaves the marks, where they are this worker's to leave.
+async fn mark(worker: &Worker) -> Result<(), AuditError> {
     if is_on(worker).await?
-        && let Some(found) = audit::beat(venue).await?
+        && let Some(found) = audit::beat(&worker.venue).await?
     {
         tracing::error!("the store was set back, {found}; `trellis audit` lists what is known of it");
-    }
-    // Before the first sweep no worker knows which shards are its.
-    let Some(share) = worker.share.lock().clone() else { return Ok(()) };
-    let repaired = watch.look(venue, &share).await?;
-    venue.metrics.unaccounted.set(i64::try_from(repaired.len()).unwrap_or(i64::MAX));
-    for repaired in repaired {
-        tracing::warn!(owner = repaired.owner, found = repaired.found, did = repaired.did, "repaired");
     }
     Ok(())
 }
@@ -49,7 +59,7 @@ async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError>
 async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
     let (venue, owner) = (&worker.venue, venue_owner());
     let now = venue.now();
-    let doc = venue.store.doc(&owner, keys::AUDITOR).await?;
+    let doc = venue.store.doc(&owner, keys::MARKER).await?;
     let text = doc.value.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
     let held = text.and_then(|text| text.split_once(' '));
     let name = worker.options.name.as_str();
@@ -58,6 +68,6 @@ async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let line = format!("{} {name}", now.plus(worker.options.audit * 2));
-    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::AUDITOR, line).at(doc.version)]).await?
+    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::MARKER, line).at(doc.version)]).await?
         == OutsideWrite::Done)
 }
