@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::ids::{JobId, Owner};
+use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::quota::QuotaUsage;
 use trellis::domain::retention::RetentionRules;
+use trellis::domain::session::SessionState;
 use trellis::domain::shard::{Shards, Share};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Doc, DocKey, DocWrite, DocumentStore, Layer, Store, StoreError, StoreMethod, keys};
+use trellis::store::{Doc, DocKey, DocWrite, DocumentStore, Layer, Seat, Seated, Store, StoreError, StoreMethod, keys};
 use trellis::upkeep::audit::AuditWatch;
 use trellis::upkeep::retention::Janitor;
 use trellis::upkeep::stroll::Stroll;
@@ -287,4 +288,20 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
         passed += pages(&mut stroll, now).await.len();
     }
     assert_eq!(passed, 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_of_many_sessions_is_gone_through_in_one_look() {
+    let resting = Resting::new().await;
+    let (venue, owner) = (&resting.venue.venue, owner_of(3));
+    let state = serde_json::to_vec(&SessionState::default()).unwrap();
+    for session in 0..170 {
+        let key = SessionKey { agent: "helper".parse().unwrap(), session: format!("s{session}").parse().unwrap() };
+        let seat = Seat { version: 1, state: state.clone().into(), within: None };
+        assert_eq!(venue.store.seat(venue.now(), &owner, &key, Some(&seat)).await.unwrap(), Seated::Done);
+    }
+    venue.clock.advance(DAY * 100);
+    let janitor = Janitor::new(RetentionRules { jobs: None, turns: Some(DAY * 90) });
+    assert_eq!(janitor.look(venue, &Share::default()).await.unwrap().sessions, 170);
+    assert!(janitor.is_through(&owner));
 }
