@@ -50,7 +50,7 @@ impl Stroll {
 
     /// The whole list is due.
     pub fn begin_anew(&mut self) {
-        *self = Self { cycle: self.cycle, ..Self::new(Duration::ZERO) };
+        *self = Self::new(Duration::from_millis(self.cycle));
     }
 
     /// It has not come to the end of the list for the first time.
@@ -78,15 +78,15 @@ impl Stroll {
             self.take_place();
             return Ok(None);
         }
-        let page = store.owners(self.after.as_ref(), PAGE).await?;
-        let is_last = page.len() < PAGE;
+        let mut owners = store.all_owners().after(self.after.clone()).of(PAGE);
+        let page = owners.next().await?.unwrap_or_default();
         self.passed += 1;
-        self.after = page.last().filter(|_| !is_last).cloned();
+        self.after = owners.place();
         if first {
             self.ends.extend(self.after.clone());
         } else {
             self.credit = self.credit.saturating_sub(self.length());
-            if is_last {
+            if self.after.is_none() {
                 self.pages = Some(self.passed);
                 self.passed = 0;
                 self.credit = self.credit.min(self.whole());

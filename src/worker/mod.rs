@@ -108,11 +108,16 @@ pub(crate) struct Worker {
     failing: lease::outage::Failing,
     /// One place for events that may have killed workers.
     quarantine: lease::quarantine::Quarantine,
-    /// The shards whose owners it looks after, as of its last sweep.
+    /// See [`Worker::share`], as of its last sweep.
     share: parking_lot::Mutex<Option<Share>>,
 }
 
 impl Worker {
+    /// The shards whose owners it looks after; before its first sweep no worker knows them.
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.share.lock().clone()
+    }
+
     /// For one delivery: the store's own repetitions of it find the same grant.
     pub(crate) fn lease_request(&self) -> LeaseRequest {
         LeaseRequest {

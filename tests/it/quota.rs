@@ -339,7 +339,7 @@ async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
     assert_eq!((kept.jobs, kept.sessions), (before.jobs + 5, before.sessions + 5));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let rules = RetentionRules { jobs: Some(Duration::ZERO), turns: Some(Duration::ZERO) };
-    let janitor = Janitor::new(rules);
+    let mut janitor = Janitor::new(rules);
     for _ in 0..10 {
         janitor.look(&venue.venue, &Share::default()).await.unwrap();
     }

@@ -170,7 +170,7 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     // A new agent of that name has its own.
     venue.agent("reader", json!({})).await;
     let rules = RetentionRules { turns: Some(Duration::from_hours(90 * 24)), ..RetentionRules::NEVER };
-    let janitor = Janitor::new(rules);
+    let mut janitor = Janitor::new(rules);
     clock.advance(Duration::from_hours(89 * 24));
     janitor.look(&venue.venue, &Share::default()).await.unwrap();
     assert!(!why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty());

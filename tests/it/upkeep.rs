@@ -34,6 +34,17 @@ struct Counted {
     damaged: Mutex<Option<Owner>>,
 }
 
+impl Counted {
+    /// Counts a call, which fails for the owner that is damaged.
+    fn ask(&self, method: &'static str, owners: &[Owner]) -> Result<(), StoreError> {
+        *self.calls.lock().entry(method).or_default() += 1;
+        if self.damaged.lock().as_ref().is_some_and(|damaged| owners.contains(damaged)) {
+            return Err(StoreError::Corrupt { store: "test".to_owned(), reason: "damaged".to_owned() });
+        }
+        Ok(())
+    }
+}
+
 impl Layer for Counted {
     fn inner(&self) -> &dyn Store {
         &*self.inner
@@ -44,7 +55,7 @@ impl Layer for Counted {
         method: StoreMethod,
         call: impl Fn() -> F + Send + Sync,
     ) -> Result<T, StoreError> {
-        *self.calls.lock().entry(method.name).or_default() += 1;
+        self.ask(method.name, &[])?;
         call().await
     }
 
@@ -56,18 +67,12 @@ impl Layer for Counted {
         reverse: bool,
         limit: usize,
     ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
-        *self.calls.lock().entry("scan").or_default() += 1;
-        if self.damaged.lock().as_ref() == Some(owner) {
-            return Err(StoreError::Corrupt { store: "test".to_owned(), reason: "damaged".to_owned() });
-        }
+        self.ask("scan", std::slice::from_ref(owner))?;
         self.inner.scan(owner, prefix, after, reverse, limit).await
     }
 
     async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
-        *self.calls.lock().entry("kept").or_default() += 1;
-        if owners.iter().any(|owner| self.damaged.lock().as_ref() == Some(owner)) {
-            return Err(StoreError::Corrupt { store: "test".to_owned(), reason: "damaged".to_owned() });
-        }
+        self.ask("kept", owners)?;
         self.inner.kept(owners).await
     }
 }
@@ -190,8 +195,8 @@ async fn a_damaged_owner_keeps_nobody_from_being_audited() {
 async fn an_owner_with_nothing_to_forget_is_tidied_up_once_a_day_and_the_others_with_each_look() {
     let resting = Resting::new().await;
     let clock = &resting.venue.venue.clock;
-    let janitor = Janitor::new(RetentionRules { jobs: Some(DAY * 30), turns: None });
-    let look = async |share: &Share| janitor.look(&resting.venue.venue, share).await.unwrap().jobs;
+    let mut janitor = Janitor::new(RetentionRules { jobs: Some(DAY * 30), turns: None });
+    let mut look = async |share: &Share| janitor.look(&resting.venue.venue, share).await.unwrap().jobs;
     let all = Share::default();
     resting.calls();
     assert_eq!(look(&all).await, 0);
@@ -301,7 +306,7 @@ async fn an_owner_of_many_sessions_is_gone_through_in_one_look() {
         assert_eq!(venue.store.seat(venue.now(), &owner, &key, Some(&seat)).await.unwrap(), Seated::Done);
     }
     venue.clock.advance(DAY * 100);
-    let janitor = Janitor::new(RetentionRules { jobs: None, turns: Some(DAY * 90) });
+    let mut janitor = Janitor::new(RetentionRules { jobs: None, turns: Some(DAY * 90) });
     assert_eq!(janitor.look(venue, &Share::default()).await.unwrap().sessions, 170);
     assert!(janitor.is_through(&owner));
 }

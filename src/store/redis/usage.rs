@@ -1,4 +1,4 @@
-//! What an owner keeps, as the functions say it.
+//! What owners keep, as the functions say it, or their keys.
 
 use super::codec::AnswerParts;
 use super::connection::Pool;

@@ -111,14 +111,14 @@ pub struct Janitor {
     rules: RetentionRules,
     /// Of owners that are in the middle of a round, or of whom something was forgotten with the last step.
     places: Mutex<HashMap<Owner, Places>>,
-    stroll: tokio::sync::Mutex<Stroll>,
+    stroll: Stroll,
     pace: Pace,
 }
 
 impl Janitor {
     /// Keeps what `rules` say.
     pub fn new(rules: RetentionRules) -> Self {
-        let stroll = tokio::sync::Mutex::new(Stroll::new(rules.slack(PACE, LONGEST)));
+        let stroll = Stroll::new(rules.slack(PACE, LONGEST));
         Self { rules, places: Mutex::default(), stroll, pace: Pace::default() }
     }
 
@@ -129,7 +129,7 @@ impl Janitor {
     }
 
     /// Looks at the owners of a share whose turn it is: at one page of each kind, and on as long as there is more.
-    pub async fn look(&self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
+    pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
         let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
         let mut tidied = Tidied { counts, ..Tidied::default() };
         let mut busy: Vec<Owner> = self.places.lock().keys().cloned().collect();
@@ -142,11 +142,10 @@ impl Janitor {
             }
         }
         let began = venue.clock.steady();
-        let mut stroll = self.stroll.lock().await;
-        stroll.count(venue.now());
-        while let Some(page) = stroll.next(&*venue.store).await? {
+        self.stroll.count(venue.now());
+        while let Some(page) = self.stroll.next(&*venue.store).await? {
             for owner in page.iter().filter(|owner| share.holds(owner) && !is_reserved(owner)) {
-                let waits = stroll.is_first() && venue.clock.steady() >= began + FIRST;
+                let waits = self.stroll.is_first() && venue.clock.steady() >= began + FIRST;
                 if !waits && !self.places.lock().contains_key(owner) {
                     tidied += self.tend(venue, owner).await;
                 }

@@ -31,9 +31,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError> {
     let venue = &worker.venue;
     let marked = mark(worker).await;
-    // Before the first sweep no worker knows which shards are its.
-    let share = worker.share.lock().clone();
-    if let Some(share) = share {
+    if let Some(share) = worker.share() {
         let mut repaired = Vec::new();
         let looked = watch.look(venue, &share, &mut repaired).await;
         venue.metrics.unaccounted.set(i64::try_from(repaired.len()).unwrap_or(i64::MAX));

@@ -9,7 +9,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     if worker.options.retention.is_never() {
         return;
     }
-    let janitor = Janitor::new(worker.options.retention).at(worker.options.upkeep);
+    let mut janitor = Janitor::new(worker.options.retention).at(worker.options.upkeep);
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     loop {
         tokio::select! {
@@ -17,8 +17,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             () = stop.cancelled() => return,
             () = clock.until(clock.steady() + PACE) => {}
         }
-        // Before the first sweep no worker knows which shards are its.
-        let Some(share) = worker.share.lock().clone() else { continue };
+        let Some(share) = worker.share() else { continue };
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return,
