@@ -69,7 +69,11 @@ async fn worker(server: &NatsServer) -> Arc<NatsBus> {
 }
 
 async fn worker_of(server: &NatsServer, partitions: usize) -> Arc<NatsBus> {
-    let options = NatsOptions {
+    Arc::new(NatsBus::open(&options(server, partitions)).await.unwrap())
+}
+
+fn options(server: &NatsServer, partitions: usize) -> NatsOptions {
+    NatsOptions {
         url: server.url().replace("nats://", "nats://worker:worker-change-me@"),
         files: NatsFiles::default(),
         prefix: "trellis".into(),
@@ -82,8 +86,7 @@ async fn worker_of(server: &NatsServer, partitions: usize) -> Arc<NatsBus> {
         poll: Duration::from_millis(200),
         connect: RetryPolicy::CONNECT,
         metrics: Arc::new(Metrics::new()),
-    };
-    Arc::new(NatsBus::open(&options).await.unwrap())
+    }
 }
 
 /// What a worker gets next, as owners and bodies.
@@ -290,4 +293,28 @@ async fn with_partitions_a_user_still_publishes_in_its_own_name_and_in_no_other(
     let answered = jetstream::new(words.client.clone()).publish("trellis.in.acme.ann.helper.result", "{}".into()).await;
     answered.unwrap().await.unwrap();
     assert_eq!(received(&worker).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_without_a_right_is_told_which_it_is() {
+    let text = std::fs::read_to_string(CONFIG).unwrap();
+    let start = |rights: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(CONFIG.replace("nats-accounts", "nats"), dir.path().join("nats.conf")).unwrap();
+        let file = dir.path().join("accounts.conf");
+        std::fs::write(&file, text.replace("\"$JS.API.>\", \"$JS.ACK.>\"", rights)).unwrap();
+        NatsServer::start_as(&file.display().to_string(), &[])
+    };
+    let said = "the server doesn't let this user publish to `$JS.API";
+    let Some(server) = start("\"$JS.ACK.>\"") else { return };
+    let error = timeout(LIMIT, NatsBus::open(&options(&server, 1))).await.unwrap().err().unwrap().to_string();
+    assert!(
+        error.contains("stream `TRELLIS_OUT`") && error.contains(&format!("{said}.STREAM.INFO.TRELLIS_OUT`")),
+        "{error}"
+    );
+
+    let Some(server) = start("\"$JS.API.STREAM.>\", \"$JS.API.CONSUMER.CREATE.>\"") else { return };
+    let bus = NatsBus::open(&options(&server, 1)).await.unwrap();
+    let error = bus.receive(1, WhenEmpty::Wait).await.err().unwrap().to_string();
+    assert!(error.contains(&format!("{said}.CONSUMER.MSG.NEXT.TRELLIS.workers`")), "{error}");
 }

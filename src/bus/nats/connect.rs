@@ -1,6 +1,7 @@
 //! The connection itself: made with patience, its changes logged and told.
 
 use super::super::chain;
+use super::rights::Rights;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
 use crate::process::retry::{AttemptFailure, retry};
 use async_nats::rustls;
@@ -20,6 +21,7 @@ pub(super) async fn connect(
     options: &NatsOptions,
     name: &str,
     link: watch::Sender<u64>,
+    rights: &Arc<Rights>,
 ) -> Result<Client, BusOpenError> {
     let failed = |reason: String| BusOpenError::Connect { bus: name.to_owned(), reason };
     let servers: Vec<ServerAddr> = options
@@ -35,7 +37,7 @@ pub(super) async fn connect(
             .name("trellis")
             .ping_interval(PING_EVERY)
             .request_timeout(Some(TIMEOUT))
-            .event_callback(log_events(name.to_owned(), Arc::clone(&link)));
+            .event_callback(log_events(name.to_owned(), Arc::clone(&link), Arc::clone(rights)));
         let servers = servers.clone();
         async move { settings.connect(servers).await.map_err(|error| failure(&error, options)) }
     };
@@ -79,7 +81,11 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
 
 /// One line for each change of the connection. While it is down the driver tries for ever and
 /// reports each failure; only the first of them is logged.
-fn log_events(name: String, link: Arc<watch::Sender<u64>>) -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
+fn log_events(
+    name: String,
+    link: Arc<watch::Sender<u64>>,
+    rights: Arc<Rights>,
+) -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
     let complained = AtomicBool::new(false);
     move |event| {
         match event {
@@ -95,7 +101,11 @@ fn log_events(name: String, link: Arc<watch::Sender<u64>>) -> impl Fn(Event) -> 
             Event::SlowConsumer(id) => {
                 tracing::warn!("NATS at `{name}`: subscription {id} is read too slowly, messages were dropped");
             }
-            Event::ServerError(error) => tracing::warn!("NATS at `{name}`: {error}"),
+            Event::ServerError(error) => {
+                let said = error.to_string();
+                tracing::warn!("NATS at `{name}`: {said}");
+                rights.hear(&said);
+            }
             Event::ClientError(error) if !complained.swap(true, Ordering::Relaxed) => {
                 tracing::warn!("NATS at `{name}`: {error}");
             }

@@ -3,6 +3,7 @@
 
 use super::connect::connect;
 use super::partitions::Inbound;
+use super::rights::Rights;
 use super::{BusOpenError, NatsBus, NatsOptions, TIMEOUT, streams};
 use crate::bus::BusError;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
@@ -19,6 +20,8 @@ pub(super) struct Line {
     pub(super) client: Client,
     pub(super) context: Context,
     inbound: RwLock<Arc<[Inbound]>>,
+    /// What the server refuses this user.
+    pub(super) rights: Arc<Rights>,
     /// Grows with every loss of the connection: pending requests for messages died with it.
     pub(super) link: watch::Receiver<u64>,
 }
@@ -27,13 +30,14 @@ impl Line {
     /// Connects, waiting as the policy says, and makes the streams and the consumer.
     pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, BusOpenError> {
         let (link_sender, link) = watch::channel(0);
-        let client = connect(options, name, link_sender).await?;
+        let rights = Arc::new(Rights::new(&options.prefix));
+        let client = connect(options, name, link_sender, &rights).await?;
         if !client.is_server_compatible(2, 12, 0) {
             return Err(BusOpenError::Version { bus: name.to_owned(), version: client.server_info().version });
         }
         let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
         let inbound = {
-            let (client, context, link) = (&client, &context, &link);
+            let (client, context, link, rights) = (&client, &context, &link, &rights);
             // A server that dies after the connection was made is waited for like one that isn't
             // there yet: what was asked of it is never answered.
             let ask = || async move {
@@ -46,6 +50,12 @@ impl Line {
                     }
                 };
                 made.map_err(|error| match (client.connection_state(), &error) {
+                    (State::Connected, BusOpenError::NotYet { stream, .. } | BusOpenError::Setup { stream, .. })
+                        if let Some(reason) = rights.refused_lately() =>
+                    {
+                        let (bus, stream) = (name.to_owned(), stream.clone());
+                        AttemptFailure::Permanent(BusOpenError::Setup { bus, stream, reason })
+                    }
                     // A cluster that starts, or lacks servers, is waited for as well.
                     (State::Connected, BusOpenError::NotYet { .. }) | (State::Pending | State::Disconnected, _) => {
                         AttemptFailure::Transient(error)
@@ -55,7 +65,7 @@ impl Line {
             };
             retry(options.connect, &format!("NATS at `{name}`"), ask).await?
         };
-        Ok(Self { client, context, inbound: RwLock::new(inbound.into()), link })
+        Ok(Self { client, context, inbound: RwLock::new(inbound.into()), rights, link })
     }
 
     /// The driver's task has ended: nothing comes or goes over it any more.

@@ -1,7 +1,7 @@
 //! Bus over NATS `JetStream`.
 //!
 //! The connection: `line`. Streams and consumers: `streams`. Taking messages: `receive`; those that break connections:
-//! `broken`; of which streams: `partitions`. Timers: `alarms`. What operators see: `inspect`.
+//! `broken`; of which streams: `partitions`. What the server refuses: `rights`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
 mod answers;
@@ -13,6 +13,7 @@ mod monitor;
 mod partitions;
 mod receive;
 mod replicas;
+mod rights;
 mod streams;
 mod witness;
 
@@ -252,7 +253,12 @@ impl NatsBus {
     }
 
     fn unavailable(&self, error: &dyn Error) -> BusError {
-        BusError::Unavailable { bus: self.name.clone(), reason: chain(error) }
+        self.no_answer(chain(error))
+    }
+
+    /// Nobody knows whether it was done; what is known of the reason.
+    fn no_answer(&self, reason: String) -> BusError {
+        BusError::Unavailable { bus: self.name.clone(), reason: self.last_line().rights.explain(reason) }
     }
 
     fn refused(&self, reason: impl Into<String>) -> BusError {
@@ -310,7 +316,10 @@ impl NatsBus {
                     return Err(self.no_stream());
                 }
             }
-            return Err(answers::failed(&self.name, &error, &subject, is_job));
+            return Err(match answers::failed(&self.name, &error, &subject, is_job) {
+                BusError::Unavailable { reason, .. } => self.no_answer(reason),
+                other => other,
+            });
         }
     }
 

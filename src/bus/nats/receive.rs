@@ -318,9 +318,7 @@ impl NatsBus {
             let _ = tokio::time::timeout(REST_AFTER_ERROR, Box::pin(self.repair())).await;
         }
         match first {
-            Some(reason) if all_failed && pulling.len() == 0 => {
-                Err(BusError::Unavailable { bus: self.name.clone(), reason })
-            }
+            Some(reason) if all_failed && pulling.len() == 0 => Err(self.no_answer(reason)),
             Some(_) | None => Ok(()),
         }
     }
