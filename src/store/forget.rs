@@ -14,6 +14,8 @@ pub struct Forget {
     pub sessions: Vec<Resting>,
     /// Sessions whose arrivals that are in no mailbox any more count as consumed.
     pub lost: Vec<SessionKey>,
+    /// Somebody asked for it, who is told when it is lost with a server: that the first document is there again.
+    pub asked: bool,
 }
 
 /// A session that rests, as it was seen.

@@ -79,7 +79,7 @@ enum What {
     End { session: SessionKey, finish: JobFinish, open: Option<NewJob>, outbox: Vec<OutboxEntry> },
     /// A turn, by its record.
     Turn { session: SessionKey, turn: u64, record: u64 },
-    /// What somebody wrote outside turns; `None` of what was deleted. Its version where that is known.
+    /// What somebody wrote outside turns, or had deleted (`None`). Its version where that is known.
     Document { key: DocKey, value: Option<u64>, version: Option<u64> },
 }
 
@@ -276,6 +276,7 @@ impl TailStore {
                     _ if there.value.as_ref().map(|bytes| mark(bytes)) == *value => Look::There,
                     Some(version) if there.version > *version => Look::There,
                     Some(_) => lost("it is as before or otherwise"),
+                    None if value.is_none() => lost("it is there again"),
                     None => lost("unless somebody else has changed it since"),
                 }
             }
@@ -356,6 +357,12 @@ impl Layer for TailStore {
         if forgotten == Forgotten::Done && !forget.events.is_empty() {
             let is_forgotten = |what: &What| matches!(what, What::Event(admit) if admit.event.as_ref().is_some_and(|e| forget.events.contains(&e.id)));
             self.tail.lock().keep(|one| one.owner != *owner || !is_forgotten(&one.what));
+        }
+        if forgotten == Forgotten::Done
+            && forget.asked
+            && let Some(key) = forget.documents.first().cloned()
+        {
+            self.note(now, owner, What::Document { key, value: None, version: None });
         }
         Ok(forgotten)
     }

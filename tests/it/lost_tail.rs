@@ -104,7 +104,8 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
     let redis = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
     let tail = TailStore::new(redis);
     let gate = DocWrite::put(keys::agent_gate(&session().agent), "ACTIVE 8 1000000 queue");
-    tail.write(NOW, &owner(), &[gate]).await.unwrap();
+    let [deleted, tidied] = ["j/deleted/h", "j/tidied/h"].map(|key| DocWrite::put(key, "{}"));
+    tail.write(NOW, &owner(), &[gate, deleted.clone(), tidied.clone()]).await.unwrap();
     assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
     tail.admit(at(1), &admit("e0", None)).await.unwrap();
     let shard = Shards::default().of(&owner().token());
@@ -121,6 +122,10 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
         tail.write(at(4), &owner(), &writes).await.unwrap();
     }
     end_of_a_job(&tail, at(5)).await;
+    for (write, asked) in [(deleted, true), (tidied, false)] {
+        let forget = Forget { documents: vec![write.key], asked, ..Forget::default() };
+        tail.forget(at(6), &owner(), &forget).await.unwrap();
+    }
     assert_eq!(tail.compare(at(6), || panic!("nothing happened")).await.unwrap(), None);
 
     cluster.take_over(PRIMARIES + primary).await;
@@ -132,6 +137,7 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
             ("turn 1 of `clerk/main`", false),
             ("`policy` was written", false),
             ("job `00000000000000000000000000000007` was CANCELLED", true),
+            ("`j/deleted/h` was deleted", false),
         ]
     );
     assert_eq!(

@@ -52,7 +52,7 @@ pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, 
     }
     documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
     // Without sessions nothing can stir.
-    venue.store.forget(venue.now(), owner, &Forget { documents, events, ..Forget::default() }).await?;
+    venue.store.forget(venue.now(), owner, &Forget { documents, events, asked: true, ..Forget::default() }).await?;
     untold(venue, owner, &job.head, job.updated).await;
     Ok(Deleted::Done)
 }
