@@ -1,5 +1,6 @@
 //! The connections: several per process, functions loaded on demand, answers waited for.
 
+use super::attempts::{Attempts, Patience};
 use super::failure::{classify, is_cut, is_unknown_function, passes};
 use super::keyspace::{Keyspace, LIBRARY};
 use super::millis;
@@ -12,22 +13,6 @@ use redis::{Cmd, RedisError, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Pauses while the server reads its append-only file, a cluster moves a slot, or a replica becomes the primary (which
-/// takes `cluster-node-timeout` or `down-after-milliseconds` and some seconds); then the call fails.
-const PAUSES: [Duration; 9] = [
-    Duration::from_millis(20),
-    Duration::from_millis(80),
-    Duration::from_millis(400),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    // Where another server takes over.
-    Duration::from_secs(2),
-    Duration::from_secs(2),
-    Duration::from_secs(2),
-    Duration::from_secs(2),
-];
-/// How many of them are of one server.
-const PAUSES_OF_ONE: usize = 5;
 /// How long replicas have to confirm; the connection that waits stands still meanwhile.
 const REPLICAS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often one call puts the library on a server that lacks it.
@@ -44,7 +29,7 @@ pub struct Pool {
     waiting: Option<Wires>,
     wait_replicas: u32,
     prefix: String,
-    pauses: &'static [Duration],
+    patience: Patience,
 }
 
 /// Used in turn.
@@ -74,7 +59,7 @@ impl Pool {
             waiting,
             wait_replicas: options.wait_replicas,
             prefix: options.prefix.clone(),
-            pauses: if long { &PAUSES } else { &PAUSES[..PAUSES_OF_ONE] },
+            patience: if long { Patience::Failover } else { Patience::Restart },
             store: servers.shown,
             is_cluster: servers.is_cluster,
             can_fail_over,
@@ -107,14 +92,14 @@ impl Pool {
     /// A server that restarted has dropped every connection of the pool, and each tells only when it
     /// is used: such a call is made again at once, on a new connection.
     pub async fn run(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
-        let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, again, self.pauses).await?;
+        let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, again, self.patience).await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
     /// The same of what may be asked again at any time, without waiting for a primary that is away where another takes over.
     pub async fn run_now(&self, cmd: &Cmd) -> Result<Value, StoreError> {
-        let pauses = if self.can_fail_over { &[] } else { self.pauses };
-        let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, Again::Yes, pauses).await?;
+        let patience = if self.can_fail_over { Patience::Once } else { self.patience };
+        let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, Again::Yes, patience).await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
@@ -127,7 +112,7 @@ impl Pool {
         let mut pipe = redis::pipe();
         pipe.add_command(mark).add_command(cmd.clone());
         pipe.cmd("WAIT").arg(self.wait_replicas).arg(millis(REPLICAS_TIMEOUT));
-        let answers = self.ask(waiting.next(), RoundTrip::Waiting(&pipe), cmd, again, self.pauses).await?;
+        let answers = self.ask(waiting.next(), RoundTrip::Waiting(&pipe), cmd, again, self.patience).await?;
         let mut answers = answers.into_iter();
         match (answers.next(), answers.next()) {
             (Some(answer), Some(Value::Int(have))) if have >= i64::from(self.wait_replicas) => Ok(answer),
@@ -155,17 +140,17 @@ impl Pool {
         asked: RoundTrip<'_>,
         of: &Cmd,
         again: Again,
-        pauses: &[Duration],
+        patience: Patience,
     ) -> Result<Vec<Value>, StoreError> {
-        let place = Place::Of(of);
-        let mut answers = self.send(wire, asked, place, again, pauses).await;
+        let (place, mut attempts) = (Place::Of(of), patience.start());
+        let mut answers = self.send(wire, asked, place, again, &mut attempts).await;
         // More than once where slots move: the next node may not have it either.
         for _ in 0..LOADS {
             if !answers.as_ref().is_err_and(is_unknown_function) {
                 break;
             }
-            self.load(wire, place).await?;
-            answers = self.send(wire, asked, place, again, pauses).await;
+            self.load(wire, place, &mut attempts).await?;
+            answers = self.send(wire, asked, place, again, &mut attempts).await;
         }
         answers.map_err(|error| self.failed(&error))
     }
@@ -177,7 +162,7 @@ impl Pool {
         if self.is_cluster {
             // Each goes where its key is; the driver sends what is of one node together.
             let one = |cmd| async move {
-                let answers = wire.ask_twice(RoundTrip::One(cmd), Place::Of(cmd)).await;
+                let answers = Patience::Once.start().run(wire.ask_twice(RoundTrip::One(cmd), Place::Of(cmd))).await;
                 answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)).map_err(|error| self.failed(&error))
             };
             return join_all(cmds.iter().map(one)).await;
@@ -187,7 +172,8 @@ impl Pool {
         for cmd in cmds {
             pipe.add_command(cmd.clone());
         }
-        match self.send(wire, RoundTrip::All(&pipe, cmds.len()), Place::Of(first), Again::Yes, self.pauses).await {
+        let (asked, mut attempts) = (RoundTrip::All(&pipe, cmds.len()), self.patience.start());
+        match self.send(wire, asked, Place::Of(first), Again::Yes, &mut attempts).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(error) => cmds.iter().map(|_| Err(self.failed(&error))).collect(),
         }
@@ -206,19 +192,19 @@ impl Pool {
 
     /// Asks every primary the same, with its name where there are several; each answers for itself.
     pub async fn everywhere(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
-        self.everywhere_over(self.wires.next(), cmd).await
+        self.everywhere_over(self.wires.next(), cmd, &mut self.patience.start()).await
     }
 
     async fn everywhere_over(
         &self,
         wire: &Wire,
         cmd: &Cmd,
+        attempts: &mut Attempts,
     ) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
-        let mut pauses = self.pauses.iter();
         loop {
-            match (wire.ask_all(cmd).await, pauses.next()) {
-                (Err(error), Some(pause)) if passes(&error) => tokio::time::sleep(*pause).await,
-                (answers, _) => {
+            match attempts.run(wire.ask_all(cmd)).await {
+                Err(error) if passes(&error) && attempts.pause().await => {}
+                answers => {
                     let each = |(node, answer): (_, Result<_, RedisError>)| (node, answer.map_err(|e| self.failed(&e)));
                     return Ok(answers.map_err(|error| self.failed(&error))?.into_iter().map(each).collect());
                 }
@@ -228,16 +214,16 @@ impl Pool {
 
     /// The same at once, of those that answer.
     pub async fn everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
-        let answers = self.wires.next().ask_all(cmd).await.unwrap_or_default();
+        let answers = Patience::Once.start().run(self.wires.next().ask_all(cmd)).await.unwrap_or_default();
         answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect()
     }
 
     /// Puts the library of this build on every primary that hasn't got it.
     pub async fn load_everywhere(&self) -> Result<(), StoreError> {
-        let wire = self.wires.next();
-        for (node, found) in self.everywhere_over(wire, &library_there()).await? {
+        let (wire, mut attempts) = (self.wires.next(), self.patience.start());
+        for (node, found) in self.everywhere_over(wire, &library_there(), &mut attempts).await? {
             if !is_there(&found?) {
-                self.load(wire, Place::Node(&node)).await?;
+                self.load(wire, Place::Node(&node), &mut attempts).await?;
             }
         }
         Ok(())
@@ -246,10 +232,10 @@ impl Pool {
     /// Puts the library of this build on a server.
     ///
     /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.
-    async fn load(&self, wire: &Wire, place: Place<'_>) -> Result<(), StoreError> {
+    async fn load(&self, wire: &Wire, place: Place<'_>, attempts: &mut Attempts) -> Result<(), StoreError> {
         let there = library_there();
         let found = self
-            .send(wire, RoundTrip::One(&there), place, Again::Yes, self.pauses)
+            .send(wire, RoundTrip::One(&there), place, Again::Yes, attempts)
             .await
             .map_err(|error| self.failed(&error))?;
         if found.iter().any(is_there) {
@@ -257,7 +243,7 @@ impl Pool {
         }
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
-        self.send(wire, RoundTrip::One(&load), place, Again::Yes, self.pauses)
+        self.send(wire, RoundTrip::One(&load), place, Again::Yes, attempts)
             .await
             .map(drop)
             .map_err(|error| self.failed(&error))
@@ -269,23 +255,22 @@ impl Pool {
         asked: RoundTrip<'_>,
         place: Place<'_>,
         again: Again,
-        pauses: &[Duration],
+        attempts: &mut Attempts,
     ) -> Result<Vec<Value>, RedisError> {
-        let mut pauses = pauses.iter();
         loop {
             let answers = match again {
-                Again::Yes => wire.ask_twice(asked, place).await,
+                Again::Yes => attempts.run(wire.ask_twice(asked, place)).await,
                 // Whether the connection lasts is found out by a question that can be asked again.
-                Again::No => match wire.ask_twice(RoundTrip::One(&redis::cmd("PING")), place).await {
-                    Ok(_) => wire.ask(asked, place).await,
+                Again::No => match attempts.run(wire.ask_twice(RoundTrip::One(&redis::cmd("PING")), place)).await {
+                    Ok(_) => attempts.run(wire.ask(asked, place)).await,
                     gone => gone,
                 },
             };
             let Err(error) = &answers else { return answers };
             let lost = || self.can_fail_over && !error.is_timeout() && (is_cut(error) || error.is_io_error());
-            match pauses.next() {
-                Some(pause) if passes(error) || again == Again::Yes && lost() => tokio::time::sleep(*pause).await,
-                _ => return answers,
+            let helps = passes(error) || again == Again::Yes && lost();
+            if !helps || !attempts.pause().await {
+                return answers;
             }
         }
     }
@@ -325,5 +310,19 @@ mod tests {
         let _guard = runtime.enter();
         let pool = Pool::new(&RedisOptions::new("redis://me:secret@127.0.0.1:7/0")).unwrap();
         assert_eq!(pool.store(), "redis://127.0.0.1:7");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_silent_is_told_in_time() {
+        // The system takes its connections; nobody reads them.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let pool = Pool::new(&RedisOptions::new(url)).unwrap();
+        let start = tokio::time::Instant::now();
+        for again in [Again::Yes, Again::No] {
+            let error = pool.run(redis::cmd("GET").arg("x"), again).await.unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        }
+        assert!(start.elapsed().as_secs() <= 10, "{:?}", start.elapsed());
     }
 }

@@ -11,6 +11,7 @@
 
 mod agree;
 mod args;
+mod attempts;
 mod codec;
 mod connection;
 mod failure;
