@@ -4,16 +4,23 @@ use crate::domain::visible::is_secret_name;
 
 const HIDDEN: &str = "***";
 
-/// `url` without its user and password; comma-separated URLs are masked one by one. (A comma may be in a password, and
+/// How the login of Sentinels begins in `store.url`.
+const SENTINEL_LOGIN: &str = "?sentinel_";
+
+/// `url` without its user and password, and without a login of Sentinels behind it; comma-separated URLs are masked one by one. (A comma may be in a password, and
 /// between the hosts of one URL.)
 pub fn mask_url(url: &str) -> String {
     let one = |url: &str| match url.split_once("://") {
         Some((scheme, rest)) => {
+            let (rest, behind) = match rest.split_once(SENTINEL_LOGIN) {
+                Some((rest, _)) => (rest, format!("{SENTINEL_LOGIN}{HIDDEN}")),
+                None => (rest, String::new()),
+            };
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
             // A password may hold an unescaped `/`, so the last `@` counts when the authority has none.
             match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
-                Some(at) => format!("{scheme}://{HIDDEN}{}", &rest[at..]),
-                None => url.to_owned(),
+                Some(at) => format!("{scheme}://{HIDDEN}{}{behind}", &rest[at..]),
+                None => format!("{scheme}://{rest}{behind}"),
             }
         }
         None => url.to_owned(),

@@ -270,6 +270,8 @@ fn credentials_are_masked_where_configuration_is_shown() {
         ("redis://u:p,q@h", "redis://***@h"),
         ("redis+cluster://u:p@a:1,b:2", "redis+cluster://***@a:1,b:2"),
         ("redis+sentinel://u:p@a:1,b:2/main", "redis+sentinel://***@a:1,b:2/main"),
+        ("redis+sentinel://a,b/main?sentinel_password=p@,q", "redis+sentinel://a,b/main?sentinel_***"),
+        ("redis+sentinel://u:p@a/main?sentinel_username=u", "redis+sentinel://***@a/main?sentinel_***"),
         ("nats://u:p,q@a,nats://t@b,c", "nats://***@a,nats://***@b,c"),
         ("embedded:./x@y", "embedded:./x@y"),
         ("http://h/a", "http://h/a"),

@@ -8,11 +8,12 @@ use trellis::store::Inspect;
 use trellis::store::redis::{RedisOptions, RedisStore};
 
 const PASSWORD: &str = "open-sesame";
+const SENTINEL_PASSWORD: &str = "open-barley";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
-    let Some(mut all) = RedisSentinel::start(PASSWORD).await else { return };
-    let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options(PASSWORD) }).await.unwrap();
+    let Some(mut all) = RedisSentinel::start(PASSWORD, None).await else { return };
+    let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options() }).await.unwrap();
     let before = store.history().await.unwrap();
     let load = Load::start(store.clone(), 6).await;
     load.goes_on(20).await;
@@ -31,8 +32,8 @@ async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_stands_still_is_replaced_and_not_written_to_when_it_comes_back() {
-    let Some(all) = RedisSentinel::start(PASSWORD).await else { return };
-    let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options(PASSWORD) }).await.unwrap();
+    let Some(all) = RedisSentinel::start(PASSWORD, Some(SENTINEL_PASSWORD)).await else { return };
+    let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options() }).await.unwrap();
     let load = Load::start(store, 3).await;
     load.goes_on(20).await;
     all.servers[0].pause(true);
@@ -48,20 +49,25 @@ async fn a_primary_that_stands_still_is_replaced_and_not_written_to_when_it_come
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_sentinels_is_said() {
-    let Some(all) = RedisSentinel::start(PASSWORD).await else { return };
+    let Some(all) = RedisSentinel::start(PASSWORD, Some(SENTINEL_PASSWORD)).await else { return };
     let Some(plain) = RedisServer::shared() else { return };
     let open = async |url: String| {
-        let options = RedisOptions { url, waits_for_failover: false, ..all.options(PASSWORD) };
+        let options = RedisOptions { url, waits_for_failover: false, ..all.options() };
         RedisStore::open(options).await.err().unwrap().to_string()
     };
-    let url = all.url(PASSWORD);
+    let url = all.url();
+    let (wrong, login) = ("the Sentinel wants another login: see `sentinel_password` in `store.url`", "?sentinel_");
+    let without = url.split_once(login).unwrap().0;
     for (url, said) in [
+        (without.to_owned(), wrong),
+        (url.replace(SENTINEL_PASSWORD, "wrong"), wrong),
+        (url.replace(login, "?sentinel_username=x&sentinel_"), wrong),
         (url.replace("/main", "/mein"), "no Sentinel knows a primary of that name"),
         (url.replace(PASSWORD, "wrong"), "Password authentication failed"),
         (format!("redis+sentinel://127.0.0.1:{}/main", plain.port()), "it is no Sentinel"),
         ("redis+sentinel://127.0.0.1:1/main".to_owned(), "refused"),
     ] {
         let error = open(url.clone()).await;
-        assert!(error.contains(said) && !error.contains(PASSWORD), "{url}: {error}");
+        assert!(error.contains(said) && !error.contains(PASSWORD) && !error.contains("barley"), "{url}: {error}");
     }
 }

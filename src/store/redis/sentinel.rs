@@ -3,7 +3,7 @@
 //! there is something to do, and the one that knows of the latest failover counts.
 
 use super::failure::is_cut;
-use super::servers::{RedisTls, Servers, client, tcp};
+use super::servers::{Primary, RedisTls, Servers, client, tcp};
 use super::wire::{OneWire, RoundTrip};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -90,13 +90,14 @@ fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
 }
 
 impl Sentinels {
-    /// Who is asked: Sentinels have no login, and the certificates of the servers.
-    pub fn new(servers: &Servers, name: &str, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
+    /// Who is asked, with a login of their own and the certificates of the servers.
+    pub fn new(servers: &Servers, primary: &Primary, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
         let Some(server) = servers.nodes.first().cloned() else {
             return Err((ErrorKind::InvalidClientConfig, "no Sentinel is named").into());
         };
         let node = |node: &ConnectionInfo| {
             let info = node.addr().clone().into_connection_info()?.set_tcp_settings(tcp());
+            let info = info.set_redis_settings(primary.login.clone());
             Ok(Node {
                 client: client(info, tls)?,
                 connection: tokio::sync::Mutex::default(),
@@ -105,7 +106,7 @@ impl Sentinels {
         };
         let nodes = servers.nodes.iter().map(node).collect::<Result<_, RedisError>>()?;
         let said = Said { client: None, number: 0, epoch: 0, at: Instant::now(), failure: None };
-        let (name, tls) = (name.to_owned(), tls.cloned());
+        let (name, tls) = (primary.name.clone(), tls.cloned());
         Ok(Self { nodes, name, server, tls, asking: tokio::sync::Mutex::default(), said: Mutex::new(said) })
     }
 
@@ -232,12 +233,25 @@ impl Node {
                 Err(error) => Err(error),
             }
         };
+        let asked = asked.map(|answer| answer.map_err(|error| self.refused(error)));
         let answer = tokio::time::timeout(LONGEST, asked.boxed()).await;
         let answer = answer.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
         if answer.as_ref().is_err_and(RedisError::is_timeout) {
             *self.rests_until.lock() = Some(Instant::now() + SILENT);
         }
         Some(answer)
+    }
+
+    /// Whose login it is that doesn't count: the servers have another.
+    fn refused(&self, error: RedisError) -> RedisError {
+        let is_refused = error.kind() == ErrorKind::AuthenticationFailed
+            || error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+            || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
+        if !is_refused {
+            return error;
+        }
+        let what = "the Sentinel wants another login: see `sentinel_password` in `store.url`";
+        (ErrorKind::AuthenticationFailed, what, format!("{}, {error}", address(&self.client))).into()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Where the servers are: `store.url`, read.
 
 use redis::io::tcp::TcpSettings;
-use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsCertificates};
+use redis::{
+    Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, TlsCertificates,
+};
 
 /// A server, some nodes of a cluster, or sentinels that know which server is the primary; all servers have the same user
 /// and password.
@@ -10,12 +12,20 @@ pub struct Servers {
     pub nodes: Vec<ConnectionInfo>,
     /// They are a cluster.
     pub is_cluster: bool,
-    /// They are sentinels, and this is what they call the primary.
-    pub primary: Option<String>,
+    /// They are sentinels, and this is whom they are asked for.
+    pub primary: Option<Primary>,
     /// Connections are encrypted.
     pub is_tls: bool,
     /// For messages: without credentials.
     pub shown: String,
+}
+
+/// Whom sentinels are asked for.
+pub struct Primary {
+    /// What they call it.
+    pub name: String,
+    /// User and password of the sentinels themselves.
+    pub login: RedisConnectionInfo,
 }
 
 /// What is at the end of a URL.
@@ -39,17 +49,24 @@ const SCHEMES: [(&str, Form, bool); 6] = [
 /// Where sentinels listen, unless it is said.
 const SENTINEL_PORT: u16 = 26_379;
 
+/// How the sentinels' own login begins, behind the primary's name.
+const SENTINEL_LOGIN: &str = "?sentinel_";
+
 /// What a URL must look like.
 pub const FORM: &str = "`redis://host:port`, `redis+cluster://host:port,host:port` or \
                         `redis+sentinel://host:port,host:port/primary` (`rediss…` for TLS), with `user:password@` before it";
 
 impl Servers {
     /// Reads `redis[s]://[user:password@]host:port[/db]`, `redis[s]+cluster://[user:password@]host:port,host:port`, or
-    /// `redis[s]+sentinel://[user:password@]host:port,host:port/primary[/db]`.
+    /// `redis[s]+sentinel://[user:password@]host:port,host:port/primary[/db][?sentinel_username=…&sentinel_password=…]`.
     /// The error says what is wrong with it, without its credentials.
     pub fn of(url: &str) -> Result<Self, String> {
         let scheme = SCHEMES.iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme.0)?)));
         let (&(scheme, form, is_tls), rest) = scheme.ok_or_else(|| format!("expected {FORM}"))?;
+        let (rest, login) = match rest.split_once(SENTINEL_LOGIN).filter(|_| form == Form::Sentinel) {
+            Some((rest, login)) => (rest, sentinel_login(login)?),
+            None => (rest, RedisConnectionInfo::default()),
+        };
         let (credentials, places) = match rest.rfind('@') {
             Some(at) => rest.split_at(at + 1),
             None => ("", rest),
@@ -80,7 +97,8 @@ impl Servers {
                         "expected what the sentinels call the primary behind the hosts, got `{places}`"
                     ));
                 }
-                (hosts.split(',').map(with_sentinel_port).collect(), Some(name.to_owned()), db)
+                let primary = Primary { name: name.to_owned(), login };
+                (hosts.split(',').map(with_sentinel_port).collect(), Some(primary), db)
             }
         };
         let node = |place: &String| {
@@ -91,10 +109,41 @@ impl Servers {
         };
         let nodes = list.iter().map(node).collect::<Result<Vec<_>, String>>()?;
         let shown: Vec<String> = nodes.iter().map(|node| node.addr().to_string()).collect();
-        let behind = primary.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+        let behind = primary.as_ref().map(|primary| format!("/{}", primary.name)).unwrap_or_default();
         let shown = format!("{scheme}{}{behind}", shown.join(","));
         Ok(Self { shown, nodes, is_cluster: form == Form::Cluster, primary, is_tls })
     }
+}
+
+/// What stands behind [`SENTINEL_LOGIN`], read as the part of a URL before its host is.
+fn sentinel_login(text: &str) -> Result<RedisConnectionInfo, String> {
+    let (mut user, mut password) = ("", None);
+    for (n, part) in text.split('&').enumerate() {
+        let name = if n == 0 { Some(part) } else { part.strip_prefix(&SENTINEL_LOGIN[1..]) };
+        match name.and_then(|name| name.split_once('=')) {
+            Some(("username", given)) => user = given,
+            Some(("password", given)) => password = Some(given),
+            _ => {
+                return Err(
+                    "expected `sentinel_username=…&sentinel_password=…` and nothing else behind `?`, and `%26` \
+                            where they have an `&`"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    let password = password.filter(|text| !text.is_empty()).ok_or("`sentinel_password` is missing behind `?`")?;
+    if [user, password].iter().any(|text| text.contains(['@', '/', '?', '#'])) || user.contains(':') {
+        return Err(
+            "expected `%40`, `%2F`, `%3F`, `%23` and `%3A` where `sentinel_username` or `sentinel_password` have an \
+                    `@`, `/`, `?`, `#` or `:`"
+                .to_owned(),
+        );
+    }
+    let info = format!("redis://{user}:{password}@sentinel").into_connection_info();
+    // The driver's error could show it.
+    let info = info.map_err(|_| "`sentinel_username` or `sentinel_password` can't be read".to_owned())?;
+    Ok(info.redis_settings().clone())
 }
 
 fn with_sentinel_port(place: &str) -> String {
@@ -152,6 +201,7 @@ mod tests {
         };
         check("redis+sentinel://a,b:7,[::1]/main", (3, false, false), "redis+sentinel://a:26379,b:7,::1:26379/main");
         check("rediss+sentinel://u:p@a/main/3", (1, false, true), "rediss+sentinel://a:26379/main");
+        check("redis+sentinel://a/main/3?sentinel_password=p", (1, false, false), "redis+sentinel://a:26379/main");
         check("redis://h", (1, false, false), "redis://h:6379");
         check("redis://me:secret@127.0.0.1:7/2", (1, false, false), "redis://127.0.0.1:7");
         check("rediss://me:s@h:1", (1, false, true), "rediss://h:1");
@@ -172,12 +222,32 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_have_a_login_of_their_own() {
+        for (url, user, password) in [
+            ("redis+sentinel://me:p@a/main", None, None),
+            ("redis+sentinel://me:p@a/main/3?sentinel_password=s%40%26%3A:+", None, Some("s@&::+")),
+            ("redis+sentinel://a/main?sentinel_username=you%3A&sentinel_password=s", Some("you:"), Some("s")),
+        ] {
+            let servers = Servers::of(url).unwrap();
+            let login = servers.primary.unwrap().login;
+            assert_eq!((login.username(), login.password()), (user, password), "{url}");
+            assert_ne!(servers.nodes[0].redis_settings().password(), password.or(Some("none")), "{url}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_credentials() {
         for (url, said) in [
             ("http://x", "expected `redis://host:port`, "),
             ("redis+sentinel://a,b", "expected what the sentinels call the primary behind the hosts, got `a,b`"),
             ("redis+sentinel://u:secret@a/main/x", "`a:26379`: "),
             ("redis+sentinel://,b/main", "``: "),
+            ("redis+sentinel://a/main?sentinel_password=secret@x", "expected `%40`"),
+            ("redis+sentinel://a/main?sentinel_password=secret&secret=1", "and nothing else behind `?`"),
+            ("redis+sentinel://a/main?sentinel_password=secret&password=secret", "and nothing else behind `?`"),
+            ("redis+sentinel://a/main?sentinel_username=secret", "`sentinel_password` is missing"),
+            ("redis+sentinel://a/main?sentinel_username=x&sentinel_password=", "`sentinel_password` is missing"),
+            ("redis+cluster://a?sentinel_password=hidden", "expected nothing behind host"),
             ("redis://u:secret@h:port", "`h:port`: "),
             ("redis+cluster://u:secret@a:1,b:x", "`b:x`: "),
             ("redis+cluster://a,", "``: "),

@@ -24,6 +24,9 @@ wait $pid
 
 /// Killed with SIGKILL when dropped.
 pub struct RedisSentinel {
+    password: String,
+    /// The Sentinels' own.
+    sentinel_password: Option<String>,
     /// The first is the primary at the beginning.
     pub servers: Vec<RedisServer>,
     ports: Vec<u16>,
@@ -32,8 +35,8 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// `None` when there is no `redis-server`. All servers have this password.
-    pub async fn start(password: &str) -> Option<Self> {
+    /// `None` when there is no `redis-server`. All servers have this password, and the Sentinels this one.
+    pub async fn start(password: &str, sentinel_password: Option<&str>) -> Option<Self> {
         if !is_installed() {
             return None;
         }
@@ -51,8 +54,9 @@ impl RedisSentinel {
         let sentinels = ports.iter().map(|port| {
             let file = dir.path().join(format!("{port}.conf"));
             let watched = servers[0].port();
+            let own = sentinel_password.map(|own| format!("requirepass {own}\n")).unwrap_or_default();
             let text = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {watched} 2\n\
+                "{own}port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {watched} 2\n\
                  sentinel auth-pass {NAME} {password}\nsentinel down-after-milliseconds {NAME} {DOWN_AFTER}\n\
                  sentinel failover-timeout {NAME} 20000\n",
                 dir.path().display()
@@ -63,7 +67,8 @@ impl RedisSentinel {
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         });
         let sentinels = sentinels.collect();
-        let all = Self { servers, ports, sentinels, _dir: dir };
+        let (password, sentinel_password) = (password.to_owned(), sentinel_password.map(str::to_owned));
+        let all = Self { password, sentinel_password, servers, ports, sentinels, _dir: dir };
         all.until_whole().await;
         Some(all)
     }
@@ -80,7 +85,8 @@ impl RedisSentinel {
     }
 
     async fn knows_all(&self, port: u16) -> bool {
-        let Ok(client) = redis::Client::open(format!("redis://127.0.0.1:{port}")) else { return false };
+        let login = self.sentinel_password.as_ref().map(|own| format!(":{own}@")).unwrap_or_default();
+        let Ok(client) = redis::Client::open(format!("redis://{login}127.0.0.1:{port}")) else { return false };
         let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return false };
         let found: redis::RedisResult<std::collections::HashMap<String, String>> =
             redis::cmd("SENTINEL").arg("MASTER").arg(NAME).query_async(&mut connection).await;
@@ -100,15 +106,16 @@ impl RedisSentinel {
         .await;
     }
 
-    /// `redis+sentinel://` with all Sentinels and this password.
-    pub fn url(&self, password: &str) -> String {
+    /// `redis+sentinel://` with all Sentinels and all passwords.
+    pub fn url(&self) -> String {
         let places: Vec<_> = self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("redis+sentinel://:{password}@{}/{NAME}", places.join(","))
+        let own = self.sentinel_password.as_ref().map(|own| format!("?sentinel_password={own}")).unwrap_or_default();
+        format!("redis+sentinel://:{}@{}/{NAME}{own}", self.password, places.join(","))
     }
 
     /// Options for a store of its own.
-    pub fn options(&self, password: &str) -> RedisOptions {
-        RedisOptions { url: self.url(password), ..self.servers[0].options(ServerOrInjected::Server) }
+    pub fn options(&self) -> RedisOptions {
+        RedisOptions { url: self.url(), ..self.servers[0].options(ServerOrInjected::Server) }
     }
 }
 
