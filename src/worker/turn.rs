@@ -121,6 +121,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {
         if matches!(action, Action::Ask(_)) {
+            // Before anything is held for the call, under the name that the next holder would hold it under.
             keeper::assure(worker, leased).await?;
         }
         if let Some(stage) = stage_of(&action) {

@@ -7,7 +7,7 @@ use crate::domain::turn::{ModelFailure, Observed};
 use crate::model::ModelError;
 use crate::venue::secrets::SecretError;
 use crate::worker::lease::waits::{longest, next_wait};
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{Leased, Stop, keeper};
 use crate::worker::{Worker, live};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -31,6 +31,8 @@ pub(crate) async fn model(
             }
         },
     };
+    // What was read and held before may have taken longer than the lease.
+    keeper::assure(worker, leased).await?;
     let (pieces, texts) = unbounded_channel();
     let call = async {
         let answer = worker.model.complete(request, key.as_ref(), &pieces).await;

@@ -56,6 +56,8 @@ pub struct Alarm {
 pub struct Diary {
     pub sent: Mutex<BTreeMap<String, Sent>>,
     pub cancelled: Mutex<BTreeSet<JobId>>,
+    /// Of these nobody knows: the store, asked for it, was away in the end.
+    pub maybe_cancelled: Mutex<BTreeSet<JobId>>,
     pub timers: Mutex<Vec<Alarm>>,
 }
 
@@ -168,9 +170,12 @@ async fn cancel(fleet: Arc<Fleet>, diary: Arc<Diary>) {
         let Ok(page) = jobs::list(&venue, &fleet.owner, 0, 30).await else { continue };
         let open: Vec<_> = page.items.into_iter().filter(|job| !job.status.is_terminal()).collect();
         let Some(job) = open.get(usize::try_from(bus.link.below(open.len() as u64 + 1)).unwrap()) else { continue };
-        if let Ok(jobs::Cancelled::Done(job)) = jobs::cancel(&venue, &fleet.owner, &job.head.id, None).await {
-            diary.cancelled.lock().unwrap().insert(job.head.id);
-        }
+        let told = match jobs::cancel(&venue, &fleet.owner, &job.head.id, None).await {
+            Ok(jobs::Cancelled::Done(_)) => &diary.cancelled,
+            Ok(_) => continue,
+            Err(_) => &diary.maybe_cancelled,
+        };
+        told.lock().unwrap().insert(job.head.id.clone());
     }
 }
 

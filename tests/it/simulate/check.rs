@@ -168,11 +168,15 @@ impl Evidence<'_> {
             .cloned()
             .collect();
         self.must(gone.is_empty() || self.lost, || format!("cancelled, and gone on: {gone:?}"));
+        let maybe = self.diary.maybe_cancelled.lock().unwrap().clone();
         for job in self.jobs.clone() {
             let right = match (job.status, code(&job)) {
                 (JobStatus::Complete, _) => true,
                 // By a caller, or with the task that started it.
-                (JobStatus::Cancelled, _) => cancelled.contains(&job.head.id) || job.head.parent.is_some() || self.lost,
+                (JobStatus::Cancelled, _) => {
+                    let by_caller = [&cancelled, &maybe].iter().any(|all| all.contains(&job.head.id));
+                    by_caller || job.head.parent.is_some() || self.lost
+                }
                 (JobStatus::Failed, Some(ErrorCode::Dead)) => self.fleet.world.plan.troubles.len() > 1,
                 (JobStatus::Failed, Some(ErrorCode::BudgetExceeded)) => job.head.agent.as_str() == "spender",
                 (JobStatus::Rejected, _) => job.head.agent.as_str() == "slow",
