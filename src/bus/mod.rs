@@ -4,6 +4,7 @@
 pub mod credentials;
 pub mod embedded;
 pub mod nats;
+pub mod rights;
 pub mod subject;
 
 use crate::domain::epoch::Mark;

@@ -3,6 +3,7 @@
 use super::client::Server;
 use super::exit::{Exit, Failure};
 use crate::bus::credentials::NatsFiles;
+use crate::bus::rights::Rights;
 use crate::bus::{self, AUTHORIZATION_HEADER, ID_HEADER, subject};
 use crate::config::{BusConfig, mask_url};
 use crate::domain::event::Submission;
@@ -10,9 +11,11 @@ use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
 use crate::domain::message::Message;
 use crate::domain::message::{Address, InKind};
 use async_nats::jetstream::{self, context::PublishErrorKind};
-use async_nats::{Client, HeaderMap, ServerAddr, Subscriber};
+use async_nats::{Client, Event, HeaderMap, ServerAddr, Subscriber};
 use futures::StreamExt;
 use serde_json::Value;
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Whose data it is about when nobody says.
@@ -51,6 +54,7 @@ pub(crate) struct Publisher {
     server: String,
     prefix: String,
     authorization: Option<String>,
+    rights: Arc<Rights>,
 }
 
 impl Publisher {
@@ -65,6 +69,14 @@ impl Publisher {
                 Failure::usage(format!("illegal NATS address `{masked}`: {e}, expected `nats://host:port`"))
             })?;
         let settings = files.settings(&addresses).custom_inbox_prefix(inboxes(&owner(server))).name("trellis cli");
+        let rights = Arc::new(Rights::new(&bus.prefix));
+        let heard = Arc::clone(&rights);
+        let settings = settings.event_callback(move |event| {
+            if let Event::ServerError(error) = event {
+                heard.hear(&error.to_string());
+            }
+            ready(())
+        });
         let client = settings.connect(addresses).await.map_err(|e| {
             Failure::new(
                 Exit::Unreachable,
@@ -73,7 +85,7 @@ impl Publisher {
         })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ACK);
-        Ok(Self { client, context, server: masked, prefix: bus.prefix, authorization })
+        Ok(Self { client, context, server: masked, prefix: bus.prefix, authorization, rights })
     }
 
     /// Listens for a completion; nothing published after this call is missed.
@@ -130,7 +142,7 @@ impl Publisher {
                 Exit::Unreachable,
                 format!(
                     "NATS at `{server}` did not take it: {}; the same `--id` makes it safe to repeat",
-                    bus::chain(error)
+                    self.rights.explain(bus::chain(error))
                 ),
             ),
         }

@@ -71,6 +71,7 @@ mod nats_bus;
 mod nats_client;
 mod nats_cluster;
 mod nats_strays;
+mod nats_tenants;
 mod not_made;
 mod operations;
 mod outage;

@@ -1,8 +1,8 @@
 //! The connection itself: made with patience, its changes logged and told.
 
 use super::super::chain;
-use super::rights::Rights;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
+use crate::bus::rights::Rights;
 use crate::process::retry::{AttemptFailure, retry};
 use async_nats::rustls;
 use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};

@@ -3,9 +3,9 @@
 
 use super::connect::connect;
 use super::partitions::Inbound;
-use super::rights::Rights;
 use super::{BusOpenError, NatsBus, NatsOptions, TIMEOUT, streams};
 use crate::bus::BusError;
+use crate::bus::rights::Rights;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use async_nats::Client;
 use async_nats::connection::State;

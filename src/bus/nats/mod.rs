@@ -1,7 +1,7 @@
 //! Bus over NATS `JetStream`.
 //!
 //! The connection: `line`. Streams and consumers: `streams`. Taking messages: `receive`; those that break connections:
-//! `broken`; of which streams: `partitions`. What the server refuses: `rights`. Timers: `alarms`. What operators see: `inspect`.
+//! `broken`; of which streams: `partitions`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
 mod answers;
@@ -13,7 +13,6 @@ mod monitor;
 mod partitions;
 mod receive;
 mod replicas;
-mod rights;
 mod streams;
 mod witness;
 

@@ -7,6 +7,7 @@ use async_nats::jetstream::stream::ClusterInfo;
 use futures::TryStreamExt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use trellis::bus::credentials::NatsFiles;
 use trellis::bus::nats::NatsOptions;
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats-cluster.conf");
@@ -17,6 +18,8 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// Servers `n0`, `n1` and `n2`; killed with SIGKILL when dropped.
 pub struct NatsCluster {
     pub nodes: Vec<NatsServer>,
+    /// Of the account that has the streams: `user:password@`, if there are users.
+    login: String,
 }
 
 impl NatsCluster {
@@ -27,22 +30,31 @@ impl NatsCluster {
 
     /// The same with more arguments for each server.
     pub fn start_with(arguments: &[&str]) -> Option<Self> {
-        let mut cluster = Self::stopped(arguments)?;
+        Self::start_as(CONFIG, "", arguments)
+    }
+
+    /// The same with another configuration file, and who has the streams there.
+    pub fn start_as(config: &str, login: &str, arguments: &[&str]) -> Option<Self> {
+        let mut cluster = Self::stopped_as(config, login, arguments)?;
         cluster.nodes.iter_mut().for_each(NatsServer::restart);
         Some(cluster)
     }
 
-    /// The same without running servers.
+    /// One whose servers don't run yet.
     pub fn stopped(arguments: &[&str]) -> Option<Self> {
+        Self::stopped_as(CONFIG, "", arguments)
+    }
+
+    fn stopped_as(config: &str, login: &str, arguments: &[&str]) -> Option<Self> {
         let inner: Vec<String> = (0..3).map(|_| format!("nats://127.0.0.1:{}", port::lasting())).collect();
         let routes = inner.join(",");
         let node = |(n, address): (usize, &String)| {
             let name = format!("n{n}");
             let own = ["-n", &name, "--cluster", address, "--routes", &routes];
-            NatsServer::stopped(CONFIG, &[&own, arguments].concat())
+            NatsServer::stopped(config, &[&own, arguments].concat())
         };
         let nodes: Option<Vec<_>> = inner.iter().enumerate().map(node).collect();
-        Some(Self { nodes: nodes? })
+        Some(Self { nodes: nodes?, login: login.to_owned() })
     }
 
     /// The one of this test process.
@@ -53,7 +65,13 @@ impl NatsCluster {
 
     /// Of all servers.
     pub fn url(&self) -> String {
-        self.nodes.iter().map(NatsServer::url).collect::<Vec<_>>().join(",")
+        self.url_as(&self.login)
+    }
+
+    /// The same with another login, `user:password@`.
+    pub fn url_as(&self, login: &str) -> String {
+        let node = |node: &NatsServer| node.url().replace("nats://", &format!("nats://{login}"));
+        self.nodes.iter().map(node).collect::<Vec<_>>().join(",")
     }
 
     /// For a bus of its own on all servers, with three copies of everything.
@@ -71,7 +89,7 @@ impl NatsCluster {
     /// What the cluster says of a stream and of its consumers; asked of any server that answers.
     async fn placement(&self, stream: &str) -> Option<Vec<ClusterInfo>> {
         let servers: Vec<async_nats::ServerAddr> = self.url().split(',').map(|url| url.parse().unwrap()).collect();
-        let settings = async_nats::ConnectOptions::new().connection_timeout(Duration::from_secs(2));
+        let settings = NatsFiles::default().settings(&servers).connection_timeout(Duration::from_secs(2));
         let mut context = jetstream::new(settings.connect(servers).await.ok()?);
         context.set_timeout(Duration::from_secs(2));
         let stream = context.get_stream(stream).await.ok()?;

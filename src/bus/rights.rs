@@ -1,39 +1,39 @@
-//! What this user may not do. A server says so beside the request, which then is never answered: without this, all that
+//! What a NATS user may not do. A server says so beside the request, which then is never answered: without this, all that
 //! is known of it is that time was up.
 
-use super::TIMEOUT;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// What was refused counts for as long: a request waits for [`TIMEOUT`].
-const COUNTS: Duration = Duration::from_secs(2 * TIMEOUT.as_secs());
+/// What was refused counts for as long: longer than a request waits for its answer.
+const COUNTS: Duration = Duration::from_secs(10);
 
 /// What was refused last.
-pub(super) struct Rights {
+pub struct Rights {
     /// First token of every subject.
     prefix: String,
     refused: Mutex<Option<(Instant, String)>>,
 }
 
 impl Rights {
-    pub(super) fn new(prefix: &str) -> Self {
+    /// Of a venue with this first token of every subject.
+    pub fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), refused: Mutex::default() }
     }
 
     /// Notes what the server said, when it is a refusal.
-    pub(super) fn hear(&self, said: &str) {
+    pub fn hear(&self, said: &str) {
         if let Some(refused) = refused(said, &self.prefix) {
             *self.refused.lock() = Some((Instant::now(), refused));
         }
     }
 
     /// What was refused a moment ago.
-    pub(super) fn refused_lately(&self) -> Option<String> {
+    pub fn refused_lately(&self) -> Option<String> {
         self.refused.lock().as_ref().filter(|(at, _)| at.elapsed() < COUNTS).map(|(_, refused)| refused.clone())
     }
 
     /// A reason, with that one behind it.
-    pub(super) fn explain(&self, reason: String) -> String {
+    pub fn explain(&self, reason: String) -> String {
         match self.refused_lately() {
             Some(refused) => format!("{reason}; {refused}"),
             None => reason,
