@@ -49,12 +49,13 @@ const BACKENDS: [(&str, &[&str]); 4] = [
 ];
 
 /// Where the machine may be asked for the time, and why there.
-const TIME_AT: [(&str, &str); 10] = [
+const TIME_AT: [(&str, &str); 11] = [
     ("src/process/clock.rs", "it is the clock"),
     ("src/main.rs", "a command's own time"),
     ("src/cli/", "a command's own time"),
     ("src/bench/", "it measures the machine"),
     ("src/bus/nats/", "limits of calls over the network, which nothing injected can hurry"),
+    ("src/bus/rights.rs", "how old a word of the server is, which nothing injected can renew"),
     ("src/store/redis/attempts.rs", "limits of calls over the network, which nothing injected can hurry"),
     ("src/store/redis/sentinel.rs", "how old an answer over the network is, which nothing injected can renew"),
     ("src/process/retry.rs", "how long a connection has been tried, for the log"),
