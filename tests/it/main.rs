@@ -70,6 +70,7 @@ mod nats_alarms;
 mod nats_bus;
 mod nats_client;
 mod nats_cluster;
+mod nats_slow;
 mod nats_strays;
 mod nats_tenants;
 mod not_made;
