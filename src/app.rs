@@ -242,8 +242,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
     }
-    let watch = tail::watch(Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
-    shutdown.spawn_service("tail", watch);
+    let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
+    shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }

@@ -25,6 +25,10 @@ use tokio_util::{
     task::TaskTracker,
 };
 
+/// Before rounds that panicked begin again, the first time; it doubles from then on.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
 /// Tokens of the stages and the tasks that they end. Clones are the same shutdown.
 #[derive(Clone)]
 pub struct Shutdown(Arc<Inner>);
@@ -38,6 +42,14 @@ struct Inner {
     services: TaskTracker,
     panics: AtomicU64,
     metrics: Arc<Metrics>,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Or the shutdown dropped it.
+    ByItself,
+    Panicked,
 }
 
 /// How a shutdown went.
@@ -91,12 +103,40 @@ impl Shutdown {
 
     /// Starts the task of a turn: the shutdown waits for its commit.
     pub fn spawn_turn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.turns.spawn(self.guarded(name.to_owned(), task));
+        let task = self.guarded(name.to_owned(), task);
+        self.0.turns.spawn(async move {
+            task.await;
+        });
     }
 
-    /// Starts a task that lasts until a stage ends it, such as a loop or a server.
+    /// Starts a task that lasts until a stage ends it, such as a server. The process is no use without it: a panic begins
+    /// the shutdown, so that whoever looks after the process starts another.
     pub fn spawn_service(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.services.spawn(self.guarded(name.to_owned(), task));
+        let (shutdown, name, task) = (self.clone(), name.to_owned(), self.guarded(name.to_owned(), task));
+        self.0.services.spawn(async move {
+            if task.await == Ended::Panicked && !shutdown.0.stop.is_cancelled() {
+                tracing::error!("without its task `{name}` this process is no use; it stops");
+                shutdown.trigger();
+            }
+        });
+    }
+
+    /// The same of what is made anew, and goes on after a pause, when it panics.
+    pub fn spawn_rounds<F>(&self, name: &'static str, make: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shutdown = self.clone();
+        self.0.services.spawn(async move {
+            let mut pause = PAUSE;
+            while shutdown.guarded(name.to_owned(), make()).await == Ended::Panicked {
+                tracing::error!("task `{name}` begins again in {} s", pause.as_secs());
+                if shutdown.0.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    break;
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        });
     }
 
     /// Turns that run now.
@@ -105,7 +145,7 @@ impl Shutdown {
     }
 
     /// Logs a panic where it happens, so that it isn't found out at the end only.
-    fn guarded<F>(&self, name: String, task: F) -> impl Future<Output = ()> + Send + 'static + use<F>
+    fn guarded<F>(&self, name: String, task: F) -> impl Future<Output = Ended> + Send + 'static + use<F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -114,11 +154,11 @@ impl Shutdown {
         // In a box: each adapter around a future has room for it twice, as what it is given and as what it polls.
         let task = AssertUnwindSafe(Box::pin(task)).catch_unwind();
         async move {
-            if let Some(Err(panic)) = abort.run_until_cancelled(task).await {
-                inner.panics.fetch_add(1, Ordering::Relaxed);
-                inner.metrics.task_panics.inc();
-                tracing::error!("task `{name}` panicked: {}", panic_text(&*panic));
-            }
+            let Some(Err(panic)) = abort.run_until_cancelled(task).await else { return Ended::ByItself };
+            inner.panics.fetch_add(1, Ordering::Relaxed);
+            inner.metrics.task_panics.inc();
+            tracing::error!("task `{name}` panicked: {}", panic_text(&*panic));
+            Ended::Panicked
         }
     }
 
@@ -240,5 +280,22 @@ mod tests {
         shutdown.spawn_turn("bad", async { panic!("on purpose") });
         shutdown.trigger();
         assert_eq!(shutdown.run(Duration::from_secs(5)).await, ShutdownReport { aborted: 0, panics: 1 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rounds_that_panic_go_on_and_a_service_that_does_ends_the_process() {
+        let (shutdown, begun) = (new(), Arc::new(AtomicU64::new(0)));
+        let (times, ending) = (Arc::clone(&begun), shutdown.ending().clone());
+        shutdown.spawn_rounds("rounds", move || {
+            let (time, ending) = (times.fetch_add(1, Ordering::Relaxed), ending.clone());
+            async move {
+                assert!(time >= 2, "on purpose");
+                ending.cancelled().await;
+            }
+        });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!((begun.load(Ordering::Relaxed), shutdown.stopping().is_cancelled()), (3, false));
+        shutdown.spawn_service("service", async { panic!("on purpose") });
+        assert_eq!(shutdown.run(Duration::from_secs(5)).await, ShutdownReport { aborted: 0, panics: 3 });
     }
 }

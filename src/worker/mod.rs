@@ -118,6 +118,15 @@ impl Worker {
         self.share.lock().clone()
     }
 
+    /// Starts what goes round until the worker ends.
+    pub(crate) fn spawn_rounds<F>(self: &Arc<Self>, name: &'static str, run: impl Fn(Arc<Self>) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let worker = Arc::clone(self);
+        self.shutdown.spawn_rounds(name, move || run(Arc::clone(&worker)));
+    }
+
     /// For one delivery: the store's own repetitions of it find the same grant.
     pub(crate) fn lease_request(&self) -> LeaseRequest {
         LeaseRequest {
@@ -133,14 +142,13 @@ impl Worker {
 
 /// What goes on beside the sessions.
 fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
-    let shutdown = &worker.shutdown;
-    shutdown.spawn_service("relay", outbox::run(Arc::clone(worker), pending));
-    shutdown.spawn_service("sweep", rounds::sweep::run(Arc::clone(worker)));
-    shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(worker)));
-    shutdown.spawn_service("auditor", rounds::auditor::run(Arc::clone(worker)));
-    shutdown.spawn_service("tidy", rounds::tidy::run(Arc::clone(worker)));
-    shutdown.spawn_service("roll", rounds::roll::run(Arc::clone(worker)));
-    shutdown.spawn_service("control", lease::control::run(Arc::clone(worker)));
+    worker.shutdown.spawn_service("relay", outbox::run(Arc::clone(worker), pending));
+    worker.spawn_rounds("sweep", rounds::sweep::run);
+    worker.spawn_rounds("alarms", rounds::alarms::run);
+    worker.spawn_rounds("auditor", rounds::auditor::run);
+    worker.spawn_rounds("tidy", rounds::tidy::run);
+    worker.spawn_rounds("roll", rounds::roll::run);
+    worker.spawn_rounds("control", lease::control::run);
 }
 
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.

@@ -26,7 +26,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     let (later, behind) = mpsc::channel(AHEAD);
     let later = Queue { later, bytes: Arc::new(Semaphore::new(BYTES as usize)) };
     worker.shutdown.spawn_service("admissions", admit_behind(Arc::clone(worker), behind));
-    worker.shutdown.spawn_service("waiting messages", due::keep_messages(Arc::clone(worker)));
+    worker.spawn_rounds("waiting messages", due::keep_messages);
     let stop = worker.shutdown.stopping();
     let (mut pace, mut more) = (LogPace::default(), false);
     loop {
