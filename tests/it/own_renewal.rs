@@ -1,4 +1,5 @@
-//! A worker renews its lease while the commit that gives it back is under way.
+//! What a worker's own lease is worth while the store takes its time: a renewal beside the commit that gives it back, a
+//! model call whose budget is held for longer than it lasts.
 
 use crate::support::venue::TestVenue;
 use crate::support::watched::{Watch, Watched};
@@ -6,16 +7,17 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::ids::{EventId, IdOf};
+use trellis::domain::ids::{EventId, IdOf, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::message::Message;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{After, Commit, Committed, LeaseCheck};
+use trellis::store::{Admit, After, Commit, Committed, DocWrite, LeaseCheck, LeaseOutcome, LeaseRequest, Store};
 
 /// Longer than a worker of the tests goes without a renewal.
 const RENEWAL: Duration = Duration::from_secs(2);
@@ -58,4 +60,70 @@ async fn a_renewal_beside_the_commit_that_gives_the_lease_back_holds_up_no_compl
     let told: Message = serde_json::from_slice(&told).unwrap();
     assert_eq!(told.id, Some(EventId::of_venue(&venue.venue.key, IdOf::Done(&job.head.id)).to_string()));
     assert_eq!(venue.venue.metrics.leases_lost.get(), 0, "nobody took the lease");
+}
+
+/// Short, and long enough for a machine that does other things.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// The first renewal has no answer. What holds the budget of a call takes longer than the lease, which another has then.
+struct Slow {
+    store: Arc<EmbeddedStore>,
+    is_stuck: Notify,
+    is_held: AtomicBool,
+    session: SessionKey,
+}
+
+#[async_trait]
+impl Watch for Slow {
+    async fn renewed(&self, _held: &LeaseCheck) {
+        if !self.is_held.load(Ordering::SeqCst) {
+            self.is_stuck.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn writing(&self, writes: &[DocWrite]) {
+        let is_budget = writes.iter().any(|write| write.key.starts_with("b/"));
+        if !is_budget || self.is_held.load(Ordering::SeqCst) {
+            return;
+        }
+        timeout(RENEWAL, self.is_stuck.notified()).await.expect("the lease is renewed meanwhile");
+        self.is_held.store(true, Ordering::SeqCst);
+        sleep(LEASE).await;
+        let owner = "local/me".parse().unwrap();
+        let request = LeaseRequest {
+            token: "another".into(),
+            worker: "another".into(),
+            ttl: Duration::from_hours(1),
+            mailbox_limit: 8,
+            crash_limit: 5,
+            owner_cap: 0,
+        };
+        let admit = Admit { owner, session: self.session.clone(), event: None, lease: Some(request) };
+        let admitted = self.store.admit(Clock::system().now(), &admit).await.unwrap();
+        assert!(matches!(admitted.lease, LeaseOutcome::Run(_)), "{:?}", admitted.lease);
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_not_asked_by_a_holder_whose_lease_has_lapsed_while_the_budget_was_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(30), Clock::system()).unwrap();
+    let session = SessionKey { agent: "echo".parse().unwrap(), session: "s".parse().unwrap() };
+    let (is_stuck, is_held) = (Notify::new(), AtomicBool::new(false));
+    let watch = Slow { store: Arc::clone(&store), is_stuck, is_held, session };
+    let store = Arc::new(Watched { inner: store, watch });
+    let mut venue = TestVenue::new(Arc::clone(&store) as Arc<dyn Store>, Arc::new(bus), dir.path(), "").await;
+    venue.lease = LEASE;
+    venue.worker().await;
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let submission = json!({"input": {"message": "hi"}, "sessionId": "s", "budget": {"turns": 4}});
+    venue.arrive("echo", "t1", true, serde_json::from_value(submission).unwrap()).await;
+    let end = Instant::now() + Duration::from_mins(1);
+    while !store.watch.is_held.load(Ordering::SeqCst) || venue.shutdown.turns() > 0 {
+        assert!(Instant::now() < end, "its turn goes on");
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(venue.model_calls().len(), 0, "another may have the reply by now");
+    }
 }

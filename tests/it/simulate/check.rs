@@ -16,7 +16,7 @@ use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::domain::timer::{Timer, TimerId};
-use trellis::store::{Inspect, keys};
+use trellis::store::keys;
 use trellis::upkeep::audit;
 use trellis::venue::timers;
 use trellis::venue::workspace::Workspace;

@@ -1,6 +1,7 @@
 //! The simulated store: the embedded store's own rules in memory, watched by somebody who knows nothing of them, and each
 //! process's way there.
 
+use super::own_clock::OwnClock;
 use super::plan::Server;
 use super::world::{Link, Sabotage, World};
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::{EmbeddedStore, MemoryImage};
 use trellis::store::{
-    Admit, Admitted, Checkpoint, Commit, Committed, DocWrite, DocumentStore, Forget, Layer, Lease, LeaseCheck,
-    LeaseOutcome, OutsideWrite, Store, StoreError, StoreMethod, keys,
+    Admit, Admitted, Checkpoint, Commit, Committed, DocWrite, Forget, Layer, Lease, LeaseCheck, LeaseOutcome,
+    OutsideWrite, Store, StoreError, StoreMethod, keys,
 };
 
 /// What is known of a session by what the store has said.
@@ -31,7 +32,9 @@ struct Watched {
 
 /// The server, with its watch.
 pub struct ServerStore {
-    pub inner: Arc<EmbeddedStore>,
+    pub inner: Arc<dyn Store>,
+    /// Those inside of it.
+    rules: Arc<EmbeddedStore>,
     world: Arc<World>,
     sessions: Mutex<BTreeMap<SessionKey, Watched>>,
     /// Changes when something is lost.
@@ -53,18 +56,19 @@ fn mark(of: &impl std::fmt::Debug) -> u64 {
 
 impl ServerStore {
     pub fn new(world: &Arc<World>) -> Arc<Self> {
-        let (inner, sessions) = (EmbeddedStore::in_memory(), Mutex::default());
-        Arc::new(Self { inner, world: Arc::clone(world), sessions, run: AtomicU64::new(0) })
+        let (rules, sessions) = (EmbeddedStore::in_memory(), Mutex::default());
+        let inner = Arc::new(OwnClock { store: Arc::clone(&rules), world: Arc::clone(world) });
+        Arc::new(Self { inner, rules, world: Arc::clone(world), sessions, run: AtomicU64::new(0) })
     }
 
     pub fn keep(&self) -> Kept {
-        let image = self.inner.image().expect("it is in memory");
+        let image = self.rules.image().expect("it is in memory");
         Kept { image, sessions: self.sessions.lock().unwrap().clone() }
     }
 
     /// What was acknowledged since is lost, but for what was said by leases: the holders are still there.
     pub fn set_back(&self, kept: &Kept) {
-        self.inner.put_back(&kept.image).unwrap();
+        self.rules.put_back(&kept.image).unwrap();
         let mut sessions = self.sessions.lock().unwrap();
         let now = std::mem::take(&mut *sessions);
         *sessions = kept.sessions.clone();

@@ -60,7 +60,7 @@ pub struct World {
     pub sabotage: Option<Sabotage>,
     begin: Instant,
     /// Ways take no time, and nothing is by chance: under a conformance suite.
-    still: bool,
+    pub still: bool,
     trace: Mutex<Trace>,
 }
 

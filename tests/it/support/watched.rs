@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::ids::Owner;
 use trellis::domain::time::Millis;
-use trellis::store::{Checkpoint, Commit, Committed, Doc, DocKey, Layer, Lease, LeaseCheck, Store, StoreError};
+use trellis::store::{
+    Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Layer, Lease, LeaseCheck, OutsideWrite, Store, StoreError,
+};
 
 /// What happens between an answer of the store and its arrival, or before it is asked.
 #[async_trait]
@@ -13,6 +15,8 @@ pub trait Watch: Send + Sync + 'static {
     fn read(&self, _keys: &[DocKey]) {}
     async fn renewed(&self, _held: &LeaseCheck) {}
     /// Before the store is asked.
+    async fn writing(&self, _writes: &[DocWrite]) {}
+    /// The same.
     async fn checkpointing(&self, _write: &Checkpoint) {}
     async fn checkpointed(&self, _lease: &Lease, _write: &Checkpoint, _held: &LeaseCheck) {}
     async fn committed(&self, _commit: &Commit, _committed: &Committed) {}
@@ -32,6 +36,11 @@ impl<W: Watch> Layer for Watched<W> {
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
         self.watch.read(keys);
         self.inner.read(owner, keys).await
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+        self.watch.writing(writes).await;
+        self.inner.write(now, owner, writes).await
     }
 
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {

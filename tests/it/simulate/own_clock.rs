@@ -1,0 +1,60 @@
+//! The clock of the simulated server: it counts, whatever time the caller's shows, as Redis' own does.
+
+use super::world::{START, World};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::domain::ids::{JobId, Owner, SessionKey};
+use trellis::domain::quota::Quota;
+use trellis::domain::time::Millis;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::{
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, DocWrite, DocumentStore, DueOwners,
+    Finished, Forget, Forgotten, JobFinish, Layer, Lease, LeaseCheck, NewJob, OutboxEntry, OutsideWrite, Parked,
+    Released, Seat, Seated, Store, StoreError, Swept,
+};
+
+/// A store that asks no caller for the time.
+pub struct OwnClock {
+    pub store: Arc<EmbeddedStore>,
+    pub world: Arc<World>,
+}
+
+impl OwnClock {
+    /// A conformance suite says itself what time it is.
+    fn now(&self, given: Millis) -> Millis {
+        if self.world.still { given } else { START.plus(self.world.now()) }
+    }
+}
+
+macro_rules! by_own_clock {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
+        async fn $name(&self, now: Millis, $($arg: $type),*) -> Result<$out, StoreError> {
+            self.store.$name(self.now(now), $($arg),*).await
+        }
+    )*};
+}
+
+impl Layer for OwnClock {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    by_own_clock! {
+        admit(request: &Admit) -> Admitted;
+        renew(lease: &Lease, ttl: Duration) -> LeaseCheck;
+        checkpoint(lease: &Lease, write: &Checkpoint) -> LeaseCheck;
+        commit(lease: &Lease, commit: &Commit) -> Committed;
+        release(lease: &Lease, then: After) -> Released;
+        finish(
+            owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>, outbox: &[OutboxEntry]
+        ) -> Finished;
+        park(owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> Parked;
+        seat(owner: &Owner, session: &SessionKey, seat: Option<&Seat>) -> Seated;
+        amend(owner: &Owner, session: &SessionKey, amend: &Amend) -> Amended;
+        forget(owner: &Owner, forget: &Forget) -> Forgotten;
+        sweep(owner: &Owner, grace: Duration, limit: u32) -> Swept;
+        due(worker: &str, horizon: Duration, limit: u32) -> DueOwners;
+        write(owner: &Owner, writes: &[DocWrite]) -> OutsideWrite;
+        write_within(owner: &Owner, writes: &[DocWrite], quota: &Quota) -> OutsideWrite;
+    }
+}
