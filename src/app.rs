@@ -89,6 +89,9 @@ pub enum AppError {
         /// `store.url`.
         store: String,
     },
+    /// A URL that no store can be at.
+    #[error("`store.url`: {0}")]
+    StoreUrl(String),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),

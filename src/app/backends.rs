@@ -11,7 +11,7 @@ use crate::process::telemetry::Metrics;
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::patient::PatientStore;
-use crate::store::redis::{RedisOptions, RedisStore, RedisTls};
+use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
 use crate::venue::history::History;
 use std::path::PathBuf;
@@ -59,6 +59,7 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
 
 async fn redis(config: &Config, url: &str, role: Role) -> Result<(Arc<dyn Store>, History), AppError> {
     let c = &config.store;
+    Servers::of(url).map_err(AppError::StoreUrl)?;
     let options = RedisOptions {
         prefix: c.prefix.clone(),
         connections: c.connections,

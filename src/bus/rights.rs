@@ -7,11 +7,18 @@ use std::time::{Duration, Instant};
 /// What was refused counts for as long: longer than a request waits for its answer.
 const COUNTS: Duration = Duration::from_secs(10);
 
+/// What may not be done, in words.
+#[derive(Debug, Clone)]
+struct Refused {
+    subject: String,
+    words: String,
+}
+
 /// What was refused last.
 pub struct Rights {
     /// First token of every subject.
     prefix: String,
-    refused: Mutex<Option<(Instant, String)>>,
+    refused: Mutex<Option<(Instant, Refused)>>,
 }
 
 impl Rights {
@@ -27,22 +34,29 @@ impl Rights {
         }
     }
 
-    /// What was refused a moment ago.
-    pub fn refused_lately(&self) -> Option<String> {
+    fn lately(&self) -> Option<Refused> {
         self.refused.lock().as_ref().filter(|(at, _)| at.elapsed() < COUNTS).map(|(_, refused)| refused.clone())
+    }
+
+    /// What was refused a moment ago, if it is why nothing is heard of this stream: a question about it, or all answers.
+    pub fn refused_of(&self, stream: &str) -> Option<String> {
+        let is_why = |refused: &Refused| {
+            refused.subject.starts_with("_INBOX.") || refused.subject.split('.').any(|token| token == stream)
+        };
+        self.lately().filter(is_why).map(|refused| refused.words)
     }
 
     /// A reason, with that one behind it.
     pub fn explain(&self, reason: String) -> String {
-        match self.refused_lately() {
-            Some(refused) => format!("{reason}; {refused}"),
+        match self.lately() {
+            Some(Refused { words, .. }) => format!("{reason}; {words}"),
             None => reason,
         }
     }
 }
 
 /// What it means, if it concerns Trellis itself: subjects that answers go to are chosen by strangers.
-fn refused(said: &str, prefix: &str) -> Option<String> {
+fn refused(said: &str, prefix: &str) -> Option<Refused> {
     let (_, what) = said.split_once("Permissions Violation for ")?;
     let subject = what.split('"').nth(1)?;
     let to = if what.starts_with("Publish") {
@@ -51,10 +65,11 @@ fn refused(said: &str, prefix: &str) -> Option<String> {
     } else {
         "subscribe to"
     };
-    Some(format!(
+    let words = format!(
         "the server doesn't let this user {to} `{subject}`: give it that right (config/nats-accounts.conf has all that \
          Trellis needs)"
-    ))
+    );
+    Some(Refused { subject: subject.to_owned(), words })
 }
 
 #[cfg(test)]
@@ -79,6 +94,20 @@ mod tests {
             let told = rights.explain("timed out".to_owned());
             assert!(told.starts_with("timed out") && told.contains(expected), "{said}: {told}");
             assert_eq!(told == "timed out", expected.is_empty(), "{said}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_silent_for_what_was_asked_of_it_or_for_want_of_an_inbox() {
+        for (said, of_out) in [
+            (r#"Permissions Violation for Publish to "$JS.API.STREAM.INFO.T_OUT""#, true),
+            (r#"Permissions Violation for Publish to "$JS.API.STREAM.INFO.T_PART_0""#, false),
+            (r#"Permissions Violation for Subscription to "_INBOX.x.*""#, true),
+            (r#"Permissions Violation for Subscription to "t.ctl.>""#, false),
+        ] {
+            let rights = Rights::new("t");
+            rights.hear(said);
+            assert_eq!(rights.refused_of("T_OUT").is_some(), of_out, "{said}");
         }
     }
 }

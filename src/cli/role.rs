@@ -33,6 +33,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
     let exit = match error {
         AppError::NotShared { .. }
         | AppError::NotDurable { .. }
+        | AppError::StoreUrl(_)
         | AppError::Kind { .. }
         | AppError::File(_)
         | AppError::Auth(_)

@@ -7,22 +7,12 @@ const HIDDEN: &str = "***";
 /// How the login of Sentinels begins in `store.url`.
 const SENTINEL_LOGIN: &str = "?sentinel_";
 
-/// `url` without its user and password, and without a login of Sentinels behind it; comma-separated URLs are masked one by one. (A comma may be in a password, and
-/// between the hosts of one URL.)
+/// `url` without its user and password, and of Redis without all that stands behind the place; comma-separated URLs are
+/// masked one by one. (A comma may be in a password, and between the hosts of one URL.)
 pub fn mask_url(url: &str) -> String {
     let one = |url: &str| match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (rest, behind) = match rest.split_once(SENTINEL_LOGIN) {
-                Some((rest, _)) => (rest, format!("{SENTINEL_LOGIN}{HIDDEN}")),
-                None => (rest, String::new()),
-            };
-            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-            // A password may hold an unescaped `/`, so the last `@` counts when the authority has none.
-            match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
-                Some(at) => format!("{scheme}://{HIDDEN}{}{behind}", &rest[at..]),
-                None => format!("{scheme}://{rest}{behind}"),
-            }
-        }
+        Some((scheme, rest)) if scheme.starts_with("redis") => format!("{scheme}://{}", redis_place(rest)),
+        Some((scheme, rest)) => format!("{scheme}://{}", place(rest)),
         None => url.to_owned(),
     };
     let mut urls: Vec<String> = Vec::new();
@@ -33,6 +23,29 @@ pub fn mask_url(url: &str) -> String {
         }
     }
     urls.iter().map(|url| one(url)).collect::<Vec<_>>().join(",")
+}
+
+/// What stands behind the scheme, without user and password.
+fn place(rest: &str) -> String {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    // A password may hold an unescaped `/`, so the last `@` counts when the authority has none.
+    match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
+        Some(at) => format!("{HIDDEN}{}", &rest[at..]),
+        None => rest.to_owned(),
+    }
+}
+
+/// The same of Redis: the Sentinels' login stands at the end, and may be misspelled.
+fn redis_place(rest: &str) -> String {
+    let login = rest.find(SENTINEL_LOGIN);
+    if login.is_some_and(|login| rest[login..].contains('@')) {
+        return HIDDEN.to_owned();
+    }
+    let place = place(rest);
+    match place.find(['?', '#', '&', ';']) {
+        Some(end) => format!("{}?{HIDDEN}", &place[..end]),
+        None => place,
+    }
 }
 
 /// The value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password`

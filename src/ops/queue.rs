@@ -167,5 +167,6 @@ fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &Watch, input: &Va
         body["scoped"] = Value::Object(call.scoped.clone());
     }
     let to = Address::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
-    Message { to, id: Some(watch.job.to_string()), body }
+    // Where a store has lost the turn and its watch, the job goes out again; the queue would take the same id for the same.
+    Message { to, id: Some(format!("{}-{}", watch.job, watch.created.0)), body }
 }

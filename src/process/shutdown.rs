@@ -128,13 +128,16 @@ impl Shutdown {
     {
         let shutdown = self.clone();
         self.0.services.spawn(async move {
-            let mut pause = PAUSE;
+            let (mut pause, mut begun) = (PAUSE, Instant::now());
             while shutdown.guarded(name.to_owned(), make()).await == Ended::Panicked {
+                if begun.elapsed() > LONGEST_PAUSE {
+                    pause = PAUSE;
+                }
                 tracing::error!("task `{name}` begins again in {} s", pause.as_secs());
                 if shutdown.0.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                     break;
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                (pause, begun) = ((pause * 2).min(LONGEST_PAUSE), Instant::now());
             }
         });
     }

@@ -216,6 +216,11 @@ pub fn job_head(job: &JobId) -> String {
     format!("j/{job}")
 }
 
+/// The job whose head a document is.
+pub fn job_of_head(key: &str) -> Option<JobId> {
+    JobId::new(key.strip_prefix("j/")?).ok()
+}
+
 /// Document of a job's status.
 pub fn job_status(job: &JobId) -> String {
     format!("j/{job}/s")

@@ -6,10 +6,10 @@
 //! was made of it, nobody but a model or a person knows how to make it again, so it is told.
 
 use super::{
-    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, Expect, Finished, Forget, Forgotten, Intake,
-    JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
+    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, EventKind, Expect, Finished, Forget, Forgotten,
+    Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
 };
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
 use crate::domain::tail::Loss;
 use crate::domain::time::Millis;
@@ -108,6 +108,16 @@ impl What {
             }
     }
 
+    /// The job that it has made, if any.
+    fn opens(&self) -> Option<&JobId> {
+        let open = match self {
+            Self::Event(admit) => admit.event.as_ref()?.open.as_ref(),
+            Self::End { open, .. } => open.as_ref(),
+            Self::Turn { .. } | Self::Document { .. } => None,
+        };
+        open.map(|open| &open.job)
+    }
+
     const fn is_event(&self) -> bool {
         matches!(self, Self::Event(_))
     }
@@ -150,15 +160,18 @@ impl Tail {
         self.bytes = self.kept.iter().map(|one| one.what.bytes()).sum();
     }
 
-    /// Without documents that were written again later.
+    /// Without documents that were written again later, be it with a job.
     fn current(&self) -> Vec<Arc<Acknowledged>> {
         let mut written = HashSet::new();
         let mut found = Vec::with_capacity(self.kept.len());
         for one in self.kept.iter().rev() {
             if let What::Document { key, .. } = &one.what
-                && !written.insert((&one.owner, key))
+                && !written.insert((&one.owner, key.clone()))
             {
                 continue;
+            }
+            if let Some(job) = one.what.opens() {
+                written.insert((&one.owner, keys::job_head(job)));
             }
             found.push(Arc::clone(one));
         }
@@ -248,6 +261,11 @@ impl TailStore {
         let lost = |how: &str| Look::Lost(how.to_owned());
         let doc = async |key: &str| self.inner.doc(&one.owner, key).await;
         Ok(match &one.what {
+            // Before the turn that began the job is run again, its result would be served as if nobody had asked for it.
+            What::Event(admit) if let Some(job) = self.lacks(&one.owner, admit).await? => {
+                let unknown = format!("the store doesn't know the job `{job}` of which it is the result");
+                if since.plus(JOB_WAIT) > now { Look::Unknown(unknown) } else { Look::Lost(unknown) }
+            }
             What::Event(admit) => match self.inner.admit(now, admit).await?.intake {
                 Intake::Duplicate | Intake::Nothing => Look::There,
                 Intake::New => Look::PutBack,
@@ -281,6 +299,14 @@ impl TailStore {
                 }
             }
         })
+    }
+
+    /// The job of a result that the store doesn't know.
+    async fn lacks<'a>(&self, owner: &Owner, admit: &'a Admit) -> Result<Option<&'a JobId>, StoreError> {
+        let result = admit.event.as_ref().filter(|event| event.kind == EventKind::Result);
+        let Some(job) = result.and_then(|event| event.job.as_ref()) else { return Ok(None) };
+        let head = self.inner.doc(owner, &keys::job_head(job)).await?;
+        Ok(head.value.is_none().then_some(job))
     }
 
     fn note(&self, at: Millis, owner: &Owner, what: What) {
@@ -351,11 +377,16 @@ impl Layer for TailStore {
         Ok(written)
     }
 
-    /// An event whose id is free again isn't put in again.
+    /// An event whose id is free again isn't put in again, and what is known of the end of a job goes with the job.
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
         let forgotten = self.inner.forget(now, owner, forget).await?;
-        if forgotten == Forgotten::Done && !forget.events.is_empty() {
-            let is_forgotten = |what: &What| matches!(what, What::Event(admit) if admit.event.as_ref().is_some_and(|e| forget.events.contains(&e.id)));
+        let jobs: HashSet<JobId> = forget.documents.iter().filter_map(|key| keys::job_of_head(key)).collect();
+        if forgotten == Forgotten::Done && !(forget.events.is_empty() && jobs.is_empty()) {
+            let is_forgotten = |what: &What| match what {
+                What::Event(admit) => admit.event.as_ref().is_some_and(|event| forget.events.contains(&event.id)),
+                What::End { finish, .. } => jobs.contains(&finish.job),
+                What::Turn { .. } | What::Document { .. } => false,
+            };
             self.tail.lock().keep(|one| one.owner != *owner || !is_forgotten(&one.what));
         }
         if forgotten == Forgotten::Done

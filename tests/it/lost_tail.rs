@@ -175,6 +175,19 @@ async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_t
     let other = RedisStore::open(options).await.unwrap();
     let events = vec![EventId::new("old").unwrap()];
     other.forget(at(20_002), &owner(), &Forget { events, ..Forget::default() }).await.unwrap();
+    // One that was cancelled and then deleted, and one that was deleted and then submitted again.
+    end_of_a_job(&tail, at(20_002)).await;
+    let asked = |job: &JobId| Forget { documents: vec![keys::job_head(job)], asked: true, ..Forget::default() };
+    let [cancelled, again] = [7, 8].map(|n| JobId::new(&format!("{n:032x}")).unwrap());
+    for job in [&cancelled, &again] {
+        tail.forget(at(20_002), &owner(), &asked(job)).await.unwrap();
+    }
+    let mut task = admit("again", None);
+    let event = task.event.as_mut().unwrap();
+    event.kind = EventKind::Task;
+    event.job = Some(again.clone());
+    event.open = Some(NewJob { job: again, head: Bytes::from_static(b"{}"), parent: None });
+    tail.admit(at(20_003), &task).await.unwrap();
     server.kill();
     assert!(server.start_again());
     let end = Instant::now() + Duration::from_mins(1);
@@ -186,6 +199,7 @@ async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_t
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!((found.is_another, found.losses), (true, Vec::new()));
+    assert_eq!(tail.doc(&owner(), &keys::job_head(&cancelled)).await.unwrap().value, None, "it stayed deleted");
     assert_eq!(tail.admit(at(20_004), &admit("old", None)).await.unwrap().intake, Intake::New, "it stayed forgotten");
 }
 

@@ -50,8 +50,8 @@ impl Line {
                     }
                 };
                 made.map_err(|error| match (client.connection_state(), &error) {
-                    (State::Connected, BusOpenError::NotYet { stream, .. } | BusOpenError::Setup { stream, .. })
-                        if let Some(reason) = rights.refused_lately() =>
+                    (State::Connected, BusOpenError::NotYet { stream, is_silent: true, .. })
+                        if let Some(reason) = rights.refused_of(stream) =>
                     {
                         let (bus, stream) = (name.to_owned(), stream.clone());
                         AttemptFailure::Permanent(BusOpenError::Setup { bus, stream, reason })

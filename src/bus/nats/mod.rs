@@ -151,6 +151,8 @@ pub enum BusOpenError {
         stream: String,
         /// The server's words, and what it lacks.
         reason: String,
+        /// It says nothing at all.
+        is_silent: bool,
     },
     /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
     #[error("NATS at `{bus}`: can't set up stream `{stream}`: {reason}")]

@@ -152,7 +152,7 @@ enum Refusal {
 
 impl Refusal {
     fn of(self, bus: &str, stream: &str, reason: String) -> BusOpenError {
-        let (bus, stream) = (bus.to_owned(), stream.to_owned());
+        let (bus, stream, is_silent) = (bus.to_owned(), stream.to_owned(), matches!(self, Self::Silence));
         match self {
             Self::Silence
             | Self::Said(
@@ -163,11 +163,11 @@ impl Refusal {
                 | ErrorCode::CLUSTER_INCOMPLETE,
             ) => {
                 let reason = format!("{reason}; most servers of the cluster must be up");
-                BusOpenError::NotYet { bus, stream, reason }
+                BusOpenError::NotYet { bus, stream, reason, is_silent }
             }
             Self::Said(ErrorCode::CLUSTER_NO_PEERS) => {
                 let reason = format!("{reason}; `bus.replicas` needs so many servers that are up and have room");
-                BusOpenError::NotYet { bus, stream, reason }
+                BusOpenError::NotYet { bus, stream, reason, is_silent }
             }
             Self::Said(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => {
                 let reason = format!(

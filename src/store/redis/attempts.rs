@@ -30,7 +30,8 @@ impl Patience {
     /// Of everything that one call does.
     const fn limit(self) -> Duration {
         match self {
-            Self::Once | Self::Restart => Duration::from_secs(5),
+            // Longer than the driver waits for an answer: it says what it was that was silent.
+            Self::Once | Self::Restart => Duration::from_millis(5_500),
             Self::Failover => Duration::from_secs(15),
         }
     }
@@ -38,7 +39,8 @@ impl Patience {
     /// The attempts of a call that begins now.
     pub fn start(self) -> Attempts {
         let pauses = if self == Self::Once { &[][..] } else { &PAUSES };
-        Attempts { patience: self, until: Instant::now() + self.limit(), pauses: pauses.iter(), last: Duration::ZERO }
+        let until = Instant::now() + self.limit();
+        Attempts { patience: self, until, pauses: pauses.iter(), last: Duration::ZERO, failed: None }
     }
 }
 
@@ -48,20 +50,32 @@ pub struct Attempts {
     until: Instant,
     pauses: Iter<'static, Duration>,
     last: Duration,
+    /// Why another attempt is made.
+    failed: Option<RedisError>,
 }
 
 impl Attempts {
     /// Runs an attempt, or a part of one, for as long as there is time.
     pub async fn run<T>(&self, attempt: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
         let cut = |_| {
+            // What is known of it is worth more than that it took long.
+            if let Some(failed) = &self.failed {
+                return Err(failed.clone());
+            }
             let reason = format!("no answer within {} s", self.patience.limit().as_secs());
             Err(std::io::Error::new(std::io::ErrorKind::TimedOut, reason).into())
         };
         tokio::time::timeout_at(self.until, attempt).await.unwrap_or_else(cut)
     }
 
-    /// Waits for the next attempt; `false` where there is no time for one.
-    pub async fn pause(&mut self) -> bool {
+    /// What comes next is sent once: whatever came before, it has the whole time of an answer.
+    pub fn has_whole_time(&mut self) {
+        self.until = self.until.max(Instant::now() + Patience::Once.limit());
+    }
+
+    /// Waits for the next attempt, for this reason; `false` where there is no time for one.
+    pub async fn pause(&mut self, failed: &RedisError) -> bool {
+        self.failed = Some(failed.clone());
         self.last = self.pauses.next().copied().unwrap_or(self.last);
         let next = Instant::now() + self.last;
         let is_another = !self.last.is_zero() && next < self.until;
@@ -80,14 +94,17 @@ mod tests {
     async fn a_call_ends_in_time_whatever_its_attempts_do() {
         for (patience, expected) in [(Patience::Once, 1), (Patience::Restart, 6), (Patience::Failover, 11)] {
             let (start, mut attempts, mut tries) = (Instant::now(), patience.start(), 1);
-            while attempts.pause().await {
+            let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+            while attempts.pause(&refused).await {
                 tries += 1;
             }
             assert_eq!(tries, expected, "{patience:?}");
             assert!(start.elapsed() < patience.limit());
             let silent = attempts.run(std::future::pending::<Result<(), _>>()).await;
-            assert!(silent.unwrap_err().is_timeout());
+            assert!(silent.unwrap_err().is_connection_refusal(), "why there was another attempt is told");
             assert_eq!(start.elapsed().as_secs(), patience.limit().as_secs(), "{patience:?}");
+            let silent = patience.start().run(std::future::pending::<Result<(), _>>()).await.unwrap_err();
+            assert!(silent.is_timeout() && silent.to_string().contains("no answer within "), "{silent}");
         }
     }
 }

@@ -203,7 +203,7 @@ impl Pool {
     ) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
         loop {
             match attempts.run(wire.ask_all(cmd)).await {
-                Err(error) if passes(&error) && attempts.pause().await => {}
+                Err(error) if passes(&error) && attempts.pause(&error).await => {}
                 answers => {
                     let each = |(node, answer): (_, Result<_, RedisError>)| (node, answer.map_err(|e| self.failed(&e)));
                     return Ok(answers.map_err(|error| self.failed(&error))?.into_iter().map(each).collect());
@@ -262,14 +262,17 @@ impl Pool {
                 Again::Yes => attempts.run(wire.ask_twice(asked, place)).await,
                 // Whether the connection lasts is found out by a question that can be asked again.
                 Again::No => match attempts.run(wire.ask_twice(RoundTrip::One(&redis::cmd("PING")), place)).await {
-                    Ok(_) => attempts.run(wire.ask(asked, place)).await,
+                    Ok(_) => {
+                        attempts.has_whole_time();
+                        attempts.run(wire.ask(asked, place)).await
+                    }
                     gone => gone,
                 },
             };
             let Err(error) = &answers else { return answers };
             let lost = || self.can_fail_over && !error.is_timeout() && (is_cut(error) || error.is_io_error());
             let helps = passes(error) || again == Again::Yes && lost();
-            if !helps || !attempts.pause().await {
+            if !helps || !attempts.pause(error).await {
                 return answers;
             }
         }
@@ -323,6 +326,6 @@ mod tests {
             let error = pool.run(redis::cmd("GET").arg("x"), again).await.unwrap_err();
             assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
         }
-        assert!(start.elapsed().as_secs() <= 10, "{:?}", start.elapsed());
+        assert!(start.elapsed().as_secs() <= 11, "{:?}", start.elapsed());
     }
 }

@@ -181,7 +181,10 @@ impl Sentinels {
             (said.epoch, said.client.clone())
         };
         let Some(found) = latest(named, known, self.nodes.len()) else {
-            let silence = failed.into_iter().find_map(Result::err).filter(|_| !is_answered);
+            let failures = failed.into_iter().filter_map(Result::err);
+            // That one refuses the login is for somebody to mend.
+            let silence = failures.min_by_key(|error| error.kind() != ErrorKind::AuthenticationFailed);
+            let silence = silence.filter(|_| !is_answered);
             return Err(silence.unwrap_or_else(|| unknown(&self.name)));
         };
         let address = match self.server.addr() {

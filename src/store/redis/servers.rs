@@ -71,8 +71,13 @@ impl Servers {
             Some(at) => rest.split_at(at + 1),
             None => ("", rest),
         };
-        if places.contains(['?', '#']) {
-            return Err(format!("expected nothing behind host, port and database, got `{places}`"));
+        if let Some(end) = places.find(['?', '#', '&']) {
+            // What stands there may be a login that is misspelled.
+            let places = &places[..end];
+            return Err(format!(
+                "expected nothing behind host, port and database of `{places}`, but for the login of sentinels, which \
+                 begins with `?sentinel_username=` or `?sentinel_password=`"
+            ));
         }
         if form != Form::One && credentials.trim_end_matches('@').contains('@') {
             return Err("all servers have the same user and password: expected them before the first host alone, and \
@@ -95,6 +100,11 @@ impl Servers {
                 if name.is_empty() {
                     return Err(format!(
                         "expected what the sentinels call the primary behind the hosts, got `{places}`"
+                    ));
+                }
+                if !name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)) {
+                    return Err(format!(
+                        "expected letters, digits, `.`, `-` and `_` as what the sentinels call the primary behind `{hosts}`"
                     ));
                 }
                 let primary = Primary { name: name.to_owned(), login };
@@ -136,7 +146,7 @@ fn sentinel_login(text: &str) -> Result<RedisConnectionInfo, String> {
     if [user, password].iter().any(|text| text.contains(['@', '/', '?', '#'])) || user.contains(':') {
         return Err(
             "expected `%40`, `%2F`, `%3F`, `%23` and `%3A` where `sentinel_username` or `sentinel_password` have an \
-                    `@`, `/`, `?`, `#` or `:`"
+                    `@`, `/`, `?`, `#` or `:`, and `%25` for a `%`"
                 .to_owned(),
         );
     }
@@ -247,13 +257,17 @@ mod tests {
             ("redis+sentinel://a/main?sentinel_password=secret&password=secret", "and nothing else behind `?`"),
             ("redis+sentinel://a/main?sentinel_username=secret", "`sentinel_password` is missing"),
             ("redis+sentinel://a/main?sentinel_username=x&sentinel_password=", "`sentinel_password` is missing"),
-            ("redis+cluster://a?sentinel_password=hidden", "expected nothing behind host"),
+            ("redis+cluster://a?sentinel_password=secret", "expected nothing behind host"),
+            ("redis://a:26379/main?sentinel_password=secret", "expected nothing behind host"),
+            ("redis+sentinel://a/main?sentinelPassword=secret", "begins with `?sentinel_username=`"),
+            ("redis+sentinel://a/main&sentinel_password=secret", "expected nothing behind host"),
+            ("redis+sentinel://a/main;sentinel_password=secret", "expected letters, digits"),
             ("redis://u:secret@h:port", "`h:port`: "),
             ("redis+cluster://u:secret@a:1,b:x", "`b:x`: "),
             ("redis+cluster://a,", "``: "),
             ("redis+cluster://u:secret@a,u:secret@b", "expected them before the first host alone"),
-            ("redis://h?protocol=resp3", "expected nothing behind host, port and database, got `h?protocol=resp3`"),
-            ("rediss://h/#insecure", "got `h/#insecure`"),
+            ("redis://h?protocol=resp3", "expected nothing behind host, port and database of `h`"),
+            ("rediss://h/#insecure", "database of `h/`"),
             (
                 "redis+cluster://u:secret@a:1/3",
                 "a cluster has no databases: expected nothing behind the hosts in `a:1/3`",

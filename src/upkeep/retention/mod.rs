@@ -130,7 +130,8 @@ impl Janitor {
 
     /// Looks at the owners of a share whose turn it is: at one page of each kind, and on as long as there is more.
     pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
-        let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
+        let all = venue_owner();
+        let counts = if share.holds(&all) { days(venue, &all, &[keys::MODEL_BOOKS]).await? } else { 0 };
         let mut tidied = Tidied { counts, ..Tidied::default() };
         let mut busy: Vec<Owner> = self.places.lock().keys().cloned().collect();
         busy.sort_unstable();

@@ -115,11 +115,16 @@ async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
     }
 }
 
+/// The lease can't have lapsed: nobody else does anything in its name.
+pub(crate) fn is_sure(worker: &Worker, leased: &Leased) -> bool {
+    leased.stops.age(worker.venue.clock.steady()) < worker.options.lease
+}
+
 /// Makes sure that the lease can't have lapsed, before something that is paid for. A process may
 /// have stood still for longer than its lease: another may have the reply by now.
 pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
     let (ttl, stops) = (worker.options.lease, &leased.stops);
-    if stops.age(worker.venue.clock.steady()) < ttl {
+    if is_sure(worker, leased) {
         return Ok(());
     }
     let asked = worker.venue.clock.steady();
@@ -138,8 +143,7 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
 /// Goes on with what writes outside the commit only while the lease can't have lapsed. A process that has stood still
 /// for longer asks for it first, so that it writes nothing over what the next holder, or anybody after that, did.
 pub(crate) async fn held<T>(worker: &Worker, leased: &Leased, work: impl Future<Output = T>) -> Result<T, Stop> {
-    let is_sure = || leased.stops.age(worker.venue.clock.steady()) < worker.options.lease;
-    guarded(is_sure, || assure(worker, leased), work).await
+    guarded(|| is_sure(worker, leased), || assure(worker, leased), work).await
 }
 
 async fn guarded<T, E, A: Future<Output = Result<(), E>>>(

@@ -9,15 +9,17 @@ use crate::venue::secrets::SecretError;
 use crate::worker::lease::waits::{longest, next_wait};
 use crate::worker::lease::{Leased, Stop, keeper};
 use crate::worker::{Worker, live};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Calls the model once.
+/// Calls the model once; `is_asked` says afterwards whether it came to that.
 pub(crate) async fn model(
     worker: &Worker,
     leased: &mut Leased,
     job: Option<&JobId>,
     request: &ModelRequest,
     retry: &Retry,
+    is_asked: &AtomicBool,
 ) -> Result<Observed, Stop> {
     let key = match &request.model.key {
         None => None,
@@ -35,6 +37,7 @@ pub(crate) async fn model(
     keeper::assure(worker, leased).await?;
     let (pieces, texts) = unbounded_channel();
     let call = async {
+        is_asked.store(true, Ordering::Relaxed);
         let answer = worker.model.complete(request, key.as_ref(), &pieces).await;
         drop(pieces);
         answer

@@ -11,7 +11,8 @@ use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
 use crate::store::StoreError;
 use crate::venue::rates::{self, Booked};
 use crate::worker::Worker;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{Leased, Stop, keeper};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Pause until siblings may have given back what they hold.
@@ -62,14 +63,18 @@ pub(crate) async fn ask(
         Ok(booked) => booked,
         Err(instead) => return Ok(instead),
     };
+    let is_asked = AtomicBool::new(false);
     let observed = tokio::select! {
         biased;
-        observed = in_time(worker, leased, turn, &request) => observed,
+        observed = in_time(worker, leased, turn, &request, &is_asked) => observed,
         never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
     };
     let observed = match observed {
         Err(Stop::Store(error)) => {
-            not_made(worker, &wallet, booked).await;
+            // Else another may hold under the same name by now; what is left here ends by itself.
+            if keeper::is_sure(worker, leased) {
+                not_made(worker, &wallet, booked).await;
+            }
             return Err(error.into());
         }
         observed => observed?,
@@ -77,7 +82,7 @@ pub(crate) async fn ask(
     if let Observed::Answered(Ok(reply)) = &observed {
         worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
-    let used = used(worker, &request, &observed, prompt);
+    let used = if is_asked.into_inner() { used(worker, &request, &observed, prompt) } else { None };
     let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     let counting = async {
@@ -95,15 +100,20 @@ pub(crate) async fn ask(
         // A reply that is paid is not given up for the books of a limit.
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
-    if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
-        && reply.usage.output >= given
-    {
-        let what = if origin == LimitOrigin::Cap { "a cap is reached" } else { "the budget is used up" };
-        let reason = format!("{what}: the reply was cut off at {given} tokens");
-        let short = Last { code: code_of(origin), reason };
-        return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short))), spent));
+    Ok(Asked::Made(cut_off(cut, observed), spent))
+}
+
+/// A reply that is as long as what is left of a limit isn't whole.
+fn cut_off(cut: Option<(LimitOrigin, u64)>, observed: Observed) -> Observed {
+    let Some((origin, given)) = cut else { return observed };
+    match observed {
+        Observed::Answered(Ok(reply)) if reply.usage.output >= given => {
+            let what = if origin == LimitOrigin::Cap { "a cap is reached" } else { "the budget is used up" };
+            let reason = format!("{what}: the reply was cut off at {given} tokens");
+            Observed::Answered(Err(ModelFailure::Short(Last { code: code_of(origin), reason })))
+        }
+        observed => observed,
     }
-    Ok(Asked::Made(observed, spent))
 }
 
 /// The store has failed before the model was asked: what is held for the call is free again. What a turn holds that has
@@ -172,16 +182,23 @@ async fn hold(
 }
 
 /// Calls the model before the time of its task is over.
-async fn in_time(worker: &Worker, leased: &mut Leased, turn: &Turn, request: &ModelRequest) -> Result<Observed, Stop> {
+async fn in_time(
+    worker: &Worker,
+    leased: &mut Leased,
+    turn: &Turn,
+    request: &ModelRequest,
+    is_asked: &AtomicBool,
+) -> Result<Observed, Stop> {
     let setting = turn.setting();
     let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
-    let reply = call::model(worker, leased, job.as_ref(), request, &retry);
+    let reply = call::model(worker, leased, job.as_ref(), request, &retry, is_asked);
     let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return reply.await };
     let left = deadline.at.since(worker.venue.now());
     if let Ok(observed) = tokio::time::timeout(left, reply).await {
         return observed;
     }
-    let reason = format!("its time was over at {}, while its model was asked", deadline.at.rfc3339());
+    let when = if is_asked.load(Ordering::Relaxed) { "while" } else { "before" };
+    let reason = format!("its time was over at {}, {when} its model was asked", deadline.at.rfc3339());
     let short = Last { code: code_of(deadline.origin), reason };
     Ok(Observed::Answered(Err(ModelFailure::Short(short))))
 }

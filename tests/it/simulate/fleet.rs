@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use trellis::bus::Bus;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::ids::Owner;
@@ -104,8 +105,11 @@ impl Fleet {
         // As an HTTP server it remembers what it was told.
         let tail = Arc::new(TailStore::new(Arc::new(FarStore { server: Arc::clone(&self.store), link })));
         let history = History::of(Some(Arc::clone(&tail)), None);
-        let venue = venue(tail, Arc::new(bus.clone()), Clock::timers(self.now()), history);
-        (bus, Arc::new(venue))
+        let venue = Arc::new(venue(tail, Arc::new(bus.clone()), Clock::timers(self.now()), history));
+        if self.world.plan.has(|what| what == What::LostTail) {
+            tokio::spawn(tail::watch(Arc::clone(&venue), name.to_owned(), CancellationToken::new()));
+        }
+        (bus, venue)
     }
 
     /// The true time.
