@@ -199,7 +199,8 @@ async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_t
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!((found.is_another, found.losses), (true, Vec::new()));
-    assert_eq!(tail.doc(&owner(), &keys::job_head(&cancelled)).await.unwrap().value, None, "it stayed deleted");
+    let head = tail.read(&owner(), &[keys::job_head(&cancelled)]).await.unwrap();
+    assert_eq!(head[0].value, None, "it stayed deleted");
     assert_eq!(tail.admit(at(20_004), &admit("old", None)).await.unwrap().intake, Intake::New, "it stayed forgotten");
 }
 
