@@ -142,15 +142,28 @@ impl Run {
     }
 
     /// Decides what is to be done next. What ended from outside goes first, on its own: its commit
-    /// publishes its completion and takes its crashes from those that were served with it.
+    /// publishes its completion and takes its crashes from those that were served with it. A result that
+    /// nobody awaits goes last: the turn that began its job may have been lost with a server, and is then run
+    /// again first.
     pub fn next(&self, crash_limit: u32) -> Next {
         let plan = self.plan();
-        if !plan.settled.is_empty() {
+        let poisoned = self.poisoned(crash_limit);
+        let is_result = |pending: &Pending| matches!(pending.event.payload, Payload::Result { .. });
+        if plan.settled.iter().any(|pending| !is_result(pending)) || poisoned.is_some() && !plan.settled.is_empty() {
             return Next::Settle(plan.settled);
         }
-        if let Some(poisoned) = self.poisoned(crash_limit) {
+        if let Some(poisoned) = poisoned {
             return Next::GiveUp(Box::new(poisoned));
         }
+        let settled = plan.settled.clone();
+        match self.next_turn(plan) {
+            Next::Rest | Next::Await { .. } if !settled.is_empty() => Next::Settle(settled),
+            next => next,
+        }
+    }
+
+    /// The same of what is left to be served.
+    fn next_turn(&self, plan: Plan) -> Next {
         if self.is_held() {
             return Next::Rest;
         }

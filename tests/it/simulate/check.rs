@@ -139,6 +139,10 @@ impl Evidence<'_> {
         said.into_iter().filter(|one| one.job.is_none()).map(|one| one.id).collect()
     }
 
+    fn killed(&self) -> bool {
+        self.fleet.world.plan.has(|what| matches!(what, What::Kill(_)))
+    }
+
     /// What was accepted has one job, what was refused has none.
     fn submissions(&mut self, refused: &BTreeSet<EventId>) {
         let of: BTreeMap<String, usize> = self.jobs.iter().fold(BTreeMap::new(), |mut all, job| {
@@ -153,7 +157,8 @@ impl Evidence<'_> {
             let right = match sent.way {
                 Way::Accepted => has,
                 Way::Refused => !has,
-                Way::Queued => has || refused.contains(&event),
+                // Who had taken it may have died before the store was found without it.
+                Way::Queued => has || refused.contains(&event) || self.lost && self.killed(),
             };
             self.must(right, || format!("{name} to {} was {:?}, and there is a job: {has}", sent.agent, sent.way));
         }

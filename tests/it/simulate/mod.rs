@@ -16,8 +16,8 @@
 //! granted, recorded and committed fits. A process that is killed reaches nobody any more, at any await; its successor
 //! starts with nothing. When the troubles are over and nothing moves, [`check`] closes the books.
 //!
-//! A store that is set back (`TRELLIS_SIMULATE_LOST_TAIL=1`) is simulated but not yet judged rightly: callers here
-//! remember no tail of their own, as an HTTP server does, and some of what it finds is for that alone.
+//! A store that is set back (`TRELLIS_SIMULATE_LOST_TAIL=1`) isn't part of the usual run: what died with a process that
+//! alone knew of it (the answer of somebody outside, a timer's end) is missing rightly, and is judged as wrong still.
 //!
 //! `TRELLIS_SIMULATE_SEED` runs one seed and shows its trace, `TRELLIS_SIMULATE_ONLY` leaves all troubles but these
 //! (their places, with commas; empty for none) out; `TRELLIS_SIMULATE_FROM`, `…_SEEDS` and `…_JOBS` run many, see

@@ -173,6 +173,23 @@ fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
 }
 
 #[test]
+fn a_result_that_nobody_awaits_goes_last_so_that_the_turn_that_asks_for_it_keeps_its_number() {
+    let run = |state, inbox: &[Pending]| Run::new(0, state, inbox.to_vec(), false).next(5);
+    let Next::Turn(plan) = run(SessionState::default(), &[result(5), task(1, JobStatus::Pending)]) else {
+        panic!("the turn that began its job may have been lost")
+    };
+    assert_eq!((plan.task.unwrap().key.as_str(), keys(&plan.settled)), ("k1", vec!["k5"]));
+    for (state, inbox) in [
+        (SessionState::default(), vec![result(5)]),
+        (state(Some(1), true, &[6]), vec![result(5), task(1, JobStatus::Started)]),
+        (SessionState::default(), vec![Pending { crashes: 5, ..result(5) }, task(1, JobStatus::Pending)]),
+    ] {
+        let Next::Settle(settled) = run(state, &inbox) else { panic!("nothing else is to be done: {inbox:?}") };
+        assert_eq!(keys(&settled), ["k5"]);
+    }
+}
+
+#[test]
 fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
     let killer = Pending { crashes: 5, ..message(4) };
     let run =
