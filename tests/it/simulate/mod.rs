@@ -11,10 +11,11 @@
 //! worker 1 ─┘                       └─▶ FarModel ─▶ rules
 //! ```
 //!
-//! The store's rules are the embedded store's own, by a clock of its own as in Redis ([`OwnClock`](own_clock::OwnClock)): what isn't told apart by the conformance suites and the differential
-//! tests holds of Redis, too. [`ServerStore`](store::ServerStore) knows nothing of them and sees whether what was
-//! granted, recorded and committed fits. A process that is killed reaches nobody any more, at any await; its successor
-//! starts with nothing. When the troubles are over and nothing moves, [`check`] closes the books.
+//! The store's rules are the embedded store's own, by a clock of its own as in Redis ([`OwnClock`](own_clock::OwnClock)):
+//! what isn't told apart by the conformance suites and the differential tests holds of Redis, too.
+//! [`ServerStore`](store::ServerStore) knows nothing of them and sees whether what was granted, recorded and committed
+//! fits. A process that is killed reaches nobody any more, at any await; its successor starts with nothing. When the
+//! troubles are over and nothing moves, [`check`] closes the books.
 //!
 //! A store that is set back (`TRELLIS_SIMULATE_LOST_TAIL=1`) isn't part of the usual run: what died with a process that
 //! alone knew of it (the answer of somebody outside, a timer's end) is missing rightly, and is judged as wrong still.
