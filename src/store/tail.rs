@@ -210,20 +210,30 @@ impl TailStore {
         let span = if self.history.is_whole(&names) { SPAN } else { LONG };
         self.history.know(names);
         self.tail.lock().drop_while(|_, oldest| oldest.at.plus(span) < now);
-        let pending = std::mem::take(&mut *self.pending.lock());
+        // It stays pending until it has been looked at: a look may be broken off.
+        let pending = self.pending.lock().clone();
         if pending.is_empty() && !compared.is_another {
             return Ok(None);
         }
         // A job before its end.
         let (events, others): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(one, _)| one.what.is_event());
+        let mut left = Vec::new();
         for some in [events, others] {
-            self.look_at(now, some, &mut compared).await;
+            left.extend(self.look_at(now, some, &mut compared).await);
         }
+        compared.left = left.len();
+        *self.pending.lock() = left;
         compared.losses.sort_by_key(|loss| loss.acknowledged);
         Ok(Some(compared))
     }
 
-    async fn look_at(&self, now: Millis, some: Vec<(Arc<Acknowledged>, Millis)>, compared: &mut Compared) {
+    /// What can't be looked at yet.
+    async fn look_at(
+        &self,
+        now: Millis,
+        some: Vec<(Arc<Acknowledged>, Millis)>,
+        compared: &mut Compared,
+    ) -> Vec<(Arc<Acknowledged>, Millis)> {
         let looks: Vec<_> = some.iter().map(|(one, since)| self.look(now, one, *since)).collect();
         let found: Vec<Look> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let (mut left, mut told) = (Vec::new(), HashSet::new());
@@ -244,11 +254,10 @@ impl TailStore {
                 told.insert(Arc::as_ptr(&one));
             }
         }
-        compared.left += left.len();
-        self.pending.lock().extend(left);
         if !told.is_empty() {
             self.tail.lock().keep(|one| !told.contains(&Arc::as_ptr(one)));
         }
+        left
     }
 
     async fn look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Look {

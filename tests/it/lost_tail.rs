@@ -8,6 +8,7 @@ use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trellis::bus::nats::NatsBus;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
@@ -15,11 +16,12 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::shard::Shards;
 use trellis::domain::tail::Loss;
 use trellis::domain::time::Millis;
+use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::tail::TailStore;
 use trellis::store::{
-    Admit, After, Commit, Committed, DocWrite, DocumentStore, EventKind, Forget, Grant, Intake, JobFinish,
-    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Store, keys,
+    Admit, After, Commit, Committed, Doc, DocKey, DocWrite, DocumentStore, EventKind, Forget, Grant, Intake, JobFinish,
+    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Store, StoreError, keys,
 };
 use trellis::upkeep::audit;
 use trellis::venue::history::History;
@@ -204,13 +206,19 @@ async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_t
     assert_eq!(tail.admit(at(20_004), &admit("old", None)).await.unwrap().intake, Intake::New, "it stayed forgotten");
 }
 
-/// A call that the driver sends to the old primary may be under way.
+/// A call that the driver sends to the old primary may be under way: then some of it is found later.
 async fn until_found(tail: &TailStore) -> Vec<Loss> {
-    let end = Instant::now() + Duration::from_mins(1);
+    let (end, mut all) = (Instant::now() + Duration::from_mins(1), Vec::new());
     loop {
         match tail.compare(at(7), || ()).await {
-            Ok(Some(found)) if !found.losses.is_empty() && found.left == 0 => return found.losses,
-            found => assert!(Instant::now() < end, "{found:?}"),
+            Ok(Some(found)) => {
+                all.extend(found.losses);
+                if !all.is_empty() && found.left == 0 {
+                    all.sort_by_key(|loss| loss.acknowledged);
+                    return all;
+                }
+            }
+            found => assert!(Instant::now() < end, "{found:?}, {all:?}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -282,4 +290,45 @@ fn a_fleet_goes_on_with_a_server_whose_log_was_cut_and_tells_its_operator() {
     assert!(told.out.contains("unaccounted = 0") && !told.out.contains("accepted"), "{told:?}");
     let jobs = http(&["job", "list"]).ok();
     assert!(jobs.matches("COMPLETE").count() == 2, "{jobs}");
+}
+
+/// A server that is another each time that it is asked, and whose reader breaks down once.
+struct Unsteady {
+    inner: Arc<EmbeddedStore>,
+    asked: AtomicU64,
+    broken: AtomicBool,
+}
+
+impl trellis::store::Layer for Unsteady {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn history(&self) -> Result<Vec<String>, StoreError> {
+        Ok(vec![self.asked.fetch_add(1, Ordering::SeqCst).min(1).to_string()])
+    }
+
+    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+        assert!(!self.broken.swap(false, Ordering::SeqCst), "on purpose");
+        self.inner.read(owner, keys).await
+    }
+}
+
+#[tokio::test]
+async fn a_look_that_breaks_down_is_made_again() {
+    let (inner, broken) = (EmbeddedStore::in_memory(), AtomicBool::new(true));
+    let unsteady = Unsteady { inner: Arc::clone(&inner), asked: AtomicU64::new(0), broken };
+    let tail = Arc::new(TailStore::new(Arc::new(unsteady)));
+    assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
+    tail.write(at(1), &owner(), &[DocWrite::put(keys::POLICY, "{}")]).await.unwrap();
+    // The server loses it.
+    inner.write(at(2), &owner(), &[DocWrite::delete(keys::POLICY)]).await.unwrap();
+    let look = || {
+        let tail = Arc::clone(&tail);
+        tokio::spawn(async move { tail.compare(at(3), || ()).await.unwrap() })
+    };
+    assert!(look().await.unwrap_err().is_panic());
+    let found = look().await.unwrap().unwrap();
+    assert_eq!(shown(&found.losses), [("`policy` was written", false)]);
+    assert_eq!(look().await.unwrap(), None, "it is told once");
 }
