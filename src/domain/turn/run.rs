@@ -48,6 +48,9 @@ impl Pending {
     }
 }
 
+/// Results that nobody awaits and that wait until nothing else is to be done.
+const LAST: usize = 16;
+
 /// A session between two turns.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Run {
@@ -143,13 +146,14 @@ impl Run {
 
     /// Decides what is to be done next. What ended from outside goes first, on its own: its commit
     /// publishes its completion and takes its crashes from those that were served with it. A result that
-    /// nobody awaits goes last: the turn that began its job may have been lost with a server, and is then run
-    /// again first.
+    /// nobody awaits goes last, unless there are many of them, which would hide what stands behind them: the turn
+    /// that began its job may have been lost with a server, and is then run again first.
     pub fn next(&self, crash_limit: u32) -> Next {
         let plan = self.plan();
         let poisoned = self.poisoned(crash_limit);
         let is_result = |pending: &Pending| matches!(pending.event.payload, Payload::Result { .. });
-        if plan.settled.iter().any(|pending| !is_result(pending)) || poisoned.is_some() && !plan.settled.is_empty() {
+        let goes_last = plan.settled.len() <= LAST && plan.settled.iter().all(is_result) && poisoned.is_none();
+        if !plan.settled.is_empty() && !goes_last {
             return Next::Settle(plan.settled);
         }
         if let Some(poisoned) = poisoned {

@@ -187,6 +187,8 @@ fn a_result_that_nobody_awaits_goes_last_so_that_the_turn_that_asks_for_it_keeps
         let Next::Settle(settled) = run(state, &inbox) else { panic!("nothing else is to be done: {inbox:?}") };
         assert_eq!(keys(&settled), ["k5"]);
     }
+    let many: Vec<_> = (10..27).map(result).chain([task(1, JobStatus::Pending)]).collect();
+    assert!(matches!(run(SessionState::default(), &many), Next::Settle(all) if all.len() == 17), "they hide others");
 }
 
 #[test]
