@@ -103,10 +103,7 @@ impl Shutdown {
 
     /// Starts the task of a turn: the shutdown waits for its commit.
     pub fn spawn_turn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
-        let task = self.guarded(name.to_owned(), task);
-        self.0.turns.spawn(async move {
-            task.await;
-        });
+        self.0.turns.spawn(self.guarded(name.to_owned(), task));
     }
 
     /// Starts a task that lasts until a stage ends it, such as a server. The process is no use without it: a panic begins

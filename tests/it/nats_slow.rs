@@ -4,11 +4,11 @@ use crate::support::cli::run;
 use crate::support::fleet::Fleet;
 use crate::support::nats::NatsServer;
 use crate::support::port;
+use crate::support::redis_cluster::until;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf");
-const LIMIT: Duration = Duration::from_mins(1);
 
 /// A lease is renewed three times.
 const RENEWAL: Duration = Duration::from_secs(30);
@@ -73,12 +73,4 @@ async fn a_worker_that_is_cut_off_as_too_slow_comes_back_and_goes_on_with_its_ta
     assert_eq!(wait("echo", "last", "last").ok(), "last");
     assert!(start.elapsed() < RENEWAL, "its slot was free after {:?}", start.elapsed());
     drop(serve);
-}
-
-async fn until(what: &str, is: impl AsyncFn() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !is().await {
-        assert!(Instant::now() < end, "not: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
