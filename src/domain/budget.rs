@@ -109,7 +109,7 @@ pub struct BudgetUse {
 impl BudgetUse {
     /// What one call has used.
     pub fn call(usage: Usage, price: Option<Price>) -> Self {
-        let nano = price.map_or(0, |price| price.of(usage.input, usage.output));
+        let nano = price.map_or(0, |price| price.cost(usage));
         Self { tokens: usage.input.saturating_add(usage.output), nano, turns: 1 }
     }
 
@@ -238,7 +238,7 @@ impl Account {
     }
 
     fn hold(&mut self, call: BudgetedCall<'_>, reply: u64) {
-        let nano = call.price.map_or(0, |price| price.of(call.prompt, reply));
+        let nano = call.price.map_or(0, |price| price.ceiling(call.prompt, reply));
         let used = BudgetUse { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
         self.held.insert(call.session.to_owned(), Hold { used, until: call.now.plus(BUDGET_HOLD) });
     }
@@ -262,7 +262,7 @@ pub(super) fn room(limits: &Budget, used: BudgetUse, call: BudgetedCall<'_>, wan
             return Err("the model has no `price`, so that its cost can't be limited".into());
         };
         let left = nano(most_dollars).saturating_sub(used.nano);
-        let prompt = price.of(call.prompt, 0);
+        let prompt = price.ceiling(call.prompt, 0);
         let of = || {
             format!(
                 "${:.6} of ${most_dollars} are used, the next call needs ${:.6}",
@@ -336,6 +336,7 @@ pub const fn counted(usage: Usage, prompt: u64, reply: u64) -> Usage {
     Usage {
         input: if usage.input == 0 { prompt } else { usage.input },
         output: if usage.output == 0 { reply } else { usage.output },
+        ..usage
     }
 }
 

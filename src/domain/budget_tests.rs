@@ -9,17 +9,11 @@ fn account(limits: serde_json::Value) -> Account {
 }
 
 fn call(session: &str, prompt: u64, reply: u32) -> BudgetedCall<'_> {
-    BudgetedCall {
-        session,
-        prompt,
-        reply: Some(reply),
-        price: Some(Price { input: 3.0, output: 15.0 }),
-        now: Millis(1),
-    }
+    BudgetedCall { session, prompt, reply: Some(reply), price: Some(Price::new(3.0, 15.0)), now: Millis(1) }
 }
 
 fn usage(input: u64, output: u64) -> Usage {
-    Usage { input, output }
+    Usage::new(input, output)
 }
 
 #[test]
@@ -57,7 +51,7 @@ fn what_is_spent_never_passes_the_limit_while_calls_keep_to_what_they_were_given
         for _ in 0..60 {
             let session = ["a", "b", "c"][usize::try_from(next(3)).unwrap()];
             if let Some((prompt, reply)) = running.remove(session) {
-                let price = Some(Price { input: 3.0, output: 15.0 });
+                let price = Some(Price::new(3.0, 15.0));
                 let used = (next(4) > 0).then(|| (usage(prompt, next(reply + 1)), price));
                 settle(&mut accounts, session, used);
             } else {
@@ -110,12 +104,12 @@ fn what_a_dead_worker_held_is_spent() {
 
 #[test]
 fn money_is_counted_to_the_billionth_and_rounded_up() {
-    let price = |input: f64, output: f64| Price { input, output };
-    assert_eq!(price(3.0, 15.0).of(1_000_000, 1_000_000), 18_000_000_000);
-    assert_eq!(price(3.0, 15.0).of(1, 0), 3_000);
-    assert_eq!(price(0.0001, 0.0).of(1, 0), 1, "a tenth of a billionth is one");
-    assert_eq!(price(0.0001, 0.0).of(10, 0), 1);
-    assert_eq!(price(0.0, 0.0).of(u64::MAX, u64::MAX), 0);
+    let price = |input: f64, output: f64| Price::new(input, output);
+    assert_eq!(price(3.0, 15.0).ceiling(1_000_000, 1_000_000), 18_000_000_000);
+    assert_eq!(price(3.0, 15.0).ceiling(1, 0), 3_000);
+    assert_eq!(price(0.0001, 0.0).ceiling(1, 0), 1, "a tenth of a billionth is one");
+    assert_eq!(price(0.0001, 0.0).ceiling(10, 0), 1);
+    assert_eq!(price(0.0, 0.0).ceiling(u64::MAX, u64::MAX), 0);
     // The reply is cut to what the money buys: $0.0105 - $0.003 for the prompt = 500 tokens.
     let mut accounts = [account(json!({"cost": 0.0105}))];
     assert_eq!(hold(&mut accounts, call("a", 1_000, 4_000)).map(|granted| granted.reply), Ok(500));

@@ -2,7 +2,7 @@
 
 use crate::ids::secret::SecretName;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Which model, and how.
@@ -19,6 +19,27 @@ pub struct ModelSettings {
     /// 0–2; the provider's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
+    /// Share of the likeliest tokens that are sampled from, 0–1; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Texts at which the reply ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Seed of the sampling, where the provider takes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// How much the model reasons before it answers; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Effort>,
+    /// Whether the model must call a tool; the provider's default (`auto`) when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Whether one reply may call several tools; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Keys that are merged into the body of every request, as the provider names them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
     /// Longest reply in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
@@ -31,6 +52,84 @@ pub struct ModelSettings {
     /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
     pub key: Option<SecretName>,
+}
+
+/// How much a model reasons before it answers: `none`, `low`, `medium`, `high`, or a number of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// No reasoning, as far as the model can go without.
+    None,
+    /// Little.
+    Low,
+    /// The provider's middle.
+    Medium,
+    /// Much.
+    High,
+    /// At most so many tokens, where the provider takes a number; else the nearest word.
+    Tokens(u32),
+}
+
+impl Effort {
+    /// The word that most providers take.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None | Self::Tokens(0) => "none",
+            Self::Low | Self::Tokens(1..=2_048) => "low",
+            Self::Medium | Self::Tokens(2_049..=8_192) => "medium",
+            Self::High | Self::Tokens(_) => "high",
+        }
+    }
+
+    /// The number of tokens that providers take which want one.
+    pub const fn tokens(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Low => 1_024,
+            Self::Medium => 4_096,
+            Self::High => 16_384,
+            Self::Tokens(tokens) => tokens,
+        }
+    }
+}
+
+impl Serialize for Effort {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Tokens(tokens) => to.serialize_u32(*tokens),
+            Self::None | Self::Low | Self::Medium | Self::High => to.serialize_str(self.word()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Effort {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        let tokens = value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+        match (value.as_str(), tokens) {
+            (Some("none"), _) => Ok(Self::None),
+            (Some("low"), _) => Ok(Self::Low),
+            (Some("medium"), _) => Ok(Self::Medium),
+            (Some("high"), _) => Ok(Self::High),
+            (_, Some(tokens)) => Ok(Self::Tokens(tokens)),
+            _ => Err(serde::de::Error::custom(format!(
+                "`reasoning` expected `none`, `low`, `medium`, `high` or a number of tokens, got {value}"
+            ))),
+        }
+    }
+}
+
+/// Whether a model must call a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// It calls at least one.
+    Required,
+    /// It calls none.
+    None,
+    /// It calls the tool of this name.
+    Tool(String),
 }
 
 /// A secret's name as its path. A key in its stead is refused and never repeated.
@@ -64,6 +163,13 @@ impl ModelSettings {
             name: name.to_owned(),
             base_url: None,
             temperature: None,
+            top_p: None,
+            stop: Vec::new(),
+            seed: None,
+            reasoning: None,
+            tool_choice: None,
+            parallel_tool_calls: None,
+            extra: Map::new(),
             max_tokens: None,
             context_window: None,
             price: None,
@@ -91,6 +197,18 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSpec]>,
     /// Which turn asks, `owner/agent/session/turn`: for logs and for the scripted model.
     pub turn: String,
+    /// Number of leading `messages` whose bytes stay the same in the session's next request, as far as known:
+    /// providers' cache marks stand at their end.
+    #[serde(skip)]
+    pub stable: usize,
+    /// JSON Schema of the text that is asked for, where a task's output is typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_no_token(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A shared list as a plain one.
@@ -125,6 +243,9 @@ pub enum ChatMessage {
         /// The calls it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
+        /// What it reasoned before: goes back to the model that wrote it, and to nobody else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<Reasoning>,
     },
     /// The result of one call.
     Tool {
@@ -135,6 +256,23 @@ pub enum ChatMessage {
         /// What the model sees of it.
         text: String,
     },
+}
+
+impl ChatMessage {
+    /// A model's message without reasoning.
+    pub const fn assistant(text: String, calls: Vec<ToolCall>) -> Self {
+        Self::Assistant { text, calls, reasoning: None }
+    }
+}
+
+/// What a model reasoned before its answer, in the pieces of its provider's wire format: signed or encrypted,
+/// so that nothing of them is changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// The model that wrote it, `provider/name`: another one is not given it.
+    pub by: String,
+    /// The pieces, in order.
+    pub items: Vec<Value>,
 }
 
 /// A tool as a model sees it.
@@ -188,31 +326,67 @@ pub struct Reply {
     pub calls: Vec<ToolCall>,
     /// What it cost.
     pub usage: Usage,
+    /// The limit of tokens cut it off: its text is not whole, and its last call may not be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// What it reasoned before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
 }
 
 /// Tokens of one call; absent numbers are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Prompt tokens.
+    /// Prompt tokens, those of the provider's cache included.
     pub input: u64,
-    /// Reply tokens.
+    /// Reply tokens, those of reasoning included.
     pub output: u64,
+    /// Of `input`: read from the provider's cache.
+    #[serde(default, skip_serializing_if = "is_no_token")]
+    pub cache_read: u64,
+    /// Of `input`: written to the provider's cache.
+    #[serde(default, skip_serializing_if = "is_no_token")]
+    pub cache_write: u64,
+    /// Of `output`: reasoning.
+    #[serde(default, skip_serializing_if = "is_no_token")]
+    pub reasoning: u64,
+}
+
+impl Usage {
+    /// Tokens of a prompt and a reply without classes.
+    pub const fn new(input: u64, output: u64) -> Self {
+        Self { input, output, cache_read: 0, cache_write: 0, reasoning: 0 }
+    }
 }
 
 /// US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
     /// Of a prompt.
     pub input: f64,
-    /// Of a reply.
+    /// Of a reply, reasoning included.
     pub output: f64,
+    /// Of what a prompt reads from the provider's cache; as `input` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+    /// Of what a prompt writes to the provider's cache; as `input` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
 }
 
 impl Price {
+    /// A price without classes of a prompt.
+    pub const fn new(input: f64, output: f64) -> Self {
+        Self { input, output, cache_read: None, cache_write: None }
+    }
+
     /// Prices that can't be meant.
     pub fn check(&self) -> Result<(), String> {
-        for (key, price) in [("input", self.input), ("output", self.output)] {
+        let classes = [("cacheRead", self.cache_read), ("cacheWrite", self.cache_write)];
+        let classes = classes.into_iter().filter_map(|(key, price)| Some((key, price?)));
+        for (key, price) in [("input", self.input), ("output", self.output)].into_iter().chain(classes) {
             if !price.is_finite() || !(0.0..=1e6).contains(&price) {
                 return Err(format!("`{key}`: expected dollars per million tokens, got {price}"));
             }
@@ -220,11 +394,29 @@ impl Price {
         Ok(())
     }
 
-    /// What so many tokens cost, in billionths of a dollar, rounded up.
-    pub fn of(self, input: u64, output: u64) -> u64 {
-        let part = |price: f64, tokens: u64| (per_token(price) * u128::from(tokens)).div_ceil(1_000);
-        u64::try_from(part(self.input, input) + part(self.output, output)).unwrap_or(u64::MAX)
+    /// What so many tokens cost at most, in billionths of a dollar, rounded up: nothing is known of a cache yet.
+    pub fn ceiling(self, input: u64, output: u64) -> u64 {
+        let dearest = self.cache_write.map_or(self.input, |price| price.max(self.input));
+        nano([(dearest, input), (self.output, output)])
     }
+
+    /// What a call has cost, in billionths of a dollar, each class rounded up.
+    pub fn cost(self, usage: Usage) -> u64 {
+        let read = usage.cache_read.min(usage.input);
+        let written = usage.cache_write.min(usage.input - read);
+        nano([
+            (self.input, usage.input - read - written),
+            (self.cache_read.unwrap_or(self.input), read),
+            (self.cache_write.unwrap_or(self.input), written),
+            (self.output, usage.output),
+        ])
+    }
+}
+
+/// Billionths of a dollar of so many tokens at these prices per million.
+fn nano<const N: usize>(parts: [(f64, u64); N]) -> u64 {
+    let part = |(price, tokens): (f64, u64)| (per_token(price) * u128::from(tokens)).div_ceil(1_000);
+    u64::try_from(parts.map(part).iter().sum::<u128>()).unwrap_or(u64::MAX)
 }
 
 /// Thousandths of billionths of a dollar per token, so that the smallest prices are whole.

@@ -269,7 +269,7 @@ impl TurnRecord {
             usage: self.usage,
             frame: self.frame,
             settles: self.settles,
-            said: vec![ChatMessage::Assistant { text: WITHHELD.to_owned(), calls: Vec::new() }],
+            said: vec![ChatMessage::assistant(WITHHELD.to_owned(), Vec::new())],
             hidden: true,
             ..Self::default()
         }
@@ -281,6 +281,11 @@ impl TurnRecord {
         let mut turn = json!(self);
         if let Some(map) = turn.as_object_mut() {
             map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
+        }
+        // What a model reasoned is for that model alone.
+        let said = turn.get_mut("said").and_then(Value::as_array_mut);
+        for message in said.into_iter().flatten().filter_map(Value::as_object_mut) {
+            message.shift_remove("reasoning");
         }
         // Never by index: that would put a `null` where nothing is.
         let calls = turn.get_mut("calls").and_then(Value::as_array_mut);
@@ -316,8 +321,7 @@ impl TurnRecord {
     #[must_use]
     pub fn erase(self) -> Self {
         let heard = self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), ..heard });
-        let said =
-            (!self.said.is_empty()).then(|| ChatMessage::Assistant { text: ERASED.to_owned(), calls: Vec::new() });
+        let said = (!self.said.is_empty()).then(|| ChatMessage::assistant(ERASED.to_owned(), Vec::new()));
         let calls = self.calls.into_iter().map(|call| CallRecord {
             instance: None,
             scoped: Vec::new(),

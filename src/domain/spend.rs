@@ -34,7 +34,7 @@ impl Spent {
             calls: 1,
             input: usage.input,
             output: usage.output,
-            nano: price.map_or(0, |price| price.of(usage.input, usage.output)),
+            nano: price.map_or(0, |price| price.cost(usage)),
             unpriced: u32::from(price.is_none()),
         }
     }
@@ -132,10 +132,10 @@ pub fn shown(own: Option<&Tally>, tree: Option<&Tree>) -> Option<Value> {
 mod tests {
     use super::*;
 
-    const PRICE: Price = Price { input: 3.0, output: 15.0 };
+    const PRICE: Price = Price::new(3.0, 15.0);
 
     fn call(input: u64, output: u64, price: Option<Price>) -> Spent {
-        Spent::call(Usage { input, output }, price)
+        Spent::call(Usage::new(input, output), price)
     }
 
     #[test]

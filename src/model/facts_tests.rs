@@ -20,11 +20,11 @@ fn user(text: &str) -> ChatMessage {
 
 fn call(name: &str) -> ChatMessage {
     let call = ToolCall { id: "c".into(), name: name.into(), arguments: Arguments::Json(json!({})) };
-    ChatMessage::Assistant { text: String::new(), calls: vec![call] }
+    ChatMessage::assistant(String::new(), vec![call])
 }
 
 fn said(text: &str) -> ChatMessage {
-    ChatMessage::Assistant { text: text.into(), calls: Vec::new() }
+    ChatMessage::assistant(text.into(), Vec::new())
 }
 
 fn result(name: &str, text: &str) -> ChatMessage {

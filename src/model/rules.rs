@@ -348,8 +348,8 @@ impl Then {
             calls.push(ToolCall { id: format!("call_{prefix}_{at}"), name: rule.tool.clone(), arguments });
         }
         let usage = self.usage.map_or_else(
-            || Usage { input: facts.prompt_tokens, output: reply_tokens(&text, &calls) },
-            |usage| Usage { input: usage.input, output: usage.output },
+            || Usage::new(facts.prompt_tokens, reply_tokens(&text, &calls)),
+            |usage| Usage::new(usage.input, usage.output),
         );
         Ok(Reply { text, calls, usage })
     }

@@ -79,7 +79,7 @@ fn the_first_match_answers_and_its_templates_are_filled() {
                 call("call_t3_0", "pay", Arguments::Json(json!({"id": 7}))),
                 call("call_t3_1", "log", Arguments::Json(json!({}))),
             ],
-            usage: Usage { input: 11, output: 2 + 1 + 2 + 1 + 1 },
+            usage: Usage::new(11, 2 + 1 + 2 + 1 + 1),
         }
     );
 }

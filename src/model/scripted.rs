@@ -213,7 +213,7 @@ pub fn chunks(text: &str) -> Vec<String> {
 
 fn echo(facts: &RequestFacts) -> RuleAnswer {
     let text = facts.echo();
-    let usage = Usage { input: facts.prompt_tokens, output: tokens(&text) };
+    let usage = Usage::new(facts.prompt_tokens, tokens(&text));
     RuleAnswer {
         delay: Duration::ZERO,
         chunk_delay: Duration::ZERO,

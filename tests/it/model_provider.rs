@@ -101,7 +101,7 @@ async fn text_and_usage_arrive() {
     for provider in PROVIDERS {
         let (outcome, streamed) = ask(rules, provider, vec![user("Ann")]).await;
         let text = "Grüße, Ann: one two three four";
-        let expected = Reply { text: text.into(), calls: vec![], usage: Usage { input: 11, output: 7 } };
+        let expected = Reply { text: text.into(), calls: vec![], usage: Usage::new(11, 7) };
         assert_eq!(outcome, Ok(expected), "{provider}");
         assert_eq!(streamed, text, "{provider}");
     }
@@ -133,7 +133,7 @@ async fn calls_and_results_go_round() {
         };
         let messages = vec![
             user("invoice 7"),
-            ChatMessage::Assistant { text: reply.text.clone(), calls: reply.calls.clone() },
+            ChatMessage::assistant(reply.text.clone(), reply.calls.clone()),
             result(0, "{total: 5}"),
             result(1, "noon"),
         ];
@@ -204,7 +204,7 @@ async fn arguments_that_are_not_json_come_as_they_are() {
         // The model is told; the next request carries what it wrote.
         let call = reply.calls[0].clone();
         let told = ChatMessage::Tool { call: call.id.clone(), name: call.name.clone(), text: "not JSON".into() };
-        let messages = vec![user("x"), ChatMessage::Assistant { text: String::new(), calls: vec![call] }, told];
+        let messages = vec![user("x"), ChatMessage::assistant(String::new(), vec![call]), told];
         let rules = "[[rule]]\nwhen = { tool = 'pay', tool_result = 'not JSON' }\nthen = { text = 'sorry' }";
         assert_eq!(ask(rules, provider, messages).await.0.unwrap().text, "sorry", "{provider}");
     }

@@ -234,7 +234,7 @@ fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
     for message in &turn.record.said {
         match message {
             ChatMessage::User { .. } => {}
-            ChatMessage::Assistant { text, calls } => {
+            ChatMessage::Assistant { text, calls, .. } => {
                 if !text.is_empty() {
                     printer.entry("it said", &cut(text, width))?;
                 }

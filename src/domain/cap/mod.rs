@@ -153,7 +153,7 @@ pub fn hold(all: &mut [Capped], call: BudgetedCall<'_>) -> Result<Allotment, Sho
     if held {
         return Err(Short::Held);
     }
-    let nano = call.price.map_or(0, |price| price.of(call.prompt, reply));
+    let nano = call.price.map_or(0, |price| price.ceiling(call.prompt, reply));
     let used = BudgetUse { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
     for capped in all {
         let until = call.now.plus(BUDGET_HOLD);

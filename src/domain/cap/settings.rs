@@ -109,18 +109,20 @@ impl Ceiling {
     }
 }
 
-/// Reads `openai/gpt-4o:input=2.5:output=10, …`: dollars per million tokens.
+/// Reads `openai/gpt-4o:input=2.5:output=10, …`: dollars per million tokens; `cacheRead` and `cacheWrite` may follow.
 pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
     named(text, is_model, |text| {
-        let (mut input, mut output) = (None, None);
+        let (mut input, mut output, mut cache_read, mut cache_write) = (None, None, None, None);
         for part in text.split(':') {
             match part.trim().split_once('=')? {
                 ("input", number) => once(&mut input, number)?,
                 ("output", number) => once(&mut output, number)?,
+                ("cacheRead", number) => once(&mut cache_read, number)?,
+                ("cacheWrite", number) => once(&mut cache_write, number)?,
                 _ => return None,
             }
         }
-        let price = Price { input: input?, output: output? };
+        let price = Price { input: input?, output: output?, cache_read, cache_write };
         price.check().is_ok().then_some(price)
     })
 }

@@ -5,7 +5,7 @@ use crate::chat::ModelSettings;
 use crate::chat::Price;
 use crate::limits::MODEL_CALL_MAX;
 
-const PRICE: Price = Price { input: 3.0, output: 15.0 };
+const PRICE: Price = Price::new(3.0, 15.0);
 
 fn capped(limits: &str) -> Capped {
     let ceiling = Ceiling::parse(limits).unwrap();
@@ -151,7 +151,7 @@ fn what_is_spent_never_passes_a_cap_whatever_the_order() {
             let session = ["a", "b", "c"][usize::try_from(next(3)).unwrap()];
             if let Some((prompt, reply)) = running.remove(session) {
                 let output = next(reply + 1);
-                let used = BudgetUse { tokens: prompt + output, nano: PRICE.of(prompt, output), turns: 1 };
+                let used = BudgetUse { tokens: prompt + output, nano: PRICE.ceiling(prompt, output), turns: 1 };
                 settle(&mut caps, session, (next(4) > 0).then_some(used));
             } else {
                 let prompt = next(500);
@@ -273,7 +273,7 @@ fn a_cap_in_money_needs_a_price_that_the_venue_says() {
     let mut settings = settings();
     assert_eq!(settings.check(), Ok(()));
     let big = ModelSettings { price: Some(PRICE), ..ModelSettings::new("openai", "big") };
-    assert_eq!(settings.price(&big), Some(Price { input: 1.0, output: 2.0 }), "the venue's counts");
+    assert_eq!(settings.price(&big), Some(Price::new(1.0, 2.0)), "the venue's counts");
     assert_eq!(settings.unpriced(&owner, &big), None);
     settings.owner.cost = Some(1.0);
     let own = ModelSettings { price: Some(PRICE), ..ModelSettings::new("openai", "own") };

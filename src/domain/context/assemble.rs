@@ -403,6 +403,8 @@ impl<'i> Assembly<'i> {
             messages,
             tools: Arc::clone(&self.inputs.tools.specs),
             turn: self.inputs.moment.turn.clone(),
+            stable: 0,
+            output: None,
         };
         let mut ledger = self.ledger(prompt_hash(&request), &map.into_bytes());
         ledger.used = used;

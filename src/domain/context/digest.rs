@@ -16,7 +16,7 @@ pub fn prompt_hash(request: &ModelRequest) -> String {
 /// The canonical form of a [`ModelRequest`] without the name of its turn. It is most of the work of a hash, and nearly
 /// all of it is texts: those are written by themselves.
 fn seen(request: &ModelRequest) -> Vec<u8> {
-    let ModelRequest { model, system, messages, tools, turn: _ } = request;
+    let ModelRequest { model, system, messages, tools, output, turn: _, stable: _ } = request;
     let mut out = Vec::with_capacity(system.len() + messages.iter().map(room).sum::<usize>());
     out.extend_from_slice(b"{\"messages\":[");
     for (at, message) in messages.iter().enumerate() {
@@ -27,6 +27,10 @@ fn seen(request: &ModelRequest) -> Vec<u8> {
     }
     out.extend_from_slice(b"],\"model\":");
     out.extend_from_slice(&canonical(model));
+    if let Some(output) = output {
+        out.extend_from_slice(b",\"output\":");
+        out.extend_from_slice(&canonical(output));
+    }
     out.extend_from_slice(b",\"system\":");
     text(&mut out, system);
     out.extend_from_slice(b",\"tools\":");
@@ -47,7 +51,7 @@ fn say(out: &mut Vec<u8>, message: &ChatMessage) {
             out.extend_from_slice(b"{\"role\":\"user\",\"text\":");
             text(out, said);
         }
-        ChatMessage::Assistant { text: said, calls } if calls.is_empty() && !said.is_empty() => {
+        ChatMessage::Assistant { text: said, calls, reasoning: None } if calls.is_empty() && !said.is_empty() => {
             out.extend_from_slice(b"{\"role\":\"assistant\",\"text\":");
             text(out, said);
         }
@@ -68,7 +72,7 @@ fn say(out: &mut Vec<u8>, message: &ChatMessage) {
 /// messages. Every field stands behind its length and every list behind its number, so that no two
 /// prompts are the same bytes.
 pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
-    let ModelRequest { model, system, messages, tools: _, turn: _ } = request;
+    let ModelRequest { model, system, messages, tools: _, output: _, turn: _, stable: _ } = request;
     let mut fields = Fields(Sha256::new());
     fields.json(model);
     fields.text(system);
@@ -80,7 +84,7 @@ pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
                 fields.text("user");
                 fields.text(text);
             }
-            ChatMessage::Assistant { text, calls } => {
+            ChatMessage::Assistant { text, calls, .. } => {
                 fields.text("assistant");
                 fields.text(text);
                 fields.json(calls);
@@ -134,12 +138,20 @@ mod tests {
 
     fn called(id: &str, argument: u8) -> ChatMessage {
         let call = ToolCall { id: id.into(), name: "read".into(), arguments: Arguments::Json(json!({"n": argument})) };
-        ChatMessage::Assistant { text: "a".into(), calls: vec![call] }
+        ChatMessage::assistant("a".into(), vec![call])
     }
 
     fn request(system: &str, messages: Vec<ChatMessage>) -> ModelRequest {
         let model = ModelSettings::new("p", "m");
-        ModelRequest { model, system: system.into(), messages, tools: Vec::new().into(), turn: "t/u/a/s/1".into() }
+        ModelRequest {
+            model,
+            system: system.into(),
+            messages,
+            tools: Vec::new().into(),
+            turn: "t/u/a/s/1".into(),
+            stable: 0,
+            output: None,
+        }
     }
 
     fn hash(request: &ModelRequest) -> String {
@@ -163,7 +175,7 @@ mod tests {
             request("s", vec![called("1", 1)]),
             request("s", vec![called("2", 1)]),
             request("s", vec![called("1", 2)]),
-            request("s", vec![ChatMessage::Assistant { text: "ab".into(), calls: Vec::new() }]),
+            request("s", vec![ChatMessage::assistant("ab".into(), Vec::new())]),
         ];
         let hashes: BTreeSet<String> = prompts.iter().map(hash).collect();
         assert_eq!(hashes.len(), prompts.len());
@@ -174,7 +186,7 @@ mod tests {
 
     #[test]
     fn it_is_of_the_request_as_anybody_prints_it() {
-        let said = |text: &str| ChatMessage::Assistant { text: text.into(), calls: Vec::new() };
+        let said = |text: &str| ChatMessage::assistant(text.into(), Vec::new());
         let mut messages = vec![user("ab"), called("1", 1), tool("c\"", "n\n", "ab"), said("a\\b"), said("")];
         messages.push(user(""));
         let mut one = request("s\"é\u{1}", messages);

@@ -82,12 +82,15 @@ pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) 
     match message {
         ChatMessage::User { text } => fit(text),
         ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
-        ChatMessage::Assistant { text, calls } => {
+        ChatMessage::Assistant { text, calls, reasoning } => {
+            let reasoned = reasoning.iter().flat_map(|reasoning| &reasoning.items).map(|item| item.to_string().len());
             let arguments = |arguments: &Arguments| match arguments {
                 Arguments::Json(value) => value.to_string().len(),
                 Arguments::Malformed(text) => text.len(),
             };
-            fit(text) + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
+            fit(text)
+                + reasoned.sum::<usize>()
+                + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
         }
     }
 }
@@ -104,7 +107,7 @@ mod tests {
         let call = ToolCall { id: "c".into(), name: "read".into(), arguments: Arguments::Json(json!({"n": 1})) };
         let turn = |heard: &str, answer: &str, result: &str| {
             let said = vec![
-                ChatMessage::Assistant { text: answer.into(), calls: vec![call.clone()] },
+                ChatMessage::assistant(answer.into(), vec![call.clone()]),
                 ChatMessage::Tool { call: "c".into(), name: "read".into(), text: result.into() },
             ];
             let heard = vec![Heard { job: None, text: heard.into() }];

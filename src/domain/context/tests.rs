@@ -78,7 +78,7 @@ fn load(path: &str, bytes: usize) -> Item {
 fn called(turn: u64, bytes: usize) -> TurnRecord {
     let call = ToolCall { id: format!("c{turn}"), name: "read".into(), arguments: Arguments::Json(json!({})) };
     let said = vec![
-        ChatMessage::Assistant { text: String::new(), calls: vec![call] },
+        ChatMessage::assistant(String::new(), vec![call]),
         ChatMessage::Tool { call: format!("c{turn}"), name: "read".into(), text: "z".repeat(bytes) },
     ];
     TurnRecord { said, ..spoken(turn, 0) }
@@ -89,7 +89,7 @@ fn spoken(turn: u64, bytes: usize) -> TurnRecord {
     TurnRecord {
         turn,
         heard: vec![Heard { job: None, text: format!("heard {turn}") }],
-        said: vec![ChatMessage::Assistant { text: "s".repeat(bytes), calls: Vec::new() }],
+        said: vec![ChatMessage::assistant("s".repeat(bytes), Vec::new())],
         ..TurnRecord::default()
     }
 }
@@ -162,7 +162,7 @@ fn row<'a>(assembled: &'a Assembled, key: &str) -> &'a Row {
 
 fn text(assembled: &Assembled) -> String {
     let messages = assembled.request.messages.iter().map(|message| match message {
-        ChatMessage::Assistant { text, calls } => format!("<{text}{}>", calls.len()),
+        ChatMessage::Assistant { text, calls, .. } => format!("<{text}{}>", calls.len()),
         ChatMessage::User { text } | ChatMessage::Tool { text, .. } => text.clone(),
     });
     messages.collect::<Vec<_>>().join("\n---\n")

@@ -274,7 +274,9 @@ fn said(message: &ChatMessage) -> ChatMessage {
     let fit = |text: &str| Foreign::text(text).into_owned();
     match message {
         ChatMessage::User { text } => ChatMessage::User { text: fit(text) },
-        ChatMessage::Assistant { text, calls } => ChatMessage::Assistant { text: fit(text), calls: calls.clone() },
+        ChatMessage::Assistant { text, calls, reasoning } => {
+            ChatMessage::Assistant { text: fit(text), calls: calls.clone(), reasoning: reasoning.clone() }
+        }
         ChatMessage::Tool { call, name, text } => {
             ChatMessage::Tool { call: call.clone(), name: name.clone(), text: fit(text) }
         }

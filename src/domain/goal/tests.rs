@@ -20,7 +20,7 @@ fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
 }
 
 fn spoken(turn: u64, frame: u32, text: &str) -> Arc<TranscriptTurn> {
-    let said = vec![ChatMessage::Assistant { text: text.to_owned(), calls: Vec::new() }];
+    let said = vec![ChatMessage::assistant(text.to_owned(), Vec::new())];
     Arc::new(TranscriptTurn::from(TurnRecord { turn, said, frame, ..TurnRecord::default() }))
 }
 

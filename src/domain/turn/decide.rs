@@ -202,7 +202,7 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     let shown = answered(setting, consume);
     record.heard = shown.iter().map(|event| heard(event)).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
-    record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });
+    record.said.push(ChatMessage::assistant(format!("[{error}]"), Vec::new()));
     // A task that was begun and isn't served goes on with its goals.
     let over = setting.plan.task.is_some() || setting.state.task.is_none();
     if over {

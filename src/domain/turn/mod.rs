@@ -102,6 +102,7 @@ pub struct Recorded {
 impl Recorded {
     /// Takes what `hide` finds by an operation's path out of what the model said.
     pub fn hide_said(&mut self, hide: impl Fn(&str, &mut Value)) {
+        let before = self.reply.calls.clone();
         for (said, planned) in self.reply.calls.iter_mut().zip(&self.calls) {
             match &mut said.arguments {
                 Arguments::Malformed(text) => text.clear(),
@@ -115,6 +116,10 @@ impl Recorded {
                     }
                 }
             }
+        }
+        // What is hidden may stand in the reasoning as well.
+        if self.reply.calls != before {
+            self.reply.reasoning = None;
         }
     }
 

@@ -51,7 +51,8 @@ fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
         },
         ..call.clone()
     });
-    let assistant = ChatMessage::Assistant { text: recorded.reply.text.clone(), calls: calls.collect() };
+    let (text, reasoning) = (recorded.reply.text.clone(), recorded.reply.reasoning.clone());
+    let assistant = ChatMessage::Assistant { text, calls: calls.collect(), reasoning };
     let results = recorded.calls.iter().zip(outcomes).map(|(call, outcome)| ChatMessage::Tool {
         call: call.id.clone(),
         name: call.tool.clone(),

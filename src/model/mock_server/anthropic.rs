@@ -30,7 +30,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
                     name: string(block, "/name"),
                     arguments: Arguments::Json(block.get("input").cloned().unwrap_or_default()),
                 });
-                messages.push(ChatMessage::Assistant { text, calls: calls.collect() });
+                messages.push(ChatMessage::assistant(text, calls.collect()));
             }
             other => return Err(format!("unknown role {other:?}")),
         }

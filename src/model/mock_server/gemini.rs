@@ -28,7 +28,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
         if content.get("role").and_then(Value::as_str) == Some("model") {
             let calls = parts.iter().filter_map(|part| part.get("functionCall"));
             let calls = calls.enumerate().map(|(at, call)| call_of(at, call)).collect();
-            messages.push(ChatMessage::Assistant { text, calls });
+            messages.push(ChatMessage::assistant(text, calls));
             continue;
         }
         let results: Vec<&Value> = parts.iter().filter_map(|part| part.get("functionResponse")).collect();

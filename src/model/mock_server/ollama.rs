@@ -18,7 +18,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
                 open = calls.enumerate().map(|(at, call)| call_of(at, call)).collect();
-                messages.push(ChatMessage::Assistant { text, calls: open.clone() });
+                messages.push(ChatMessage::assistant(text, open.clone()));
             }
             Some("tool") => {
                 let answered = (!open.is_empty()).then(|| open.remove(0));

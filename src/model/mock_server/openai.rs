@@ -15,8 +15,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             Some("user") => messages.push(ChatMessage::User { text }),
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array);
-                messages
-                    .push(ChatMessage::Assistant { text, calls: calls.into_iter().flatten().map(call_of).collect() });
+                messages.push(ChatMessage::assistant(text, calls.into_iter().flatten().map(call_of).collect()));
             }
             Some("tool") => {
                 let call = string(message, "/tool_call_id");

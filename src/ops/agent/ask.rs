@@ -308,7 +308,7 @@ fn final_text(record: &TurnRecord) -> Option<String> {
         return None;
     }
     record.said.iter().find_map(|message| match message {
-        ChatMessage::Assistant { text, calls } if calls.is_empty() => Some(text.clone()),
+        ChatMessage::Assistant { text, calls, .. } if calls.is_empty() => Some(text.clone()),
         ChatMessage::Assistant { .. } | ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
     })
 }

@@ -215,7 +215,7 @@ fn text(request: &ModelRequest) -> String {
     let mut lines = vec![request.system.clone()];
     lines.extend(request.messages.iter().map(|message| match message {
         ChatMessage::User { text } => format!("[user]\n{text}"),
-        ChatMessage::Assistant { text, calls } => {
+        ChatMessage::Assistant { text, calls, .. } => {
             let calls = calls.iter().map(|call| format!("\n-> {} {}", call.name, call.arguments.shown()));
             format!("[assistant]\n{text}{}", calls.collect::<String>())
         }

@@ -255,7 +255,7 @@ mod tests {
             ..CallRecord::default()
         };
         let said = vec![
-            ChatMessage::Assistant { text: String::new(), calls: vec![call] },
+            ChatMessage::assistant(String::new(), vec![call]),
             ChatMessage::Tool { call: "c".into(), name: "t".into(), text: "12345".into() },
         ];
         TurnRecord { turn: 3, said, calls: vec![made], ..TurnRecord::default() }

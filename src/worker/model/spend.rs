@@ -210,9 +210,7 @@ fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u6
             let reply = budget::tokens(text.len(), worker.venue.prompts.ratio(&request.model));
             Some(budget::counted(*usage, prompt, reply))
         }
-        Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => {
-            Some(Usage { input: prompt, output: 0 })
-        }
+        Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => Some(Usage::new(prompt, 0)),
         Observed::Answered(Err(
             ModelFailure::Transient { .. } | ModelFailure::Unusable { .. } | ModelFailure::Permanent { .. },
         ))

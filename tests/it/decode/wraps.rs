@@ -97,7 +97,7 @@ fn the_deepest_value_survives_every_wrapping() {
         Payload::Result { job: job.clone(), result: result.clone() },
     ));
     let call = ToolCall { id: "c".into(), name: "f".into(), arguments: Arguments::Json(value.clone()) };
-    let said = vec![ChatMessage::Assistant { text: String::new(), calls: vec![call] }];
+    let said = vec![ChatMessage::assistant(String::new(), vec![call])];
     survives(&TurnRecord { said, ..TurnRecord::default() });
 
     let scoped: ScopedSection = serde_json::from_value(json!({

@@ -53,7 +53,7 @@ fn turn(n: usize, text: String) -> Arc<TranscriptTurn> {
     Arc::new(TranscriptTurn::from(TurnRecord {
         turn: n as u64,
         heard: vec![Heard { job: None, text: format!("heard {n}") }],
-        said: vec![ChatMessage::Assistant { text, calls: Vec::new() }],
+        said: vec![ChatMessage::assistant(text, Vec::new())],
         ..TurnRecord::default()
     }))
 }

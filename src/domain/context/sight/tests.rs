@@ -27,7 +27,7 @@ fn turn(number: u64, used: &[&str], calls: &[&str]) -> TurnRecord {
         needs: Some(cap(with, "crud/read")).filter(|_| !with.is_empty()).into_iter().collect(),
         ..CallRecord::default()
     };
-    let text = ChatMessage::Assistant { text: format!("words {number}"), calls: (0..calls.len()).map(call).collect() };
+    let text = ChatMessage::assistant(format!("words {number}"), (0..calls.len()).map(call).collect());
     TurnRecord {
         turn: number,
         said: std::iter::once(text).chain((0..calls.len()).map(result)).collect(),

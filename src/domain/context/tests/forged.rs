@@ -46,7 +46,7 @@ fn everything(evil: &str) -> Inputs {
         used: Some(Vec::new()),
         heard: told.iter().map(decide::heard).collect(),
         said: vec![
-            ChatMessage::Assistant { text: evil.into(), calls: vec![call] },
+            ChatMessage::assistant(evil.into(), vec![call]),
             tool(text::tool_result(&json!(evil), 1_000)),
             tool(text::tool_result(&structured, 1_000)),
             tool(text::tool_result(&json!(vec![evil; 500]), 1_000)),
@@ -77,7 +77,7 @@ fn everything(evil: &str) -> Inputs {
 
 /// A turn that ran under authority that is not held, and for nobody who is known.
 fn hidden() -> TurnRecord {
-    let said = vec![ChatMessage::Assistant { text: DATA.into(), calls: Vec::new() }];
+    let said = vec![ChatMessage::assistant(DATA.into(), Vec::new())];
     TurnRecord { turn: 1, said, authority: Authority::unlimited(), ..TurnRecord::default() }
 }
 
@@ -88,7 +88,7 @@ fn marked(evil: &str) -> TurnRecord {
     let tool = ChatMessage::Tool { call: "m".into(), name: "read".into(), text: evil.into() };
     TurnRecord {
         turn: 3,
-        said: vec![ChatMessage::Assistant { text: evil.into(), calls: vec![call] }, tool],
+        said: vec![ChatMessage::assistant(evil.into(), vec![call]), tool],
         calls: vec![CallRecord { outcome: "ok".into(), needs: vec![read.clone()], ..CallRecord::default() }],
         used: Some(vec![read]),
         ..TurnRecord::default()

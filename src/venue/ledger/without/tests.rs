@@ -35,7 +35,7 @@ fn called(read: &str, into: Option<&str>) -> TurnRecord {
         ..CallRecord::default()
     };
     let said = vec![
-        ChatMessage::Assistant { text: String::new(), calls: vec![call] },
+        ChatMessage::assistant(String::new(), vec![call]),
         ChatMessage::Tool { call: "c".into(), name: "t".into(), text: "answer".into() },
     ];
     TurnRecord { said, calls: vec![made], ..TurnRecord::default() }
