@@ -201,9 +201,19 @@ pub struct ModelRequest {
     /// providers' cache marks stand at their end.
     #[serde(skip)]
     pub stable: usize,
-    /// JSON Schema of the text that is asked for, where a task's output is typed.
+    /// What the text must be, where a task's output is typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
+    pub output: Option<OutputFormat>,
+}
+
+/// The type of a text that is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputFormat {
+    /// JSON Schema of a map.
+    pub schema: Value,
+    /// The tools do nothing that the text can't: a provider that takes no tools beside a typed text is sent none.
+    pub tools_optional: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

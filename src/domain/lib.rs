@@ -36,6 +36,7 @@ pub mod values;
 
 // Models, what they cost, and what they never see.
 pub mod chat;
+pub mod wire;
 pub mod rate;
 pub mod shard;
 pub mod spend;

@@ -1,0 +1,7 @@
+//! Anthropic Messages: requests and streamed replies.
+
+mod decode;
+mod encode;
+
+pub(super) use decode::take;
+pub(super) use encode::encode;

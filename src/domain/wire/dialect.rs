@@ -1,0 +1,424 @@
+//! What differs between providers of one wire format, as data.
+
+use std::collections::BTreeSet;
+
+/// The shape of requests and replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WireFormat {
+    /// `POST chat/completions`.
+    OpenAiChat,
+    /// `POST responses`.
+    OpenAiResponses,
+    /// `POST messages`.
+    Anthropic,
+    /// `POST models/NAME:streamGenerateContent`.
+    Gemini,
+}
+
+/// The header that carries the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// `Authorization: Bearer KEY`.
+    Bearer,
+    /// The key alone, in a header of this name.
+    Named(&'static str),
+}
+
+/// How a request says how much the model reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningRequest {
+    /// It can't.
+    Unsupported,
+    /// `reasoning_effort`, or `reasoning.effort` in the Responses format.
+    Effort,
+    /// `reasoning: {effort | max_tokens}`, as OpenRouter has it.
+    Object,
+    /// `thinking: {type, budget_tokens}`, as Anthropic has it.
+    Budget,
+    /// `thinking: {type: enabled | disabled}`, as DeepSeek, Kimi and Z.ai have it.
+    Switch,
+    /// `enable_thinking` and `thinking_budget`, as Qwen has it.
+    EnableThinking,
+    /// `generationConfig.thinkingConfig`, as Gemini has it.
+    ThinkingConfig,
+}
+
+/// What of a model's reasoning goes back to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningReturn {
+    /// Nothing.
+    Never,
+    /// `reasoning_content` beside a message with calls; without it the provider refuses the conversation.
+    Content,
+    /// `reasoning_details`, as OpenRouter has it.
+    Details,
+    /// `thinking` blocks with their signatures before calls.
+    Blocks,
+    /// Encrypted items of the Responses format.
+    Items,
+    /// `thoughtSignature` beside parts.
+    Signatures,
+    /// The same in OpenAI's format: `extra_content.google.thought_signature` of a call.
+    ExtraContent,
+}
+
+/// Which ids of calls a provider takes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallIds {
+    /// `[A-Za-z0-9_-]`, at most so many characters.
+    Plain(usize),
+    /// Exactly nine of `[A-Za-z0-9]`.
+    Nine,
+}
+
+/// Which names of tools a provider takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolNameRule {
+    /// Most characters.
+    pub chars: usize,
+    /// The first one is a letter or `_`.
+    pub begins_with_letter: bool,
+}
+
+/// Which part of JSON Schema a provider takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaSubset {
+    /// Arrays have `items`; an object without combinators at the top.
+    OpenAi,
+    /// An object without combinators at the top; keys match `^[a-zA-Z0-9_.-]{1,64}$`.
+    Anthropic,
+    /// The subset of OpenAPI 3.0 that Gemini reads.
+    Gemini,
+}
+
+/// How a provider is asked for a text of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StructuredOutput {
+    /// It can't be.
+    Unsupported,
+    /// By a JSON Schema.
+    Schema,
+    /// Only that it is JSON: `response_format: {type: json_object}`.
+    JsonObject,
+}
+
+/// Everything that a codec must know of a provider.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of a provider, named in a table")]
+pub struct Dialect {
+    /// Its name in a configuration.
+    pub provider: &'static str,
+    /// Its requests and replies.
+    pub format: WireFormat,
+    /// Up to and including the version; `None`: the configuration must name one.
+    pub base_url: Option<&'static str>,
+    /// Variable with the key; `None`: it needs none.
+    pub key_env: Option<&'static str>,
+    /// Where the key goes.
+    pub key_header: KeyHeader,
+    /// Key of the token limit in the body.
+    pub token_limit: &'static str,
+    /// How the reasoning is asked for.
+    pub reasoning: ReasoningRequest,
+    /// What of it goes back.
+    pub reasoning_return: ReasoningReturn,
+    /// `<think>…</think>` at the beginning of a text is reasoning.
+    pub think_tags: bool,
+    /// Ids of calls.
+    pub call_ids: CallIds,
+    /// Names of tools.
+    pub tool_names: ToolNameRule,
+    /// Schemas of tools and outputs.
+    pub schema: SchemaSubset,
+    /// Typed texts.
+    pub structured: StructuredOutput,
+    /// A request may have tools and ask for a typed text.
+    pub structured_with_tools: bool,
+    /// A user's message may stand directly behind results of tools.
+    pub user_after_tool: bool,
+    /// It takes `parallel_tool_calls`.
+    pub parallel_tool_calls: bool,
+    /// It takes `seed`.
+    pub seed: bool,
+    /// It takes `stream_options.include_usage`.
+    pub stream_usage: bool,
+    /// It takes `prompt_cache_key`.
+    pub prompt_cache_key: bool,
+    /// It caches by itself or by marks, and tells cached tokens.
+    pub caches: bool,
+    /// Some of its models take images.
+    pub images: bool,
+    /// Role of the system prompt, where it is a message.
+    pub system_role: &'static str,
+}
+
+const PLAIN_NAMES: ToolNameRule = ToolNameRule { chars: 64, begins_with_letter: false };
+
+/// An endpoint that speaks Chat Completions and of which no more is known.
+pub const COMPATIBLE: Dialect = Dialect {
+    provider: "compatible",
+    format: WireFormat::OpenAiChat,
+    base_url: None,
+    key_env: None,
+    key_header: KeyHeader::Bearer,
+    token_limit: "max_tokens",
+    reasoning: ReasoningRequest::Effort,
+    reasoning_return: ReasoningReturn::Never,
+    think_tags: true,
+    call_ids: CallIds::Plain(64),
+    tool_names: PLAIN_NAMES,
+    schema: SchemaSubset::OpenAi,
+    structured: StructuredOutput::Schema,
+    structured_with_tools: false,
+    user_after_tool: true,
+    parallel_tool_calls: true,
+    seed: true,
+    stream_usage: true,
+    prompt_cache_key: false,
+    caches: true,
+    images: true,
+    system_role: "system",
+};
+
+const OPENAI: Dialect = Dialect {
+    provider: "openai",
+    base_url: Some("https://api.openai.com/v1/"),
+    key_env: Some("OPENAI_API_KEY"),
+    token_limit: "max_completion_tokens",
+    think_tags: false,
+    structured_with_tools: true,
+    prompt_cache_key: true,
+    ..COMPATIBLE
+};
+
+const RESPONSES: Dialect = Dialect {
+    provider: "openai_resp",
+    format: WireFormat::OpenAiResponses,
+    token_limit: "max_output_tokens",
+    reasoning_return: ReasoningReturn::Items,
+    seed: false,
+    ..OPENAI
+};
+
+const ANTHROPIC: Dialect = Dialect {
+    provider: "anthropic",
+    format: WireFormat::Anthropic,
+    base_url: Some("https://api.anthropic.com/v1/"),
+    key_env: Some("ANTHROPIC_API_KEY"),
+    key_header: KeyHeader::Named("x-api-key"),
+    reasoning: ReasoningRequest::Budget,
+    reasoning_return: ReasoningReturn::Blocks,
+    think_tags: false,
+    schema: SchemaSubset::Anthropic,
+    structured_with_tools: true,
+    seed: false,
+    ..COMPATIBLE
+};
+
+const GEMINI: Dialect = Dialect {
+    provider: "gemini",
+    format: WireFormat::Gemini,
+    base_url: Some("https://generativelanguage.googleapis.com/v1beta/"),
+    key_env: Some("GEMINI_API_KEY"),
+    key_header: KeyHeader::Named("x-goog-api-key"),
+    token_limit: "maxOutputTokens",
+    reasoning: ReasoningRequest::ThinkingConfig,
+    reasoning_return: ReasoningReturn::Signatures,
+    think_tags: false,
+    tool_names: ToolNameRule { chars: 63, begins_with_letter: true },
+    schema: SchemaSubset::Gemini,
+    parallel_tool_calls: false,
+    ..COMPATIBLE
+};
+
+const DEEPSEEK: Dialect = Dialect {
+    provider: "deepseek",
+    base_url: Some("https://api.deepseek.com/v1/"),
+    key_env: Some("DEEPSEEK_API_KEY"),
+    reasoning: ReasoningRequest::Switch,
+    reasoning_return: ReasoningReturn::Content,
+    structured: StructuredOutput::JsonObject,
+    parallel_tool_calls: false,
+    seed: false,
+    images: false,
+    ..COMPATIBLE
+};
+
+const MOONSHOT: Dialect = Dialect {
+    provider: "moonshot",
+    base_url: Some("https://api.moonshot.ai/v1/"),
+    key_env: Some("MOONSHOT_API_KEY"),
+    structured: StructuredOutput::Schema,
+    ..DEEPSEEK
+};
+
+const MISTRAL: Dialect = Dialect {
+    provider: "mistral",
+    base_url: Some("https://api.mistral.ai/v1/"),
+    key_env: Some("MISTRAL_API_KEY"),
+    reasoning: ReasoningRequest::Unsupported,
+    call_ids: CallIds::Nine,
+    user_after_tool: false,
+    seed: false,
+    stream_usage: false,
+    ..COMPATIBLE
+};
+
+const OLLAMA: Dialect = Dialect {
+    provider: "ollama",
+    base_url: Some("http://localhost:11434/v1/"),
+    parallel_tool_calls: false,
+    ..COMPATIBLE
+};
+
+/// A provider of Chat Completions that differs in its place alone.
+const fn compatible(provider: &'static str, base_url: &'static str, key_env: &'static str) -> Dialect {
+    Dialect { provider, base_url: Some(base_url), key_env: Some(key_env), ..COMPATIBLE }
+}
+
+/// Every provider by its name.
+pub const DIALECTS: [Dialect; 38] = [
+    OPENAI,
+    RESPONSES,
+    Dialect {
+        provider: "azure",
+        base_url: None,
+        key_env: Some("AZURE_OPENAI_API_KEY"),
+        key_header: KeyHeader::Named("api-key"),
+        ..OPENAI
+    },
+    ANTHROPIC,
+    GEMINI,
+    // Gemini's and Claude's formats behind a project's own URL, and an access token in place of a key.
+    Dialect {
+        provider: "vertex",
+        base_url: None,
+        key_env: Some("VERTEX_API_KEY"),
+        key_header: KeyHeader::Bearer,
+        ..GEMINI
+    },
+    // Gemini's own endpoint for Chat Completions.
+    Dialect {
+        provider: "gemini_openai",
+        base_url: Some("https://generativelanguage.googleapis.com/v1beta/openai/"),
+        key_env: Some("GEMINI_API_KEY"),
+        reasoning_return: ReasoningReturn::ExtraContent,
+        think_tags: false,
+        parallel_tool_calls: false,
+        seed: false,
+        ..COMPATIBLE
+    },
+    // Bedrock's endpoint for Chat Completions, with a Bedrock API key; its own format and its signatures are not spoken.
+    Dialect { provider: "bedrock", base_url: None, key_env: Some("AWS_BEARER_TOKEN_BEDROCK"), ..COMPATIBLE },
+    DEEPSEEK,
+    MOONSHOT,
+    Dialect { provider: "kimi", ..MOONSHOT },
+    MISTRAL,
+    Dialect {
+        provider: "xai",
+        base_url: Some("https://api.x.ai/v1/"),
+        key_env: Some("XAI_API_KEY"),
+        think_tags: false,
+        structured_with_tools: true,
+        ..COMPATIBLE
+    },
+    compatible("groq", "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
+    compatible("together", "https://api.together.xyz/v1/", "TOGETHER_API_KEY"),
+    compatible("fireworks", "https://api.fireworks.ai/inference/v1/", "FIREWORKS_API_KEY"),
+    Dialect {
+        provider: "openrouter",
+        base_url: Some("https://openrouter.ai/api/v1/"),
+        key_env: Some("OPENROUTER_API_KEY"),
+        reasoning: ReasoningRequest::Object,
+        reasoning_return: ReasoningReturn::Details,
+        structured_with_tools: true,
+        ..COMPATIBLE
+    },
+    Dialect {
+        provider: "open_router",
+        base_url: Some("https://openrouter.ai/api/v1/"),
+        key_env: Some("OPENROUTER_API_KEY"),
+        reasoning: ReasoningRequest::Object,
+        reasoning_return: ReasoningReturn::Details,
+        structured_with_tools: true,
+        ..COMPATIBLE
+    },
+    OLLAMA,
+    Dialect {
+        provider: "ollama_cloud",
+        base_url: Some("https://ollama.com/v1/"),
+        key_env: Some("OLLAMA_API_KEY"),
+        ..OLLAMA
+    },
+    Dialect { provider: "vllm", base_url: Some("http://localhost:8000/v1/"), ..COMPATIBLE },
+    Dialect { provider: "llamacpp", base_url: Some("http://localhost:8080/v1/"), ..COMPATIBLE },
+    Dialect { provider: "litellm", base_url: Some("http://localhost:4000/v1/"), ..COMPATIBLE },
+    Dialect { provider: "omlx", base_url: Some("http://localhost:8000/v1/"), ..COMPATIBLE },
+    Dialect {
+        provider: "zai",
+        base_url: Some("https://api.z.ai/api/paas/v4/"),
+        key_env: Some("ZAI_API_KEY"),
+        reasoning: ReasoningRequest::Switch,
+        structured: StructuredOutput::JsonObject,
+        ..COMPATIBLE
+    },
+    Dialect {
+        provider: "bigmodel",
+        base_url: Some("https://open.bigmodel.cn/api/paas/v4/"),
+        key_env: Some("BIGMODEL_API_KEY"),
+        reasoning: ReasoningRequest::Switch,
+        structured: StructuredOutput::JsonObject,
+        ..COMPATIBLE
+    },
+    Dialect {
+        provider: "aliyun",
+        base_url: Some("https://dashscope.aliyuncs.com/compatible-mode/v1/"),
+        key_env: Some("ALIYUN_API_KEY"),
+        reasoning: ReasoningRequest::EnableThinking,
+        ..COMPATIBLE
+    },
+    Dialect {
+        provider: "qwen_cloud",
+        base_url: Some("https://dashscope-intl.aliyuncs.com/compatible-mode/v1/"),
+        key_env: Some("QWEN_API_KEY"),
+        reasoning: ReasoningRequest::EnableThinking,
+        ..COMPATIBLE
+    },
+    compatible("baidu", "https://qianfan.baidubce.com/v2/", "BAIDU_API_KEY"),
+    compatible("cohere", "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY"),
+    compatible("nebius", "https://api.studio.nebius.ai/v1/", "NEBIUS_API_KEY"),
+    compatible("mimo", "https://api.xiaomimimo.com/v1/", "MIMO_API_KEY"),
+    compatible("minimax", "https://api.minimax.io/v1/", "MINIMAX_API_KEY"),
+    compatible("aihubmix", "https://aihubmix.com/v1/", "AIHUBMIX_API_KEY"),
+    compatible("github_copilot", "https://models.github.ai/inference/", "GITHUB_TOKEN"),
+    compatible("cerebras", "https://api.cerebras.ai/v1/", "CEREBRAS_API_KEY"),
+    compatible("perplexity", "https://api.perplexity.ai/", "PERPLEXITY_API_KEY"),
+    compatible("nvidia", "https://integrate.api.nvidia.com/v1/", "NVIDIA_API_KEY"),
+];
+
+/// The dialect of a provider's name.
+pub fn dialect(provider: &str) -> Option<Dialect> {
+    DIALECTS.into_iter().find(|dialect| dialect.provider == provider)
+}
+
+/// The names of all providers, sorted.
+pub fn providers() -> BTreeSet<&'static str> {
+    DIALECTS.iter().map(|dialect| dialect.provider).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_urls_are_whole() {
+        assert_eq!(providers().len(), DIALECTS.len());
+        for dialect in DIALECTS {
+            let url = dialect.base_url.unwrap_or("https://x/");
+            assert!(url.starts_with("http") && url.ends_with('/'), "{}", dialect.provider);
+            assert!(dialect.base_url.is_some() || dialect.key_env.is_some(), "{}", dialect.provider);
+        }
+        assert_eq!(dialect("mistral").map(|dialect| dialect.call_ids), Some(CallIds::Nine));
+        assert_eq!(dialect("no-such"), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! `model.extra`: keys of a body that Trellis doesn't know.
+
+use super::EncodeError;
+use serde_json::{Map, Value};
+
+/// Keys that no `extra` may set, whether a request has them or not: they decide what is asked, of whom, what it
+/// costs and how the reply is read.
+const OWN_KEYS: [&str; 23] = [
+    "model",
+    "messages",
+    "input",
+    "instructions",
+    "contents",
+    "systemInstruction",
+    "system",
+    "tools",
+    "tool_choice",
+    "toolConfig",
+    "stream",
+    "stream_options",
+    "n",
+    "response_format",
+    "text",
+    "output_config",
+    "store",
+    "background",
+    "previous_response_id",
+    "conversation",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+];
+/// The same inside of `generationConfig`.
+const OWN_GENERATION_KEYS: [&str; 4] = ["maxOutputTokens", "candidateCount", "responseMimeType", "responseSchema"];
+
+/// Whether all keys may be set.
+pub fn check(extra: &Map<String, Value>) -> Result<(), EncodeError> {
+    let refused = |key: String| Err(EncodeError::OwnKey { key });
+    if let Some(key) = extra.keys().find(|key| OWN_KEYS.contains(&key.as_str())) {
+        return refused(key.clone());
+    }
+    let generation = extra.get("generationConfig").and_then(Value::as_object);
+    match generation.and_then(|map| map.keys().find(|key| OWN_GENERATION_KEYS.contains(&key.as_str()))) {
+        Some(key) => refused(format!("generationConfig.{key}")),
+        None => Ok(()),
+    }
+}
+
+/// Merges the keys into a body. A key that the body has is refused, unless both are maps: then theirs are merged.
+pub(super) fn merge(body: &mut Value, extra: &Map<String, Value>) -> Result<(), EncodeError> {
+    check(extra)?;
+    let Some(body) = body.as_object_mut() else { return Ok(()) };
+    merge_at("", body, extra)
+}
+
+fn merge_at(place: &str, body: &mut Map<String, Value>, extra: &Map<String, Value>) -> Result<(), EncodeError> {
+    for (key, value) in extra {
+        match (body.get_mut(key), value) {
+            (None, _) => {
+                body.insert(key.clone(), value.clone());
+            }
+            (Some(Value::Object(inside)), Value::Object(value)) => {
+                merge_at(&format!("{place}{key}."), inside, value)?;
+            }
+            (Some(_), _) => return Err(EncodeError::OwnKey { key: format!("{place}{key}") }),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_are_merged_and_those_of_ours_refused() {
+        let check = |extra: Value| {
+            let mut body = json!({"model": "m", "temperature": 1, "thinking": {"type": "enabled"}});
+            merge(&mut body, extra.as_object().unwrap()).map(|()| body).map_err(|error| error.to_string())
+        };
+        let merged = json!({"model": "m", "temperature": 1, "thinking": {"type": "enabled", "a": 1}, "top_k": 3});
+        assert_eq!(check(json!({"thinking": {"a": 1}, "top_k": 3})), Ok(merged));
+        for (extra, key) in [
+            (json!({"model": "x"}), "model"),
+            (json!({"max_tokens": 9}), "max_tokens"),
+            (json!({"temperature": 0}), "temperature"),
+            (json!({"thinking": {"type": "disabled"}}), "thinking.type"),
+            (json!({"generationConfig": {"candidateCount": 9}}), "generationConfig.candidateCount"),
+        ] {
+            let expected = format!("`model.extra.{key}`: Trellis writes this key itself; use the setting of the agent");
+            assert_eq!(check(extra), Err(expected));
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Bytes of a reply as frames: server-sent events as servers really write them, lines of JSON, or one JSON body.
+
+use super::{DecodeError, Report};
+use crate::decode;
+use crate::limits::{
+    REPLY_BYTES, REPLY_BYTES_LEAST, REPLY_FRAME_BYTES, REPLY_TOKEN_BYTES, REPLY_TOKEN_WIRE_BYTES, REPLY_WIRE_BYTES,
+    REPLY_WIRE_BYTES_LEAST,
+};
+use serde_json::Value;
+
+/// Characters of a foreign answer that its error shows.
+const BEGINNING_CHARS: usize = 200;
+/// The end of a stream in OpenAI's formats.
+const DONE: &str = "[DONE]";
+
+/// One piece of a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    /// A JSON value, with the name of its event where the stream has names.
+    Json {
+        /// Of an `event:` line.
+        event: Option<String>,
+        /// Of its `data:` lines, or the body.
+        value: Value,
+    },
+    /// `[DONE]`.
+    Done,
+}
+
+/// Why no more of a reply is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TooMuch {
+    /// Bytes over the wire.
+    #[error("its reply goes on after {0} bytes; set `maxTokens` if the model writes without end")]
+    Bytes(usize),
+    /// Bytes of text, reasoning and calls.
+    #[error("its reply says more than {0} bytes; set `maxTokens` if the model writes without end")]
+    Said(usize),
+    /// Bytes of one frame.
+    #[error("one piece of its reply has more than {REPLY_FRAME_BYTES} bytes")]
+    Frame,
+}
+
+/// Most bytes of a reply as it comes over the wire.
+pub fn wire_bytes(max_tokens: Option<u32>) -> usize {
+    within(max_tokens, REPLY_TOKEN_WIRE_BYTES, REPLY_WIRE_BYTES_LEAST, REPLY_WIRE_BYTES)
+}
+
+/// Most bytes of text, reasoning and calls of a reply.
+pub fn said_bytes(max_tokens: Option<u32>) -> usize {
+    within(max_tokens, REPLY_TOKEN_BYTES, REPLY_BYTES_LEAST, REPLY_BYTES)
+}
+
+fn within(max_tokens: Option<u32>, each: usize, least: usize, most: usize) -> usize {
+    let tokens = max_tokens.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    tokens.map_or(most, |tokens| tokens.saturating_mul(each).saturating_add(least).min(most))
+}
+
+/// What the bytes are, by the first that is no blank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Unknown,
+    /// Lines of server-sent events.
+    Events,
+    /// A JSON text: one value, a list of them, or one in each line.
+    Body,
+}
+
+/// Splits the bytes of a reply.
+#[derive(Debug)]
+pub struct Frames {
+    limit: usize,
+    seen: usize,
+    form: Form,
+    /// Bytes of the line that has begun, or of the whole body.
+    pending: Vec<u8>,
+    after_return: bool,
+    /// `data:` lines of the event that has begun.
+    data: Vec<String>,
+    /// Bytes of them.
+    data_bytes: usize,
+    event: Option<String>,
+    found: usize,
+    beginning: String,
+}
+
+impl Frames {
+    /// For at most so many bytes.
+    pub const fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            seen: 0,
+            form: Form::Unknown,
+            pending: Vec::new(),
+            after_return: false,
+            data: Vec::new(),
+            data_bytes: 0,
+            event: None,
+            found: 0,
+            beginning: String::new(),
+        }
+    }
+
+    /// The frames that are whole by now.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, DecodeError> {
+        self.seen = self.seen.saturating_add(bytes.len());
+        if self.seen > self.limit {
+            return Err(TooMuch::Bytes(self.limit).into());
+        }
+        let mut found = Vec::new();
+        for byte in bytes {
+            self.recognise(*byte);
+            if self.form == Form::Body {
+                self.pending.push(*byte);
+            } else {
+                self.take_byte(*byte, &mut found)?;
+            }
+            if self.pending.len() > REPLY_FRAME_BYTES {
+                return Err(TooMuch::Frame.into());
+            }
+        }
+        self.found += found.len();
+        Ok(found)
+    }
+
+    /// What is left when the connection has ended.
+    pub fn end(&mut self) -> Result<Vec<Frame>, DecodeError> {
+        let mut found = Vec::new();
+        match self.form {
+            Form::Body => found = body(&std::mem::take(&mut self.pending))?,
+            Form::Events | Form::Unknown => {
+                self.take_line(&mut found)?;
+                self.dispatch(&mut found)?;
+            }
+        }
+        self.found += found.len();
+        Ok(found)
+    }
+
+    /// Whether bytes came and none of them was a frame.
+    pub const fn is_foreign(&self) -> bool {
+        self.found == 0 && self.seen > 0
+    }
+
+    /// The first characters of the answer.
+    pub fn beginning(&self) -> String {
+        self.beginning.chars().take(BEGINNING_CHARS).collect()
+    }
+
+    /// Decides by the first byte that is no blank and no part of a byte order mark.
+    fn recognise(&mut self, byte: u8) {
+        if self.form == Form::Unknown && !byte.is_ascii_whitespace() && !matches!(byte, 0xEF | 0xBB | 0xBF) {
+            self.form = if matches!(byte, b'{' | b'[') { Form::Body } else { Form::Events };
+            // What came before is blank.
+            self.pending.clear();
+        }
+    }
+
+    /// Lines end with CR, LF or both.
+    fn take_byte(&mut self, byte: u8, found: &mut Vec<Frame>) -> Result<(), DecodeError> {
+        let after_return = std::mem::replace(&mut self.after_return, byte == b'\r');
+        match byte {
+            b'\n' if after_return => Ok(()),
+            b'\n' | b'\r' => self.take_line(found),
+            byte => {
+                self.pending.push(byte);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_line(&mut self, found: &mut Vec<Frame>) -> Result<(), DecodeError> {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
+        if self.beginning.len() < BEGINNING_CHARS {
+            self.beginning.push_str(line.get(..BEGINNING_CHARS).unwrap_or(&line));
+            self.beginning.push(' ');
+        }
+        if line.trim().is_empty() {
+            return self.dispatch(found);
+        }
+        match line.split_once(':') {
+            Some(("data", data)) => {
+                let data = data.trim();
+                self.data_bytes += data.len();
+                if self.data_bytes > REPLY_FRAME_BYTES {
+                    return Err(TooMuch::Frame.into());
+                }
+                if !data.is_empty() {
+                    self.data.push(data.to_owned());
+                }
+            }
+            Some(("event", name)) => self.event = Some(name.trim().to_owned()),
+            // A comment, `id`, `retry`, or a line that begins as JSON does behind events.
+            Some(_) | None if line.trim_start().starts_with('{') => self.data.push(line),
+            Some(_) | None => {}
+        }
+        Ok(())
+    }
+
+    /// The event that an empty line ends. Some servers end events with one line break: then each of its lines is one.
+    fn dispatch(&mut self, found: &mut Vec<Frame>) -> Result<(), DecodeError> {
+        let (data, event) = (std::mem::take(&mut self.data), self.event.take());
+        self.data_bytes = 0;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if let Ok(value) = decode::data(data.join("\n").as_bytes()) {
+            found.push(Frame::Json { event, value });
+            return Ok(());
+        }
+        for line in data {
+            found.push(if line == DONE {
+                Frame::Done
+            } else {
+                Frame::Json { event: event.clone(), value: read(&line)? }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A body that is one value, a list of them, or one in each line.
+fn body(bytes: &[u8]) -> Result<Vec<Frame>, DecodeError> {
+    let frame = |value| Frame::Json { event: None, value };
+    match decode::data(bytes) {
+        Ok(Value::Array(items)) => Ok(items.into_iter().map(frame).collect()),
+        Ok(value) => Ok(vec![frame(value)]),
+        Err(error) => {
+            let text = String::from_utf8_lossy(bytes);
+            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            // The last line of a body that was cut is no whole value: what is missing shows in what there is.
+            if lines.len() < 2 || decode::data(lines[0].as_bytes()).is_err() {
+                return Err(unreadable(&error.to_string()));
+            }
+            let whole = lines.iter().take(lines.len() - 1).map(|line| read(line));
+            let last = decode::data(lines[lines.len() - 1].as_bytes()).ok().map(Ok);
+            whole.chain(last).map(|value| value.map(frame)).collect()
+        }
+    }
+}
+
+fn read(line: &str) -> Result<Value, DecodeError> {
+    decode::data(line.as_bytes()).map_err(|error| unreadable(&error.to_string()))
+}
+
+fn unreadable(reason: &str) -> DecodeError {
+    DecodeError::Reported(Report { message: format!("the reply can't be read: {reason}"), ..Report::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The frames of these pieces, as text.
+    fn check(pieces: &[&[u8]]) -> Result<Vec<String>, String> {
+        let mut frames = Frames::new(1 << 20);
+        let mut found = Vec::new();
+        for piece in pieces {
+            found.extend(frames.push(piece).map_err(|error| error.to_string())?);
+        }
+        found.extend(frames.end().map_err(|error| error.to_string())?);
+        let shown = |frame: Frame| match frame {
+            Frame::Json { event: Some(event), value } => format!("{event} {value}"),
+            Frame::Json { event: None, value } => value.to_string(),
+            Frame::Done => "done".into(),
+        };
+        Ok(found.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn streams_are_read_as_servers_write_them() {
+        type Given<'t> = (&'t str, &'t [&'t str]);
+        let table: [Given; 13] = [
+            ("data: {\"a\":1}\n\ndata: [DONE]\n\n", &["{\"a\":1}", "done"]),
+            ("\u{feff}data: {\"a\":1}\r\n\r\ndata:{\"b\":2}\r\r", &["{\"a\":1}", "{\"b\":2}"]),
+            (": ping\n\nid: 7\nretry: 3\nevent: x\ndata: {\"a\":\ndata: 1}\n\n", &["x {\"a\":1}"]),
+            ("data: {\"a\":1}\ndata: {\"b\":2}\ndata: [DONE]\n", &["{\"a\":1}", "{\"b\":2}", "done"]),
+            ("data: {\"a\":1}", &["{\"a\":1}"]),
+            ("data:\n\ndata: \n\n", &[]),
+            ("\n\n {\n \"a\": 1 }\n", &["{\"a\":1}"]),
+            ("[{\"a\":1},\n{\"b\":2}]", &["{\"a\":1}", "{\"b\":2}"]),
+            ("{\"a\":1}\n{\"b\":2}\n", &["{\"a\":1}", "{\"b\":2}"]),
+            ("{\"a\":1}\n{\"b\":2}\n{\"c\"", &["{\"a\":1}", "{\"b\":2}"]),
+            ("event: error\n{\"error\": 1}\n\n", &["error {\"error\":1}"]),
+            ("", &[]),
+            ("<html>no</html>", &[]),
+        ];
+        for (given, expected) in table {
+            let bytes = given.as_bytes();
+            assert_eq!(check(&[bytes]).unwrap(), expected, "{given:?}");
+            for at in 0..bytes.len() {
+                assert_eq!(check(&[&bytes[..at], &bytes[at..]]).unwrap(), expected, "{given:?} cut at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_an_error_with_its_place() {
+        for given in ["data: {\"a\":}\n\n", "{\"a\":"] {
+            assert!(check(&[given.as_bytes()]).unwrap_err().starts_with("the reply can't be read: "), "{given}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_frames_is_shown_by_its_beginning() {
+        let mut frames = Frames::new(1_000);
+        frames.push(b"<html>\n<body>not here</body>").unwrap();
+        frames.end().unwrap();
+        assert!(frames.is_foreign() && frames.beginning().starts_with("<html> <body>not here"));
+        assert!(!Frames::new(9).is_foreign());
+    }
+
+    #[test]
+    fn no_reply_and_no_frame_goes_on_for_ever() {
+        assert_eq!(Frames::new(10).push(&[b'x'; 11]), Err(TooMuch::Bytes(10).into()));
+        let long = vec![b'x'; REPLY_FRAME_BYTES + 1];
+        for begin in ["data: ", "{", "x"] {
+            let mut frames = Frames::new(usize::MAX);
+            frames.push(begin.as_bytes()).unwrap();
+            assert_eq!(frames.push(&long), Err(TooMuch::Frame.into()), "{begin}");
+        }
+        let mut frames = Frames::new(usize::MAX);
+        let line = [b"data: ".as_slice(), &vec![b'x'; REPLY_FRAME_BYTES / 2], b"\n"].concat();
+        assert!(frames.push(&line).is_ok() && frames.push(&line).is_ok());
+        assert_eq!(frames.push(&line), Err(TooMuch::Frame.into()), "lines of one event count together");
+    }
+
+    #[test]
+    fn a_limit_follows_from_the_tokens_that_were_asked_for() {
+        assert_eq!(wire_bytes(None), REPLY_WIRE_BYTES);
+        assert_eq!(wire_bytes(Some(0)), REPLY_WIRE_BYTES_LEAST);
+        assert_eq!(wire_bytes(Some(1_000)), REPLY_WIRE_BYTES_LEAST + 1_000 * REPLY_TOKEN_WIRE_BYTES);
+        assert_eq!(wire_bytes(Some(u32::MAX)), REPLY_WIRE_BYTES);
+        assert_eq!((said_bytes(None), said_bytes(Some(9))), (REPLY_BYTES, REPLY_BYTES_LEAST + 9 * REPLY_TOKEN_BYTES));
+    }
+}

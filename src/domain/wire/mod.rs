@@ -1,0 +1,200 @@
+//! Wire formats of model providers: a request becomes bytes, the bytes of a reply become a [`Reply`].
+//!
+//! ```text
+//! ModelRequest ─▶ conversation (legal for the dialect) ─▶ encode ─▶ HttpRequest
+//! bytes ─▶ frames ─▶ Decoder::feed ─▶ live text … Decoder::end ─▶ Reply or DecodeError
+//! ```
+//!
+//! Pure: sockets, timeouts, TLS and keys are the shell's. A [`Dialect`] holds as data what differs between
+//! providers of one format; one codec per format reads it.
+
+pub mod conversation;
+pub mod dialect;
+pub mod extra;
+pub mod frames;
+pub mod names;
+pub mod reply;
+pub mod schema;
+
+pub mod anthropic;
+pub mod gemini;
+pub mod openai_chat;
+pub mod openai_responses;
+
+use crate::chat::{ModelRequest, Reply};
+use conversation::Conversation;
+use dialect::{Dialect, WireFormat};
+use names::ToolNames;
+use serde_json::Value;
+
+/// An HTTP request without its host and its key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpRequest {
+    /// Path below the base URL, with its query: `chat/completions`.
+    pub path: String,
+    /// Headers, those of authentication apart.
+    pub headers: Vec<(&'static str, String)>,
+    /// JSON body; always a POST.
+    pub body: Value,
+}
+
+/// Why a request can't be put into a provider's format. No repetition mends it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// A tool's schema has no equivalent.
+    #[error("tool `{tool}` can't be offered to `{provider}`: {reason}")]
+    Schema {
+        /// Name of the tool.
+        tool: String,
+        /// Name of the provider.
+        provider: String,
+        /// What has no equivalent, with its place.
+        reason: String,
+    },
+    /// `extra` names a key that Trellis writes itself.
+    #[error("`model.extra.{key}`: Trellis writes this key itself; use the setting of the agent")]
+    OwnKey {
+        /// The key.
+        key: String,
+    },
+    /// The format has no place for a setting.
+    #[error("`{provider}` has no `{setting}`: {reason}")]
+    Setting {
+        /// Name of the provider.
+        provider: String,
+        /// Key of the setting, as `model.seed`.
+        setting: &'static str,
+        /// What to do instead.
+        reason: String,
+    },
+}
+
+/// A request in a provider's format, and what its reply is decoded with.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// What is sent.
+    pub request: HttpRequest,
+    /// Names that were sent in place of ours.
+    pub names: ToolNames,
+}
+
+/// Puts a request into the format of a dialect. `cache_key` names the session for providers that route by it.
+pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Result<Encoded, EncodeError> {
+    let names = ToolNames::of(&request.tools, dialect)?;
+    let conversation = Conversation::project(request, dialect, &names);
+    let mut sent = match dialect.format {
+        WireFormat::OpenAiChat => openai_chat::encode(request, dialect, &conversation, &names, cache_key),
+        WireFormat::OpenAiResponses => openai_responses::encode(request, dialect, &conversation, &names, cache_key),
+        WireFormat::Anthropic => anthropic::encode(request, dialect, &conversation, &names),
+        WireFormat::Gemini => gemini::encode(request, dialect, &conversation, &names),
+    }?;
+    extra::merge(&mut sent.body, &request.model.extra)?;
+    Ok(Encoded { request: sent, names })
+}
+
+/// Why bytes are no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The connection ended before the provider said that it was finished.
+    #[error("the reply ended in the middle")]
+    Cut,
+    /// The provider reports a failure inside an answer that began well.
+    #[error("{}", .0.message)]
+    Reported(Report),
+    /// The provider or its filter refuses to answer; asked again it would refuse again.
+    #[error("the provider refused an answer: {0}")]
+    Refused(String),
+    /// The reply ended for a reason that makes it no answer (`error`, `MALFORMED_FUNCTION_CALL`, an unknown one).
+    #[error("the reply ended with `{0}`, so that it is no whole answer")]
+    Unfinished(String),
+    /// The provider's filter took the rest of a reply out.
+    #[error("the provider's content filter (`{reason}`) cut its reply off after {chars} characters")]
+    Filtered {
+        /// Its name of the reason.
+        reason: String,
+        /// Characters that were there.
+        chars: usize,
+    },
+    /// The answer is no stream of this format.
+    #[error("its answer is no reply of this format ({0}): is the URL of the endpoint right?")]
+    Foreign(String),
+    /// The reply is longer than it may be.
+    #[error(transparent)]
+    TooMuch(#[from] frames::TooMuch),
+}
+
+/// A provider's own words for a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Its message, shortened.
+    pub message: String,
+    /// Its `type`, `status` or `code`, where it has one.
+    pub kinds: Vec<String>,
+    /// An HTTP status among them.
+    pub status: Option<u16>,
+}
+
+/// Reads the bytes of one reply.
+#[derive(Debug)]
+pub struct Decoder {
+    frames: frames::Frames,
+    reply: reply::ReplyBuilder,
+    format: WireFormat,
+}
+
+impl Decoder {
+    /// For the reply to an encoded request. `model` is `provider/name`, which its reasoning is of.
+    pub fn new(dialect: &Dialect, encoded: &Encoded, model: &str, max_tokens: Option<u32>) -> Self {
+        Self {
+            frames: frames::Frames::new(frames::wire_bytes(max_tokens)),
+            reply: reply::ReplyBuilder::new(dialect, encoded.names.clone(), model, max_tokens),
+            format: dialect.format,
+        }
+    }
+
+    /// Takes more bytes; returns the visible text in them, for whoever watches.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<String, DecodeError> {
+        for frame in self.frames.push(bytes)? {
+            self.take(&frame)?;
+        }
+        Ok(self.reply.live_text())
+    }
+
+    /// The reply, when the connection has ended.
+    pub fn end(mut self) -> Result<(String, Reply), DecodeError> {
+        for frame in self.frames.end()? {
+            self.take(&frame)?;
+        }
+        if self.frames.is_foreign() {
+            return Err(DecodeError::Foreign(self.frames.beginning()));
+        }
+        let (reply, live) = self.reply.finish()?;
+        Ok((live, reply))
+    }
+
+    /// Whether nothing more comes.
+    pub const fn is_done(&self) -> bool {
+        self.reply.is_done()
+    }
+
+    /// Whether the provider has said why the reply ended: a connection that breaks now has lost nothing.
+    pub const fn is_whole(&self) -> bool {
+        self.reply.is_whole()
+    }
+
+    fn take(&mut self, frame: &frames::Frame) -> Result<(), DecodeError> {
+        if self.reply.is_done() {
+            return Ok(());
+        }
+        match frame {
+            frames::Frame::Done => self.reply.mark_done(),
+            frames::Frame::Json { event, value } => match self.format {
+                WireFormat::OpenAiChat => openai_chat::take(&mut self.reply, value)?,
+                WireFormat::OpenAiResponses => openai_responses::take(&mut self.reply, value)?,
+                WireFormat::Anthropic => anthropic::take(&mut self.reply, event.as_deref(), value)?,
+                WireFormat::Gemini => gemini::take(&mut self.reply, value)?,
+            },
+        }
+        Ok(())
+    }
+}

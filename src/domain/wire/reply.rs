@@ -1,0 +1,239 @@
+//! A reply that grows piece by piece: its text, its reasoning, its calls, its end.
+
+mod calls;
+mod think;
+
+pub use calls::CallPiece;
+
+use super::dialect::Dialect;
+use super::frames::{TooMuch, said_bytes};
+use super::names::ToolNames;
+use super::{DecodeError, Report};
+use crate::chat::{Reasoning, Reply, Usage};
+use calls::Calls;
+use serde_json::{Value, json};
+use std::mem::take;
+use think::Think;
+
+/// Characters of a refusal that are told.
+const REFUSAL_CHARS: usize = 1_000;
+
+/// Why a reply ended, as its provider says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// It is whole.
+    Complete,
+    /// The limit of tokens cut it off.
+    Length,
+    /// A filter cut it off; the provider's name of the reason.
+    Filtered(String),
+    /// The model or the provider refuses; its words.
+    Refused(String),
+    /// It is no whole answer; the provider's name of the reason.
+    Unfinished(String),
+}
+
+/// Collects the pieces of one reply.
+#[derive(Debug)]
+pub struct ReplyBuilder {
+    names: ToolNames,
+    model: String,
+    limit: usize,
+    said: usize,
+    think: Option<Think>,
+    text: String,
+    /// Visible text that nobody has watched yet.
+    live: String,
+    /// Reasoning as text.
+    thought: String,
+    /// Reasoning in the provider's own pieces.
+    reasoning: Vec<Value>,
+    calls: Calls,
+    refusal: String,
+    usage: Usage,
+    stop: Option<Stop>,
+    done: bool,
+}
+
+impl ReplyBuilder {
+    /// For the reply to a request that had these tools. `model` is `provider/name`.
+    pub fn new(dialect: &Dialect, names: ToolNames, model: &str, max_tokens: Option<u32>) -> Self {
+        Self {
+            names,
+            model: model.to_owned(),
+            limit: said_bytes(max_tokens),
+            said: 0,
+            think: dialect.think_tags.then(Think::default),
+            text: String::new(),
+            live: String::new(),
+            thought: String::new(),
+            reasoning: Vec::new(),
+            calls: Calls::default(),
+            refusal: String::new(),
+            usage: Usage::default(),
+            stop: None,
+            done: false,
+        }
+    }
+
+    /// Adds text of the answer.
+    pub fn push_text(&mut self, piece: &str) -> Result<(), DecodeError> {
+        self.count(piece.len())?;
+        match &mut self.think {
+            Some(think) => {
+                let (visible, thought) = think.push(piece);
+                self.show(&visible);
+                self.thought.push_str(&thought);
+            }
+            None => self.show(piece),
+        }
+        Ok(())
+    }
+
+    /// Adds reasoning that is plain text.
+    pub fn push_thought(&mut self, piece: &str) -> Result<(), DecodeError> {
+        self.count(piece.len())?;
+        self.thought.push_str(piece);
+        Ok(())
+    }
+
+    /// Adds a piece of reasoning that goes back as it is.
+    pub fn push_reasoning(&mut self, item: Value) -> Result<(), DecodeError> {
+        self.count(item.to_string().len())?;
+        self.reasoning.push(item);
+        Ok(())
+    }
+
+    /// The pieces of reasoning so far, for formats whose pieces grow.
+    pub fn reasoning_mut(&mut self) -> &mut Vec<Value> {
+        &mut self.reasoning
+    }
+
+    /// Adds a piece of a call.
+    pub fn push_call(&mut self, piece: CallPiece<'_>) -> Result<(), DecodeError> {
+        let bytes = self.calls.push(piece);
+        self.count(bytes)
+    }
+
+    /// Number of calls so far.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Adds to the words of a refusal.
+    pub fn push_refusal(&mut self, piece: &str) -> Result<(), DecodeError> {
+        self.count(piece.len())?;
+        let room = REFUSAL_CHARS.saturating_sub(self.refusal.chars().count());
+        self.refusal.extend(piece.chars().take(room));
+        Ok(())
+    }
+
+    /// Takes what the provider says of tokens; a class that it doesn't tell stays as it was.
+    pub fn set_usage(&mut self, usage: Usage) {
+        let told = |now: u64, before: u64| if now == 0 { before } else { now };
+        let before = self.usage;
+        self.usage = Usage {
+            input: told(usage.input, before.input),
+            output: told(usage.output, before.output),
+            cache_read: told(usage.cache_read, before.cache_read),
+            cache_write: told(usage.cache_write, before.cache_write),
+            reasoning: told(usage.reasoning, before.reasoning),
+        };
+    }
+
+    /// Takes why it ended.
+    pub fn set_stop(&mut self, stop: Stop) {
+        self.stop = Some(stop);
+    }
+
+    /// Notes that nothing more comes.
+    pub const fn mark_done(&mut self) {
+        self.done = true;
+    }
+
+    /// Whether nothing more comes.
+    pub const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether the provider has said why it ended: a connection that breaks now has lost nothing.
+    pub const fn is_whole(&self) -> bool {
+        self.done || self.stop.is_some()
+    }
+
+    /// Visible text since it was last asked for.
+    pub fn live_text(&mut self) -> String {
+        take(&mut self.live)
+    }
+
+    /// The reply, with the visible text that nobody has watched yet.
+    pub fn finish(mut self) -> Result<(Reply, String), DecodeError> {
+        if let Some(think) = self.think.take() {
+            let (visible, thought) = think.finish();
+            self.show(&visible);
+            self.thought.push_str(&thought);
+        }
+        if !self.is_whole() || self.stop.is_none() && self.calls.is_half() {
+            return Err(DecodeError::Cut);
+        }
+        let silent = self.text.trim().is_empty() && self.calls.len() == 0;
+        let truncated = match self.stop.take() {
+            Some(Stop::Unfinished(reason)) => return Err(DecodeError::Unfinished(reason)),
+            Some(Stop::Refused(reason)) => {
+                let reason = if self.refusal.is_empty() { reason } else { self.refusal };
+                return Err(DecodeError::Refused(reason));
+            }
+            Some(Stop::Filtered(reason)) if silent => {
+                return Err(DecodeError::Refused(format!("its content filter (`{reason}`)")));
+            }
+            // Half of an answer is none: the rest was taken out.
+            Some(Stop::Filtered(reason)) => {
+                return Err(DecodeError::Filtered { reason, chars: self.text.chars().count() });
+            }
+            Some(Stop::Complete) | None if silent && !self.refusal.is_empty() => {
+                return Err(DecodeError::Refused(self.refusal));
+            }
+            Some(Stop::Length) => true,
+            Some(Stop::Complete) | None => false,
+        };
+        let live = self.live_text();
+        let calls = self.calls.finish(&self.names, truncated);
+        let mut items = self.reasoning;
+        if items.is_empty() && !self.thought.is_empty() {
+            items.push(json!({"text": self.thought}));
+        }
+        let reasoning = (!items.is_empty()).then_some(Reasoning { by: self.model, items });
+        Ok((Reply { text: self.text, calls, usage: self.usage, truncated, reasoning }, live))
+    }
+
+    fn show(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        self.live.push_str(piece);
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.said = self.said.saturating_add(bytes);
+        if self.said > self.limit { Err(TooMuch::Said(self.limit).into()) } else { Ok(()) }
+    }
+}
+
+/// Longest words of a provider that an error keeps.
+const REPORT_CHARS: usize = 1_000;
+
+impl Report {
+    /// What a provider's error says, in whichever of its forms: `{error: {message, type, code}}`, `{error: "…"}`,
+    /// `{message, type}`, a list of one of these, or anything else as it is.
+    pub fn of(body: &Value) -> Self {
+        let body = body.get(0).unwrap_or(body);
+        let inner = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
+        let text = ["message", "detail", "error", "msg"].iter().find_map(|key| inner.get(*key)?.as_str());
+        let message = text.or(inner.as_str()).map_or_else(|| inner.to_string(), str::to_owned);
+        let keys = ["type", "status", "code"];
+        let kinds = keys.iter().filter_map(|key| inner.get(*key)?.as_str()).map(str::to_owned).collect();
+        let status = keys.iter().filter_map(|key| inner.get(*key)).find_map(|value| {
+            let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+            u16::try_from(number).ok().filter(|status| (100..600).contains(status))
+        });
+        Self { message: message.trim().chars().take(REPORT_CHARS).collect(), kinds, status }
+    }
+}

@@ -1,0 +1,268 @@
+//! Calls of a reply as servers stream them: without index, all with index 0, `{}` first, arguments as a map.
+
+use super::super::names::ToolNames;
+use crate::chat::{Arguments, ToolCall};
+use crate::decode;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// Bytes that a call counts beside its name and its arguments.
+const CALL_BYTES: usize = 32;
+
+/// A piece of a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallPiece<'p> {
+    /// Its number in the reply, where the provider tells one.
+    pub index: Option<u64>,
+    /// Its id, where this piece has it.
+    pub id: Option<&'p str>,
+    /// Its name, where this piece has it.
+    pub name: Option<&'p str>,
+    /// Text to append, or a whole map.
+    pub arguments: Option<&'p Value>,
+}
+
+/// A call that grows.
+#[derive(Debug, Clone, Default)]
+struct Growing {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    text: String,
+    /// Arguments that came as a map.
+    map: Option<Value>,
+}
+
+impl Growing {
+    /// Whether its arguments are a whole map with something in it: `{}` may be a placeholder.
+    fn is_whole(&self) -> bool {
+        let has_keys = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
+        self.map.as_ref().is_some_and(has_keys)
+            || self.text.trim_end().ends_with('}') && decode::data(self.text.as_bytes()).is_ok_and(|it| has_keys(&it))
+    }
+}
+
+/// The calls of a reply, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Growing>);
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds a piece; returns the bytes that it counts.
+    pub(super) fn push(&mut self, piece: CallPiece<'_>) -> usize {
+        let id = piece.id.filter(|id| !id.is_empty());
+        let name = piece.name.filter(|name| !name.is_empty());
+        let (at, mut bytes) = match self.find(piece.index, id, name) {
+            Some(at) => (at, 0),
+            None => {
+                self.0.push(Growing { index: piece.index, ..Growing::default() });
+                (self.0.len() - 1, CALL_BYTES)
+            }
+        };
+        let call = &mut self.0[at];
+        if let Some(id) = id.filter(|_| call.id.is_empty()) {
+            bytes += id.len();
+            id.clone_into(&mut call.id);
+        }
+        if let Some(name) = name.filter(|name| *name != call.name) {
+            bytes += name.len();
+            // In fragments, or as it is so far.
+            let so_far = name.strip_prefix(call.name.as_str()).unwrap_or(name).to_owned();
+            call.name.push_str(&so_far);
+        }
+        match piece.arguments {
+            Some(Value::String(text)) => {
+                bytes += text.len();
+                // A placeholder for the arguments that follow.
+                if call.text.trim() == "{}" && !text.trim().is_empty() {
+                    call.text.clear();
+                }
+                call.text.push_str(text);
+            }
+            Some(Value::Null) | None => {}
+            Some(value) => {
+                bytes += value.to_string().len();
+                if call.map.is_none() || value.as_object().is_none_or(|map| !map.is_empty()) {
+                    call.map = Some(value.clone());
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The call that a piece goes on with.
+    fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        if let Some(at) = id.and_then(|id| self.0.iter().rposition(|call| call.id == id)) {
+            return Some(at);
+        }
+        let at = match index {
+            Some(index) => self.0.iter().rposition(|call| call.index == Some(index))?,
+            None => self.0.len().checked_sub(1)?,
+        };
+        let call = &self.0[at];
+        let is_another = match (id, name) {
+            // An id that changes from piece to piece, or none: the name decides.
+            (Some(_), Some(_)) => !call.id.is_empty(),
+            (None, Some(name)) => {
+                !call.name.is_empty() && (call.is_whole() || call.name != name && !call.text.is_empty())
+            }
+            (_, None) => false,
+        };
+        (!is_another).then_some(at)
+    }
+
+    /// Whether the last call has begun arguments that aren't whole.
+    pub(super) fn is_half(&self) -> bool {
+        let text = |call: &Growing| call.text.trim().to_owned();
+        self.0.last().map(text).is_some_and(|text| !text.is_empty() && decode::data(text.as_bytes()).is_err())
+    }
+
+    /// The calls under our names, each with an id of its own. The last one of a reply that was cut off is not whole,
+    /// unless its arguments are.
+    pub(super) fn finish(self, names: &ToolNames, truncated: bool) -> Vec<ToolCall> {
+        let mut ids = BTreeSet::new();
+        let last = self.0.len().saturating_sub(1);
+        let call = |(at, call): (usize, Growing)| {
+            let cut = truncated && at == last && !call.is_whole();
+            let id = if !call.id.is_empty() && ids.insert(call.id.clone()) {
+                call.id.clone()
+            } else {
+                let made = (at..).map(|number| format!("call_{number}")).find(|id| !ids.contains(id));
+                made.inspect(|id| drop(ids.insert(id.clone()))).unwrap_or_default()
+            };
+            let arguments = match arguments(call.map, call.text, cut) {
+                Arguments::Json(value) => match names.find(&call.name) {
+                    Some(tool) if !tool.renames.is_empty() => Arguments::Json(tool.renames.restore(value)),
+                    Some(_) | None => Arguments::Json(value),
+                },
+                Arguments::Malformed(text) => Arguments::Malformed(text),
+            };
+            ToolCall { id, name: names.ours(&call.name), arguments }
+        };
+        self.0.into_iter().enumerate().map(call).collect()
+    }
+}
+
+/// No arguments are an empty map; what is no map is kept as text.
+fn arguments(map: Option<Value>, text: String, cut: bool) -> Arguments {
+    if cut {
+        return Arguments::Malformed(if text.is_empty() { map.map_or(text, |map| map.to_string()) } else { text });
+    }
+    if text.trim().is_empty() {
+        return Arguments::Json(map.unwrap_or_else(|| Value::Object(Map::new())));
+    }
+    match decode::data(text.as_bytes()) {
+        Ok(value @ Value::Object(_)) => Arguments::Json(value),
+        // JSON inside JSON.
+        Ok(Value::String(inner)) => match decode::data(inner.as_bytes()) {
+            Ok(value @ Value::Object(_)) => Arguments::Json(value),
+            Ok(_) | Err(_) => Arguments::Malformed(text),
+        },
+        Ok(_) | Err(_) => Arguments::Malformed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    type Piece<'p> = (Option<u64>, Option<&'p str>, Option<&'p str>, Value);
+
+    fn calls(pieces: &[Piece], truncated: bool) -> Vec<(String, String, String)> {
+        let mut calls = Calls::default();
+        for (index, id, name, arguments) in pieces {
+            calls.push(CallPiece { index: *index, id: *id, name: *name, arguments: Some(arguments) });
+        }
+        let shown = |call: ToolCall| match call.arguments {
+            Arguments::Json(value) => (call.id, call.name, value.to_string()),
+            Arguments::Malformed(text) => (call.id, call.name, format!("malformed {text}")),
+        };
+        calls.finish(&ToolNames::default(), truncated).into_iter().map(shown).collect()
+    }
+
+    fn check(pieces: &[Piece], expected: &[(&str, &str, &str)]) {
+        let found = calls(pieces, false);
+        let found: Vec<_> = found.iter().map(|(id, name, text)| (id.as_str(), name.as_str(), text.as_str())).collect();
+        assert_eq!(found, expected, "{pieces:?}");
+    }
+
+    #[test]
+    fn streamed_calls_are_understood_as_meant() {
+        // As OpenAI writes them.
+        check(
+            &[
+                (Some(0), Some("a"), Some("f"), json!("")),
+                (Some(0), None, None, json!("{\"x\":")),
+                (Some(1), Some("b"), Some("g"), json!("")),
+                (Some(0), None, None, json!("1}")),
+                (Some(1), None, None, json!("{}")),
+            ],
+            &[("a", "f", "{\"x\":1}"), ("b", "g", "{}")],
+        );
+        // Without an index.
+        check(
+            &[
+                (None, Some("a"), Some("f"), json!("{\"x\"")),
+                (None, None, None, json!(":1}")),
+                (None, Some("b"), Some("f"), json!("{\"x\":2}")),
+            ],
+            &[("a", "f", "{\"x\":1}"), ("b", "f", "{\"x\":2}")],
+        );
+        // All with index 0, with and without ids.
+        check(
+            &[(Some(0), Some("a"), Some("f"), json!("{\"x\":1}")), (Some(0), Some("b"), Some("f"), json!("{\"x\":2}"))],
+            &[("a", "f", "{\"x\":1}"), ("b", "f", "{\"x\":2}")],
+        );
+        check(
+            &[(Some(0), None, Some("f"), json!("{\"x\":1}")), (Some(0), None, Some("g"), json!("{\"x\":2}"))],
+            &[("call_0", "f", "{\"x\":1}"), ("call_1", "g", "{\"x\":2}")],
+        );
+        // A placeholder first, and the name once more in each piece.
+        check(
+            &[(Some(0), Some("a"), Some("f"), json!("{}")), (Some(0), Some("a"), Some("f"), json!("{\"x\":1}"))],
+            &[("a", "f", "{\"x\":1}")],
+        );
+        // Another id in each piece.
+        check(
+            &[(Some(0), Some("a"), Some("f"), json!("{\"x\"")), (Some(0), Some("b"), None, json!(":1}"))],
+            &[("a", "f", "{\"x\":1}")],
+        );
+        // Arguments as a map, an empty one first.
+        check(
+            &[(None, None, Some("f"), json!({})), (None, None, None, json!({"x": 1}))],
+            &[("call_0", "f", "{\"x\":1}")],
+        );
+        check(&[(Some(7), None, Some("f"), json!(null))], &[("call_0", "f", "{}")]);
+        check(&[(None, Some("a"), Some("f"), json!("\"{\\\"x\\\":1}\""))], &[("a", "f", "{\"x\":1}")]);
+    }
+
+    #[test]
+    fn what_is_no_map_is_malformed() {
+        for text in ["{\"a\": 1", "text", "[1]", "7"] {
+            assert_eq!(calls(&[(None, Some("a"), Some("f"), json!(text))], false)[0].2, format!("malformed {text}"));
+        }
+    }
+
+    #[test]
+    fn the_last_call_of_a_reply_that_was_cut_off_is_not_whole() {
+        for (text, expected) in
+            [("", "malformed "), ("{}", "malformed {}"), ("{\"a\":", "malformed {\"a\":"), ("{\"a\":1}", "{\"a\":1}")]
+        {
+            let pieces = [(Some(0), Some("a"), Some("f"), json!("")), (Some(1), Some("b"), Some("g"), json!(text))];
+            let found = calls(&pieces, true);
+            assert_eq!((found[0].2.as_str(), found[1].2.as_str()), ("{}", expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let pieces =
+            [(Some(0), Some("call_1"), Some("f"), json!({"a": 1})), (Some(1), None, Some("f"), json!({"a": 2}))];
+        let ids: Vec<_> = calls(&pieces, false).into_iter().map(|(id, ..)| id).collect();
+        assert_eq!(ids, ["call_1", "call_2"]);
+    }
+}

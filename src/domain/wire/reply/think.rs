@@ -1,0 +1,117 @@
+//! `<think>…</think>` at the beginning of a text is reasoning, in whatever pieces it comes.
+
+use std::mem::take;
+
+const OPEN: &str = "<think>";
+const CLOSE: &str = "</think>";
+
+/// Where in a text the next piece stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Place {
+    /// Only blanks, or a part of the opening tag, came so far.
+    #[default]
+    Beginning,
+    Thought,
+    /// Blanks behind the closing tag belong to nothing.
+    Gap,
+    Answer,
+}
+
+/// Splits a text into the answer and the reasoning before it.
+#[derive(Debug, Default)]
+pub(super) struct Think {
+    place: Place,
+    /// What may be a part of a tag.
+    pending: String,
+}
+
+impl Think {
+    /// The answer and the reasoning in one more piece.
+    pub(super) fn push(&mut self, piece: &str) -> (String, String) {
+        let (mut visible, mut thought) = (String::new(), String::new());
+        self.pending.push_str(piece);
+        loop {
+            match self.place {
+                Place::Beginning => {
+                    let begin = self.pending.trim_start();
+                    if let Some(rest) = begin.strip_prefix(OPEN) {
+                        self.pending = rest.to_owned();
+                        self.place = Place::Thought;
+                    } else if OPEN.starts_with(begin) {
+                        return (visible, thought);
+                    } else {
+                        self.place = Place::Answer;
+                    }
+                }
+                Place::Thought => {
+                    if let Some((before, rest)) = self.pending.split_once(CLOSE) {
+                        thought.push_str(before);
+                        self.pending = rest.to_owned();
+                        self.place = Place::Gap;
+                    } else {
+                        let keep = held_back(&self.pending);
+                        thought.push_str(&self.pending[..self.pending.len() - keep]);
+                        self.pending.drain(..self.pending.len() - keep);
+                        return (visible, thought);
+                    }
+                }
+                Place::Gap => {
+                    let rest = self.pending.trim_start().to_owned();
+                    self.pending = rest;
+                    if self.pending.is_empty() {
+                        return (visible, thought);
+                    }
+                    self.place = Place::Answer;
+                }
+                Place::Answer => {
+                    visible.push_str(&take(&mut self.pending));
+                    return (visible, thought);
+                }
+            }
+        }
+    }
+
+    /// What is left at the end: a tag that never came.
+    pub(super) fn finish(self) -> (String, String) {
+        match self.place {
+            Place::Thought => (String::new(), self.pending),
+            Place::Beginning | Place::Gap | Place::Answer => (self.pending, String::new()),
+        }
+    }
+}
+
+/// Bytes at the end that may begin the closing tag.
+fn held_back(text: &str) -> usize {
+    (1..CLOSE.len()).rev().find(|bytes| text.ends_with(&CLOSE[..*bytes])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasoning_is_kept_apart_however_it_is_cut() {
+        for (given, visible, thought) in [
+            ("answer", "answer", ""),
+            ("<think>why</think>\n\nanswer", "answer", "why"),
+            ("\n <think>a < b </thin </think>x<think>y</think>", "x<think>y</think>", "a < b </thin "),
+            ("<think>never closed", "", "never closed"),
+            ("<thi", "<thi", ""),
+            ("<thought>x", "<thought>x", ""),
+            ("<think></think>x", "x", ""),
+            ("", "", ""),
+        ] {
+            for at in (0..=given.len()).filter(|at| given.is_char_boundary(*at)) {
+                let mut think = Think::default();
+                let (mut shown, mut kept) = (String::new(), String::new());
+                for piece in [&given[..at], &given[at..]] {
+                    let (a, b) = think.push(piece);
+                    shown.push_str(&a);
+                    kept.push_str(&b);
+                }
+                let (a, b) = think.finish();
+                assert_eq!((shown + &a, kept + &b), (visible.to_owned(), thought.to_owned()), "{given:?} at {at}");
+            }
+        }
+    }
+}
