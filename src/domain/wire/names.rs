@@ -45,7 +45,7 @@ impl ToolNames {
                 provider: dialect.provider.to_owned(),
                 reason,
             })?;
-            let name = unique(legal(&tool.name, rule), rule, &mut taken);
+            let name = unique(&legal(&tool.name, rule), rule, &mut taken);
             sent.push(SentTool {
                 ours: tool.name.clone(),
                 name,
@@ -92,8 +92,8 @@ fn legal(name: &str, rule: ToolNameRule) -> String {
 }
 
 /// A name that no tool before it has.
-fn unique(name: String, rule: ToolNameRule, taken: &mut BTreeSet<String>) -> String {
-    let mut found = name.clone();
+fn unique(name: &str, rule: ToolNameRule, taken: &mut BTreeSet<String>) -> String {
+    let mut found = name.to_owned();
     let mut number = 2;
     while !taken.insert(found.clone()) {
         let end = format!("_{number}");

@@ -55,13 +55,12 @@ impl Calls {
     pub(super) fn push(&mut self, piece: CallPiece<'_>) -> usize {
         let id = piece.id.filter(|id| !id.is_empty());
         let name = piece.name.filter(|name| !name.is_empty());
-        let (at, mut bytes) = match self.find(piece.index, id, name) {
-            Some(at) => (at, 0),
-            None => {
-                self.0.push(Growing { index: piece.index, ..Growing::default() });
-                (self.0.len() - 1, CALL_BYTES)
-            }
-        };
+        let found = self.find(piece.index, id, name);
+        let mut bytes = if found.is_none() { CALL_BYTES } else { 0 };
+        let at = found.unwrap_or_else(|| {
+            self.0.push(Growing { index: piece.index, ..Growing::default() });
+            self.0.len() - 1
+        });
         let call = &mut self.0[at];
         if let Some(id) = id.filter(|_| call.id.is_empty()) {
             bytes += id.len();
@@ -127,12 +126,12 @@ impl Calls {
         let last = self.0.len().saturating_sub(1);
         let call = |(at, call): (usize, Growing)| {
             let cut = truncated && at == last && !call.is_whole();
-            let id = if !call.id.is_empty() && ids.insert(call.id.clone()) {
-                call.id.clone()
-            } else {
-                let made = (at..).map(|number| format!("call_{number}")).find(|id| !ids.contains(id));
-                made.inspect(|id| drop(ids.insert(id.clone()))).unwrap_or_default()
-            };
+            let mut id = call.id.clone();
+            let mut number = at;
+            while id.is_empty() || !ids.insert(id.clone()) {
+                id = format!("call_{number}");
+                number += 1;
+            }
             let arguments = match arguments(call.map, call.text, cut) {
                 Arguments::Json(value) => match names.find(&call.name) {
                     Some(tool) if !tool.renames.is_empty() => Arguments::Json(tool.renames.restore(value)),
