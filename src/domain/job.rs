@@ -210,6 +210,9 @@ pub struct JobResult {
     /// Machine-readable reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// The output is a text that the model's limit of tokens cut off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// Machine-readable reason of a job that did not complete.
@@ -351,6 +354,9 @@ impl Job {
             if let Some(output) = &result.output {
                 record["output"] = output.clone();
             }
+            if result.truncated {
+                record["truncated"] = true.into();
+            }
             if let Some(error) = &result.error {
                 record["error"] = error.clone().into();
             }
@@ -365,12 +371,12 @@ impl Job {
 impl JobResult {
     /// A complete one.
     pub const fn complete(output: Value) -> Self {
-        Self { status: JobStatus::Complete, output: Some(output), error: None, error_code: None }
+        Self { status: JobStatus::Complete, output: Some(output), error: None, error_code: None, truncated: false }
     }
 
     /// One that did not complete.
     pub fn ended(status: JobStatus, code: ErrorCode, error: impl Into<String>) -> Self {
-        Self { status, output: None, error: Some(error.into()), error_code: Some(code) }
+        Self { status, output: None, error: Some(error.into()), error_code: Some(code), truncated: false }
     }
 
     /// A failed one.

@@ -118,7 +118,7 @@ pub(super) async fn task(
     let now = wait_for(&api, &who, job, wait.unwrap_or_default()).await?;
     let mut answer = receipt(&submitted);
     if let (Some(answer), Some(Value::Object(record))) = (answer.as_object_mut(), now.map(|job| job.to_json())) {
-        let keys = ["status", "output", "error", "errorCode"];
+        let keys = ["status", "output", "truncated", "error", "errorCode"];
         answer.extend(record.into_iter().filter(|(key, _)| keys.contains(&key.as_str())));
     }
     Ok(with_location(status(&submitted), job, &answer))

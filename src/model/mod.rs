@@ -5,10 +5,7 @@ pub mod registry;
 pub mod endpoint;
 pub mod provider;
 pub mod provider_error;
-mod provider_reply;
 
-pub mod bounded;
-pub mod relay;
 pub mod scripted;
 
 pub mod calls_log;

@@ -1,10 +1,11 @@
 //! Which failures of a provider may go away by asking again, and when.
 
+use crate::domain::decode;
+use crate::domain::wire::frames::TooMuch;
+use crate::domain::wire::{DecodeError, Report};
 use crate::model::ModelError;
-use crate::model::bounded::TooMuch;
-use genai::Error;
 use reqwest::StatusCode;
-use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -12,76 +13,99 @@ use std::time::Duration;
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Longest provider's text kept.
 const REASON_CHARS_MAX: usize = 1_000;
-/// Types of error events that no repetition of the request mends.
-const PERMANENT_TYPES: [&str; 2] = ["invalid_request_error", "request_too_large"];
+/// Longest value of a header that an error shows.
+const HEADER_CHARS: usize = 80;
+/// Types of errors that no repetition of the request mends.
+const PERMANENT_TYPES: [&str; 3] = ["invalid_request_error", "request_too_large", "INVALID_ARGUMENT"];
 /// Types of errors that no other request mends either.
-const UNUSABLE_TYPES: [&str; 5] =
-    ["authentication_error", "permission_error", "not_found_error", "billing_error", "insufficient_quota"];
+const UNUSABLE_TYPES: [&str; 8] = [
+    "authentication_error",
+    "permission_error",
+    "not_found_error",
+    "billing_error",
+    "insufficient_quota",
+    "UNAUTHENTICATED",
+    "PERMISSION_DENIED",
+    "NOT_FOUND",
+];
 
-/// The error of a call to `model` (`provider/name`).
-pub fn map(error: &Error, model: &str) -> ModelError {
-    let cause = root(error);
-    if let (Some(status), body) = (cause.status(), body_of(cause)) {
-        let reason = format!("{}: {}", status.as_u16(), said(body));
-        return if is_unusable(status) || says_unusable(body) {
-            unusable(model, reason)
-        } else if is_transient(status) {
-            transient(model, reason, cause.headers().and_then(retry_after))
-        } else {
-            permanent(model, reason)
+/// What an answer says before its body.
+#[derive(Debug, Clone)]
+pub struct AnswerHead {
+    status: StatusCode,
+    headers: HeaderMap,
+}
+
+impl AnswerHead {
+    /// Of an answer whose body is still to be read.
+    pub fn of(answer: &reqwest::Response) -> Self {
+        Self { status: answer.status(), headers: answer.headers().clone() }
+    }
+
+    /// Status, content type and encoding, for whoever has called the wrong URL.
+    fn shown(&self) -> String {
+        let text = |name: &HeaderName| {
+            let text = self.headers.get(name)?.to_str().ok()?;
+            Some(text.chars().take(HEADER_CHARS).collect::<String>())
         };
-    }
-    match cause {
-        Error::ChatResponse { body, .. } => event(body, model),
-        Error::WebStream { error, .. } => match error.downcast_ref::<reqwest::Error>() {
-            Some(error) => network(error, model),
-            None => transient(model, short(&error.to_string()), None),
-        },
-        Error::WebModelCall { webc_error, .. } => match webc_error {
-            genai::webc::Error::Reqwest(error) => network(error, model),
-            other => transient(model, short(&other.to_string()), None),
-        },
-        // The library gives the whole request with it: only the cause is told.
-        Error::ChatResponseGeneration { cause, .. } => {
-            transient(model, format!("the reply can't be read: {}", short(cause)), None)
-        }
-        Error::StreamParse { serde_error, .. } => {
-            transient(model, format!("the reply can't be read: {serde_error}"), None)
-        }
-        // Sampled again, the model may write a reply that can be read.
-        Error::NoChatResponse { .. }
-        | Error::InvalidJsonResponseElement { .. }
-        | Error::JsonValueExt(_)
-        | Error::SerdeJson(_) => {
-            transient(model, format!("the reply can't be read: {}", short(&cause.to_string())), None)
-        }
-        other => permanent(model, short(&other.to_string())),
+        let kind =
+            text(&CONTENT_TYPE).map_or_else(|| "no content-type".into(), |kind| format!("content-type `{kind}`"));
+        let encoding = text(&CONTENT_ENCODING).map(|encoding| format!(", content-encoding `{encoding}`"));
+        format!("{}, {kind}{}", self.status.as_u16(), encoding.unwrap_or_default())
     }
 }
 
-/// The stream ended before the provider said that it was finished.
-pub fn cut(model: &str) -> ModelError {
-    transient(model, "the reply ended in the middle".into(), None)
+/// The error of an answer whose status is no success.
+pub fn refusal(head: &AnswerHead, body: &str, model: &str) -> ModelError {
+    let report = Report::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
+    let said = if report.message.is_empty() { "no reason given" } else { &report.message };
+    let reason = format!("{}: {said}", head.status.as_u16());
+    if is_unusable(head.status) || is_of(&report, &UNUSABLE_TYPES) {
+        unusable(model, reason)
+    } else if is_transient(head.status) {
+        transient(model, reason, retry_after(&head.headers))
+    } else {
+        permanent(model, reason)
+    }
 }
 
-/// The stream ended before the provider said that it was finished, and it was none: `what` it was.
-pub fn no_stream(model: &str, what: &str) -> ModelError {
-    transient(model, format!("its answer is no stream of events ({what}): is the URL of the endpoint right?"), None)
+/// The error of bytes that are no reply.
+pub fn decoding(error: &DecodeError, head: &AnswerHead, model: &str) -> ModelError {
+    match error {
+        DecodeError::Reported(report) => reported(report, head, model),
+        // Sampled again, the model may write a reply that is one.
+        DecodeError::Cut | DecodeError::Unfinished(_) => transient(model, error.to_string(), None),
+        DecodeError::Foreign(beginning) => {
+            let begin =
+                if beginning.trim().is_empty() { String::new() } else { format!(", it begins `{}`", beginning.trim()) };
+            let reason = format!(
+                "its answer is no stream of events ({}{begin}): is the URL of the endpoint right?",
+                head.shown()
+            );
+            transient(model, short(&reason), None)
+        }
+        DecodeError::Refused(words) => permanent(model, format!("it says: {}", short(words))),
+        DecodeError::Filtered { .. } | DecodeError::TooMuch(_) => {
+            ModelError::Unbounded { model: model.to_owned(), reason: error.to_string() }
+        }
+    }
 }
 
-/// It says why it doesn't answer.
-pub fn refused(model: &str, words: &str) -> ModelError {
-    permanent(model, format!("it says: {}", short(words)))
+/// An error that came inside a reply that began well.
+fn reported(report: &Report, head: &AnswerHead, model: &str) -> ModelError {
+    let reason = report.message.clone();
+    let status = report.status.and_then(|status| StatusCode::from_u16(status).ok());
+    if is_of(report, &UNUSABLE_TYPES) || status.is_some_and(is_unusable) {
+        unusable(model, reason)
+    } else if is_of(report, &PERMANENT_TYPES) || status.is_some_and(|status| !is_transient(status)) {
+        permanent(model, reason)
+    } else {
+        transient(model, reason, retry_after(&head.headers))
+    }
 }
 
-/// What it has said isn't all that it was to say.
-pub fn unfinished(model: &str, reason: String) -> ModelError {
-    ModelError::Unbounded { model: model.to_owned(), reason }
-}
-
-/// This machine can't make the call now.
-pub fn here(model: &str, error: &std::io::Error) -> ModelError {
-    transient(model, format!("the call can't be made here: {error}"), None)
+fn is_of(report: &Report, types: &[&str]) -> bool {
+    report.kinds.iter().any(|kind| types.contains(&kind.as_str()))
 }
 
 /// It goes on for longer than it may.
@@ -112,21 +136,6 @@ fn is_unusable(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND)
 }
 
-/// The body of the answer says so.
-fn says_unusable(body: &str) -> bool {
-    let json: Value = serde_json::from_str(body).unwrap_or_default();
-    let inner = json.get("error").unwrap_or(&json);
-    ["type", "code"].iter().filter_map(|key| inner.get(*key)?.as_str()).any(|kind| UNUSABLE_TYPES.contains(&kind))
-}
-
-/// A streamed call wraps the library's own error once more.
-fn root(error: &Error) -> &Error {
-    match error {
-        Error::WebStream { error: inner, .. } => inner.downcast_ref::<Error>().unwrap_or(error),
-        other => other,
-    }
-}
-
 fn is_transient(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS)
@@ -149,46 +158,6 @@ pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
         cause = link.source();
     }
     if error.is_builder() { permanent(model, short(&reason)) } else { transient(model, short(&reason), None) }
-}
-
-/// An error that came inside a reply that began well.
-fn event(body: &Value, model: &str) -> ModelError {
-    let inner = body.get("error").unwrap_or(body);
-    let reason = short(inner.get("message").and_then(Value::as_str).unwrap_or(&inner.to_string()));
-    let code =
-        inner.get("code").and_then(Value::as_u64).and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
-    let is_of = |types: &[&str]| {
-        ["type", "code"].iter().filter_map(|key| inner.get(*key)?.as_str()).any(|kind| types.contains(&kind))
-    };
-    if is_of(&UNUSABLE_TYPES) || code.is_some_and(is_unusable) {
-        unusable(model, reason)
-    } else if is_of(&PERMANENT_TYPES) || code.is_some_and(|code| !is_transient(code)) {
-        permanent(model, reason)
-    } else {
-        transient(model, reason, None)
-    }
-}
-
-fn body_of(error: &Error) -> &str {
-    match error {
-        Error::HttpError { body, .. }
-        | Error::WebModelCall { webc_error: genai::webc::Error::ResponseFailedStatus { body, .. }, .. } => body,
-        _ => "",
-    }
-}
-
-/// The provider's message inside an error body, else the body.
-fn said(body: &str) -> String {
-    let json: Option<Value> = serde_json::from_str(body).ok();
-    let message = json.as_ref().and_then(|json| {
-        ["/error/message", "/message", "/error", "/0/error/message"]
-            .iter()
-            .find_map(|path| json.pointer(path)?.as_str())
-    });
-    match short(message.unwrap_or(body)) {
-        empty if empty.is_empty() => "no reason given".into(),
-        text => text,
-    }
 }
 
 fn short(text: &str) -> String {
@@ -235,32 +204,46 @@ mod tests {
         }
     }
 
+    fn class(error: ModelError) -> (&'static str, String) {
+        match error {
+            ModelError::Transient { reason, .. } => ("again", reason),
+            ModelError::Permanent { reason, .. } => ("not this", reason),
+            ModelError::Unusable { reason, .. } => ("none", reason),
+            ModelError::Unbounded { reason, .. } => ("no end", reason),
+        }
+    }
+
+    fn head(status: u16) -> AnswerHead {
+        AnswerHead { status: StatusCode::from_u16(status).unwrap(), headers: HeaderMap::new() }
+    }
+
     #[test]
     fn a_status_decides_whether_to_ask_again() {
-        let check = |status: u16| {
-            let error = Error::HttpError {
-                status: StatusCode::from_u16(status).unwrap(),
-                canonical_reason: String::new(),
-                body: r#"{"error": {"message": "why"}}"#.into(),
-                headers: Box::default(),
-            };
-            match map(&error, "openai/m") {
-                ModelError::Transient { reason, .. } => ("again", reason),
-                ModelError::Permanent { reason, .. } => ("not this", reason),
-                ModelError::Unusable { reason, .. } => ("none", reason),
-                ModelError::Unbounded { reason, .. } => ("no end", reason),
-            }
-        };
-        assert!(says_unusable(r#"{"error": {"type": "permission_error", "message": "no"}}"#));
-        assert!(says_unusable(r#"{"error": {"code": "insufficient_quota"}}"#) && !says_unusable("<html>"));
-        for (class, statuses) in [
+        for (expected, statuses) in [
             ("again", &[408, 425, 429, 500, 502, 503, 504, 529, 307][..]),
             ("not this", &[400, 402, 403, 413, 422][..]),
             ("none", &[401, 404][..]),
         ] {
             for status in statuses {
-                assert_eq!(check(*status), (class, format!("{status}: why")));
+                let error = refusal(&head(*status), r#"{"error": {"message": "why"}}"#, "openai/m");
+                assert_eq!(class(error), (expected, format!("{status}: why")));
             }
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_refusal_are_found_in_every_form() {
+        for (body, expected, reason) in [
+            (r#"{"error": {"type": "permission_error", "message": "no"}}"#, "none", "403: no"),
+            (r#"{"error": {"code": "insufficient_quota", "message": "paid?"}}"#, "none", "403: paid?"),
+            (r#"[{"error": {"status": "PERMISSION_DENIED", "message": "no"}}]"#, "none", "403: no"),
+            (r#"{"error": "a text"}"#, "not this", "403: a text"),
+            (r#"{"message": "a text"}"#, "not this", "403: a text"),
+            (r#"{"detail": "a text"}"#, "not this", "403: a text"),
+            ("<html>", "not this", "403: <html>"),
+            (" ", "not this", "403: no reason given"),
+        ] {
+            assert_eq!(class(refusal(&head(403), body, "m")), (expected, reason.to_owned()), "{body}");
         }
     }
 
@@ -275,16 +258,11 @@ mod tests {
             (json!({"error": {"type": "invalid_request_error", "message": "bad"}}), "not this", "bad"),
             (json!({"error": {"type": "authentication_error", "message": "key"}}), "none", "key"),
             (json!({"message": "paid?", "code": "insufficient_quota"}), "none", "paid?"),
-            (json!("odd"), "again", "\"odd\""),
+            (json!("odd"), "again", "odd"),
         ];
-        for (body, class, reason) in table {
-            let found = match event(&body, "m") {
-                ModelError::Transient { reason, .. } => ("again", reason),
-                ModelError::Permanent { reason, .. } => ("not this", reason),
-                ModelError::Unusable { reason, .. } => ("none", reason),
-                ModelError::Unbounded { reason, .. } => ("no end", reason),
-            };
-            assert_eq!(found, (class, reason.to_owned()), "{body}");
+        for (body, expected, reason) in table {
+            let error = decoding(&DecodeError::Reported(Report::of(&body)), &head(200), "m");
+            assert_eq!(class(error), (expected, reason.to_owned()), "{body}");
         }
     }
 }

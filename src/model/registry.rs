@@ -1,7 +1,7 @@
 //! The model that a worker is given: it finds the provider a request names, and holds what every provider keeps to.
 
 use crate::domain::chat::{ModelRequest, Reply};
-use crate::model::bounded;
+use crate::domain::wire::reply::check_size;
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::endpoint::ProviderOptions;
 use crate::model::endpoint::SCRIPTED;
@@ -53,10 +53,10 @@ pub struct Models {
 
 impl Models {
     /// With their options. Fails when TLS can't be set up.
-    pub async fn new(options: ModelOptions) -> Result<Models, genai::Error> {
+    pub async fn new(options: ModelOptions) -> Result<Models, reqwest::Error> {
         let log = options.calls_log.map(CallsLog::new);
         let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
-        let provider = ModelProvider::new(options.providers).await?;
+        let provider = ModelProvider::new(options.providers)?;
         let (timeout, calls) = (options.timeout, AtomicU64::new(0));
         Ok(Models { scripted: Scripted::new(scripted), provider, timeout, log, calls })
     }
@@ -88,7 +88,7 @@ impl Model for Models {
         let model = || request.model.id();
         let answer = tokio::time::timeout(self.timeout, self.answer(request, key, live)).await;
         let reply = answer.unwrap_or_else(|_| Err(too_long(&model(), self.timeout)))?;
-        bounded::check(&request.model, &reply).map_err(|limit| too_much(&model(), &limit))?;
+        check_size(request.model.max_tokens, &reply).map_err(|limit| too_much(&model(), &limit))?;
         Ok(reply)
     }
 }

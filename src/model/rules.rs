@@ -351,7 +351,7 @@ impl Then {
             || Usage::new(facts.prompt_tokens, reply_tokens(&text, &calls)),
             |usage| Usage::new(usage.input, usage.output),
         );
-        Ok(Reply { text, calls, usage })
+        Ok(Reply { text, calls, usage, ..Reply::default() })
     }
 }
 

@@ -217,7 +217,7 @@ fn echo(facts: &RequestFacts) -> RuleAnswer {
     RuleAnswer {
         delay: Duration::ZERO,
         chunk_delay: Duration::ZERO,
-        reply: Reply { text, calls: Vec::new(), usage },
+        reply: Reply { text, usage, ..Reply::default() },
         fault: None,
         retry_after: None,
     }

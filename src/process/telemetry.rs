@@ -20,7 +20,7 @@ pub fn init(log: &LogConfig) -> Result<(), String> {
     // Connection events are logged by `bus::nats` with their server; the driver's own lines repeat them.
     // The databases tell of each file, the model client of providers that nobody uses.
     let filter = EnvFilter::builder()
-        .parse(format!("async_nats=error,fjall=warn,lsm_tree=warn,genai=error,{}", log.level))
+        .parse(format!("async_nats=error,fjall=warn,lsm_tree=warn,{}", log.level))
         .map_err(|error| format!("illegal `log.level`: {error}"))?;
     let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let done = match log.format {

@@ -435,6 +435,7 @@ impl Turn {
 
     fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
+        let calls = if reply.truncated { plan::without_half(calls, &reply.calls) } else { calls };
         let begun = decide::begun(&self.setting);
         let shown = asking.shown.iter();
         let recorded = Recorded {

@@ -37,6 +37,20 @@ pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Section
     said.iter_mut().map(|call| plan(call, tools, sections)).map(bounded).collect()
 }
 
+/// The calls of a reply that its limit of tokens cut off: the last one is not made where its arguments aren't whole.
+pub(super) fn without_half(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Vec<PlannedCall> {
+    let is_half = said.last().is_some_and(|call| matches!(call.arguments, Arguments::Malformed(_)));
+    if let Some(last) = calls.last_mut().filter(|_| is_half) {
+        let text = format!(
+            "the limit of tokens of a reply cut this call of `{}` off before its end: it was not made; make it again \
+             with shorter arguments, or in parts",
+            last.tool
+        );
+        last.what = Err(Unmade::new(Outcome::Limit, text));
+    }
+    calls
+}
+
 /// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
 /// says there never counts, and doesn't stay in the transcript; everything else stays there as it was
 /// written. Keys that begin with `_` are no arguments. A call that runs another operation by its path is a call of that one where anything

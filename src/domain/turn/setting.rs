@@ -6,6 +6,7 @@ use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
 use crate::budget::{Deadline, LimitOrigin, Purse};
+use crate::chat::Reply;
 use crate::event::Mandate;
 use crate::ids::{Owner, SessionKey};
 use crate::job::{ErrorCode, JobResult};
@@ -69,9 +70,10 @@ impl Last {
     }
 
     /// How the task ends that hasn't ended itself.
-    pub(super) fn ending(&self, text: &str, is_text: bool, completion: CompletedBy) -> JobResult {
+    pub(super) fn ending(&self, reply: &Reply, is_text: bool, completion: CompletedBy) -> JobResult {
+        let text = reply.text.as_str();
         if is_text && !text.trim().is_empty() && completion == CompletedBy::Implicit {
-            return JobResult::complete(text.into());
+            return JobResult { truncated: reply.truncated, ..JobResult::complete(text.into()) };
         }
         JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))
     }

@@ -32,6 +32,7 @@ mod loose;
 mod scoped;
 mod settle;
 mod silence;
+mod truncated;
 
 const NOW: Millis = Millis(9_000);
 

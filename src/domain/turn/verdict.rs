@@ -49,7 +49,7 @@ pub(super) fn verdict(
     if let (Some(last), true) = (&setting.last, open) {
         // What a goal inside the task returns is not the task's output.
         let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
-        return Verdict::Ended(last.ending(&recorded.reply.text, is_text, completion));
+        return Verdict::Ended(last.ending(&recorded.reply, is_text, completion));
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
     if let (Some(wrong), true) = (ends::misfit(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
@@ -86,8 +86,11 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
         (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
         (true, true, _) => Verdict::Park,
         (true, false, CompletedBy::Implicit) if !text.trim().is_empty() => {
-            Verdict::Ended(JobResult::complete(text.clone().into()))
+            let truncated = recorded.reply.truncated;
+            Verdict::Ended(JobResult { truncated, ..JobResult::complete(text.clone().into()) })
         }
+        // Asked again it would be cut off again, and paid again.
+        (true, false, CompletedBy::Implicit) if recorded.reply.truncated => Verdict::Ended(cut_off(setting)),
         // Nothing is no answer: whoever asked would take it for work that is done.
         (true, false, CompletedBy::Implicit) if !reminded && !at_limit => Verdict::Remind,
         (true, false, CompletedBy::Implicit) => {
@@ -102,6 +105,7 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
             match (refused < OUTPUT_REFUSALS, at_limit) {
                 (true, false) => Verdict::Refuse,
                 (true, true) => Verdict::Ended(limit_reached(limit, recorded)),
+                (false, _) if recorded.reply.truncated => Verdict::Ended(cut_off(setting)),
                 (false, _) => Verdict::Ended(invalid(&format!("text alone is no output; the text was: {text}"))),
             }
         }
@@ -117,6 +121,12 @@ fn invalid(wrong: &str) -> JobResult {
     let wrong = wrong.trim_start_matches("error: ");
     let text = format!("after {OUTPUT_REFUSALS} refusals there is no output of the type that was asked for: {wrong}");
     JobResult::failed(ErrorCode::OutputInvalid, text)
+}
+
+fn cut_off(setting: &Setting) -> JobResult {
+    let limit = setting.config.model.max_tokens.map_or_else(String::new, |tokens| format!(" ({tokens})"));
+    let text = format!("the reply reached its limit of tokens{limit} before an answer: raise `model.maxTokens`");
+    JobResult::failed(ErrorCode::LimitReached, text)
 }
 
 fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {

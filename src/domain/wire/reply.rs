@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::frames::{TooMuch, said_bytes};
 use super::names::ToolNames;
 use super::{DecodeError, Report};
-use crate::chat::{Reasoning, Reply, Usage};
+use crate::chat::{Arguments, Reasoning, Reply, Usage};
 use calls::Calls;
 use serde_json::{Value, json};
 use std::mem::take;
@@ -215,6 +215,17 @@ impl ReplyBuilder {
         self.said = self.said.saturating_add(bytes);
         if self.said > self.limit { Err(TooMuch::Said(self.limit).into()) } else { Ok(()) }
     }
+}
+
+/// Whether a whole reply, of whatever provider, says no more than it may.
+pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch> {
+    let limit = said_bytes(max_tokens);
+    let arguments = |arguments: &Arguments| match arguments {
+        Arguments::Json(value) => value.to_string().len(),
+        Arguments::Malformed(text) => text.len(),
+    };
+    let calls: usize = reply.calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum();
+    if reply.text.len() + calls > limit { Err(TooMuch::Said(limit)) } else { Ok(()) }
 }
 
 /// Longest words of a provider that an error keeps.

@@ -86,6 +86,8 @@ pub(in crate::http) struct Job {
     outbound: Option<Outbound>,
     spend: Option<Spend>,
     output: Option<Value>,
+    /// The output is a text that the model's limit of tokens cut off.
+    truncated: Option<bool>,
     error: Option<String>,
     error_code: Option<String>,
     /// `input`, `output`, `error` and `waiting` are left out: the job ran under authority that the reader does not
@@ -200,6 +202,7 @@ pub(in crate::http) struct Receipt {
     ignored: Option<Ignored>,
     status: Option<JobStatus>,
     output: Option<Value>,
+    truncated: Option<bool>,
     error: Option<String>,
     error_code: Option<String>,
 }

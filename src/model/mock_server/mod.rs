@@ -295,6 +295,8 @@ fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessa
         messages,
         tools: Vec::new().into(),
         turn: String::new(),
+        stable: 0,
+        output: None,
     })
 }
 

@@ -107,7 +107,7 @@ pub(crate) async fn ask(
 fn cut_off(cut: Option<(LimitOrigin, u64)>, observed: Observed) -> Observed {
     let Some((origin, given)) = cut else { return observed };
     match observed {
-        Observed::Answered(Ok(reply)) if reply.usage.output >= given => {
+        Observed::Answered(Ok(reply)) if reply.truncated || reply.usage.output >= given => {
             let what = if origin == LimitOrigin::Cap { "a cap is reached" } else { "the budget is used up" };
             let reason = format!("{what}: the reply was cut off at {given} tokens");
             Observed::Answered(Err(ModelFailure::Short(Last { code: code_of(origin), reason })))
