@@ -5,7 +5,26 @@ use super::{AgentConfig, Looping};
 use crate::agent::entry::check_entries;
 use crate::agent::tool::GOAL_TOOLS;
 use crate::agent::tool::configured;
+use crate::chat::{ModelRequest, ModelSettings};
 use crate::decode::Wrong;
+use crate::wire;
+use crate::wire::dialect::{COMPATIBLE, dialect};
+
+/// Whether the provider of a model takes its settings: a request with them can be encoded. Of a provider that only the
+/// venue's configuration knows it is found out as for any endpoint of Chat Completions.
+fn check_model(model: &ModelSettings) -> Result<(), String> {
+    let dialect = dialect(&model.provider).unwrap_or(COMPATIBLE);
+    let request = ModelRequest {
+        model: model.clone(),
+        system: String::new(),
+        messages: Vec::new(),
+        tools: Vec::new().into(),
+        turn: String::new(),
+        stable: 0,
+        output: None,
+    };
+    wire::encode(&request, &dialect, "").map(|_| ()).map_err(|error| error.to_string())
+}
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), Wrong> {
@@ -36,9 +55,9 @@ impl AgentConfig {
         let budget = self.limits.budget();
         budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;
         self.limits.session.check().or_else(|error| bad(format!("`limits.session`: {error}")))?;
-        if let Some(price) = &self.model.price {
-            price.check().or_else(|error| bad(format!("`model.price`: {error}")))?;
-        } else if let Some(key) = self.limits.in_money() {
+        self.model.check().or_else(bad)?;
+        check_model(&self.model).or_else(bad)?;
+        if let (None, Some(key)) = (&self.model.price, self.limits.in_money()) {
             return bad(format!(
                 "`{key}`: the model needs a `price`, as `{{input, output}}` in dollars per million tokens"
             ));
@@ -57,11 +76,6 @@ impl AgentConfig {
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
         self.resources.check(&configured(self)).or_else(bad)?;
-        if let (Some(window), reply) = (self.model.context_window, self.model.max_tokens.unwrap_or(0))
-            && window <= reply
-        {
-            return bad(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
-        }
         Ok(())
     }
 
