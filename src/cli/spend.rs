@@ -101,7 +101,20 @@ fn part(of: &Value) -> String {
         (Some(cost), 0) => format!(", {}", dollars(cost)),
         (Some(cost), calls) => format!(", {} and {calls} calls without a price", dollars(cost)),
     };
-    format!("{} calls, {} tokens in, {} out{cost}", number("calls"), number("input"), number("output"))
+    let tokens = in_and_out(of, |number| number.as_u64().unwrap_or_default().to_string());
+    format!("{} calls, {tokens}{cost}", number("calls"))
+}
+
+/// Tokens of prompts and replies with their classes, as `300 tokens in (120 from the cache), 20 out`.
+pub(crate) fn in_and_out(usage: &Value, shown: impl Fn(&Value) -> String) -> String {
+    let classes = |classes: &[(&str, &str)]| {
+        let told = classes.iter().filter(|(key, _)| usage[key].as_u64().is_some_and(|tokens| tokens > 0));
+        let told: Vec<_> = told.map(|(key, what)| format!("{} {what}", shown(&usage[key]))).collect();
+        if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+    };
+    let read = classes(&[("cacheRead", "from the cache"), ("cacheWrite", "written to it")]);
+    let written = classes(&[("reasoning", "of reasoning")]);
+    format!("{} tokens in{read}, {} out{written}", shown(&usage["input"]), shown(&usage["output"]))
 }
 
 /// Dollars, to a millionth.
@@ -160,6 +173,14 @@ mod tests {
                     ">$0.5",
                     "2 calls, 300 tokens in, 20 out, $0.0012; with 1 jobs under it: 3 calls, 400 tokens in, 30 out, \
                      $0.5 and 1 calls without a price",
+                ],
+            ),
+            (
+                json!({"own": {"calls": 1, "input": 30, "output": 9, "cacheRead": 20, "cacheWrite": 5, "reasoning": 7, "cost": 0.1}}),
+                [
+                    "30+9",
+                    "$0.1",
+                    "1 calls, 30 tokens in (20 from the cache, 5 written to it), 9 out (7 of reasoning), $0.1",
                 ],
             ),
             (

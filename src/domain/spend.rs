@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// What so many calls have used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Spent {
     /// Model calls.
     pub calls: u32,
@@ -21,6 +21,15 @@ pub struct Spent {
     pub input: u64,
     /// Tokens of their replies.
     pub output: u64,
+    /// Of `input`: read from providers' caches.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    /// Of `input`: written to providers' caches.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
+    /// Of `output`: reasoning.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reasoning: u64,
     /// Billionths of a dollar, of those whose model has a price.
     pub nano: u64,
     /// Calls whose model has none.
@@ -34,6 +43,9 @@ impl Spent {
             calls: 1,
             input: usage.input,
             output: usage.output,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+            reasoning: usage.reasoning,
             nano: price.map_or(0, |price| price.cost(usage)),
             unpriced: u32::from(price.is_none()),
         }
@@ -46,6 +58,9 @@ impl Spent {
             calls: self.calls.saturating_add(other.calls),
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
             nano: self.nano.saturating_add(other.nano),
             unpriced: self.unpriced.saturating_add(other.unpriced),
         }
@@ -55,6 +70,10 @@ impl Spent {
     /// the other calls.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({"calls": self.calls, "input": self.input, "output": self.output});
+        let classes = [("cacheRead", self.cache_read), ("cacheWrite", self.cache_write), ("reasoning", self.reasoning)];
+        for (class, tokens) in classes.into_iter().filter(|(_, tokens)| *tokens > 0) {
+            shown[class] = tokens.into();
+        }
         if self.calls == 0 || self.unpriced < self.calls {
             shown["cost"] = dollars(self.nano).into();
         }
@@ -63,6 +82,11 @@ impl Spent {
         }
         shown
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// What a session has used on one day.
@@ -152,6 +176,21 @@ mod tests {
         ] {
             assert_eq!(spent.to_json(), expected);
         }
+    }
+
+    #[test]
+    fn classes_of_tokens_are_shown_where_there_are_any_and_priced() {
+        let usage = Usage { input: 1_000, output: 100, cache_read: 800, cache_write: 100, reasoning: 40 };
+        let price = Price { cache_read: Some(0.3), cache_write: Some(3.75), ..PRICE };
+        let spent = Spent::call(usage, Some(price));
+        let expected = json!({
+            "calls": 1, "input": 1_000, "output": 100, "cacheRead": 800, "cacheWrite": 100, "reasoning": 40,
+            // 100 × 3 + 800 × 0.3 + 100 × 3.75 + 100 × 15
+            "cost": 0.002_415,
+        });
+        assert_eq!(spent.to_json(), expected);
+        assert_eq!(Spent::call(usage, Some(PRICE)).nano, 4_500_000, "a class without a price costs as the prompt");
+        assert_eq!(spent.plus(spent).cache_read, 1_600);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::super::output::time;
 use super::super::output::{Out, compact, field, plain};
+use super::super::spend::in_and_out;
 use serde_json::Value;
 
 /// Characters of the budget bar.
@@ -42,7 +43,7 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
         let took = record["end"].as_u64().unwrap_or(0).saturating_sub(record["start"].as_u64().unwrap_or(0));
         lines.push(format!("began     {} and took {took} ms", time(&record["start"])));
         let usage = &record["usage"];
-        let counted = format!("{} tokens in, {} out", grouped(&usage["input"]), grouped(&usage["output"]));
+        let counted = in_and_out(usage, grouped);
         lines.push(format!("model     {}: {counted}", field(record, "model")));
         if let Some(job) = record["job"].as_str() {
             let ended = list(&record["ended"]).iter().find(|pair| pair[0] == *job).and_then(|pair| pair[1].as_str());

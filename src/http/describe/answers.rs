@@ -117,6 +117,7 @@ struct Spend {
 }
 
 #[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
 struct Spent {
     /// Model calls.
     calls: u64,
@@ -124,6 +125,12 @@ struct Spent {
     input: u64,
     /// Tokens of their replies.
     output: u64,
+    /// Of `input`: read from providers' caches.
+    cache_read: Option<u64>,
+    /// Of `input`: written to providers' caches.
+    cache_write: Option<u64>,
+    /// Of `output`: reasoning.
+    reasoning: Option<u64>,
     /// US dollars; absent where no call has a price.
     cost: Option<f64>,
     /// Calls whose model has no price: they are not in `cost`.
