@@ -20,7 +20,8 @@
 //! text = "Invoice {{input.id}} over {{tool_result.total}} is overdue."
 //! delay_ms = 50            # before the first piece
 //! stream_chunk_ms = 5      # between pieces of the text
-//! usage = { input = 900, output = 20 } # tokens; about characters / 4 when absent
+//! usage = { input = 900, output = 20 } # tokens; about characters / 4 when absent; of them cache_read, cache_write, reasoning
+//! truncated = true         # ends at the limit of tokens
 //! fault = "rate_limit"     # overloaded | unauthorized | bad_request | cut_stream | bad_json | hang
 //! retry_after_ms = 20      # of rate_limit and overloaded
 //! times = 1                # fault only the first n calls of this rule in this process
@@ -47,10 +48,10 @@ const RULES_MAX: usize = 10_000;
 const TOP_KEYS: [&str; 2] = ["calls_log", "rule"];
 const RULE_KEYS: [&str; 2] = ["when", "then"];
 const WHEN_KEYS: [&str; 8] = ["model", "turn", "prompt", "last_role", "text", "tool", "tool_result", "agent"];
-const THEN_KEYS: [&str; 8] =
-    ["text", "calls", "delay_ms", "stream_chunk_ms", "usage", "fault", "retry_after_ms", "times"];
+const THEN_KEYS: [&str; 9] =
+    ["text", "calls", "delay_ms", "stream_chunk_ms", "usage", "truncated", "fault", "retry_after_ms", "times"];
 const CALL_KEYS: [&str; 2] = ["tool", "arguments"];
-const USAGE_KEYS: [&str; 2] = ["input", "output"];
+const USAGE_KEYS: [&str; 5] = ["input", "output", "cache_read", "cache_write", "reasoning"];
 
 /// A rules file.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -120,6 +121,9 @@ pub struct Then {
     pub stream_chunk_ms: u64,
     /// Tokens.
     pub usage: Option<UsageRule>,
+    /// The reply ends at its limit of tokens.
+    #[serde(default)]
+    pub truncated: bool,
     /// What goes wrong instead.
     pub fault: Option<Fault>,
     /// Of `rate_limit` and `overloaded`.
@@ -147,6 +151,22 @@ pub struct UsageRule {
     /// Reply tokens.
     #[serde(default)]
     pub output: u64,
+    /// Of `input`: read from the provider's cache.
+    #[serde(default)]
+    pub cache_read: u64,
+    /// Of `input`: written to the provider's cache.
+    #[serde(default)]
+    pub cache_write: u64,
+    /// Of `output`: reasoning.
+    #[serde(default)]
+    pub reasoning: u64,
+}
+
+impl From<UsageRule> for Usage {
+    fn from(rule: UsageRule) -> Self {
+        let UsageRule { input, output, cache_read, cache_write, reasoning } = rule;
+        Self { input, output, cache_read, cache_write, reasoning }
+    }
 }
 
 /// What can go wrong.
@@ -347,11 +367,9 @@ impl Then {
             };
             calls.push(ToolCall { id: format!("call_{prefix}_{at}"), name: rule.tool.clone(), arguments });
         }
-        let usage = self.usage.map_or_else(
-            || Usage::new(facts.prompt_tokens, reply_tokens(&text, &calls)),
-            |usage| Usage::new(usage.input, usage.output),
-        );
-        Ok(Reply { text, calls, usage, ..Reply::default() })
+        let usage =
+            self.usage.map_or_else(|| Usage::new(facts.prompt_tokens, reply_tokens(&text, &calls)), Usage::from);
+        Ok(Reply { text, calls, usage, truncated: self.truncated, reasoning: None })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::openai::arguments_text;
 use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
@@ -43,7 +43,22 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
 }
 
 fn stop_reason(reply: &Reply) -> &'static str {
-    if reply.calls.is_empty() { "end_turn" } else { "tool_use" }
+    match (reply.truncated, reply.calls.is_empty()) {
+        (true, _) => "max_tokens",
+        (false, true) => "end_turn",
+        (false, false) => "tool_use",
+    }
+}
+
+/// Tokens that the cache has to do with are not among `input_tokens`.
+fn usage(reply: &Reply) -> Value {
+    let Usage { input, output, cache_read, cache_write, .. } = reply.usage;
+    json!({
+        "input_tokens": input.saturating_sub(cache_read + cache_write),
+        "cache_read_input_tokens": cache_read,
+        "cache_creation_input_tokens": cache_write,
+        "output_tokens": output,
+    })
 }
 
 pub(super) fn whole(model: &str, reply: &Reply) -> Value {
@@ -67,7 +82,7 @@ pub(super) fn whole(model: &str, reply: &Reply) -> Value {
         "content": content,
         "stop_reason": stop_reason(reply),
         "stop_sequence": null,
-        "usage": {"input_tokens": reply.usage.input, "output_tokens": reply.usage.output},
+        "usage": usage(reply),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Contents as Gemini writes them.
 
 use super::{Asked, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             let call = string(result, "/id");
             let named = string(result, "/name");
             let name = if named.is_empty() { tool_name(&messages, &call) } else { named };
-            messages.push(ChatMessage::Tool { call, name, text: string(result, "/response/content") });
+            messages.push(ChatMessage::Tool { call, name, text: string(result, "/response/result") });
         }
         if results.is_empty() || !text.is_empty() {
             messages.push(ChatMessage::User { text });
@@ -60,16 +60,22 @@ fn candidate(model: &str, parts: &Value, finish: Value, reply: &Reply) -> Value 
     if !finish.is_null() {
         candidate["finishReason"] = finish;
     }
-    let (input, output) = (reply.usage.input, reply.usage.output);
+    let Usage { input, output, cache_read, reasoning, .. } = reply.usage;
     json!({
         "candidates": [candidate],
         "modelVersion": model,
         "usageMetadata": {
             "promptTokenCount": input,
-            "candidatesTokenCount": output,
+            "cachedContentTokenCount": cache_read,
+            "candidatesTokenCount": output.saturating_sub(reasoning),
+            "thoughtsTokenCount": reasoning,
             "totalTokenCount": input + output,
         },
     })
+}
+
+fn finish_reason(reply: &Reply) -> &'static str {
+    if reply.truncated { "MAX_TOKENS" } else { "STOP" }
 }
 
 /// Without ids: most of its models send none.
@@ -84,13 +90,13 @@ fn call_part(call: &ToolCall) -> Value {
 pub(super) fn whole(model: &str, reply: &Reply) -> Value {
     let text = (!reply.text.is_empty()).then(|| json!({"text": reply.text}));
     let parts: Value = text.into_iter().chain(reply.calls.iter().map(call_part)).collect();
-    candidate(model, &parts, "STOP".into(), reply)
+    candidate(model, &parts, finish_reason(reply).into(), reply)
 }
 
 pub(super) fn events(model: &str, reply: &Reply) -> Vec<String> {
     let texts = chunks(&reply.text).into_iter().map(|piece| json!([{"text": piece}]));
     let parts = texts.chain(reply.calls.iter().map(|call| json!([call_part(call)])));
     let mut events: Vec<Value> = parts.map(|parts| candidate(model, &parts, Value::Null, reply)).collect();
-    events.push(candidate(model, &json!([{"text": ""}]), "STOP".into(), reply));
+    events.push(candidate(model, &json!([{"text": ""}]), finish_reason(reply).into(), reply));
     events.iter().map(|event| sse(None, &event.to_string())).collect()
 }

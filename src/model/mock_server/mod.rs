@@ -2,7 +2,8 @@
 //!
 //! | route | protocol |
 //! |---|---|
-//! | `POST /v1/chat/completions`, `GET /v1/models` | `OpenAI` |
+//! | `POST /v1/chat/completions`, `GET /v1/models` | OpenAI Chat Completions |
+//! | `POST /v1/responses` | OpenAI Responses |
 //! | `POST /v1/messages` | Anthropic |
 //! | `POST /v1beta/models/MODEL:streamGenerateContent` | Gemini |
 //! | `POST /api/chat` | Ollama |
@@ -15,6 +16,7 @@ mod anthropic;
 mod gemini;
 mod ollama;
 mod openai;
+mod responses;
 
 use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
 use crate::model::rules::{Fault, RuleAnswer};
@@ -47,6 +49,7 @@ pub async fn serve(
     let state = Served { script, closing: closing.clone() };
     let routes = Router::new()
         .route("/v1/chat/completions", post(|state, body| answer(Protocol::OpenAi, state, body)))
+        .route("/v1/responses", post(|state, body| answer(Protocol::Responses, state, body)))
         .route("/v1/messages", post(|state, body| answer(Protocol::Anthropic, state, body)))
         .route("/api/chat", post(|state, body| answer(Protocol::Ollama, state, body)))
         .route("/v1beta/models/{call}", post(gemini_answer))
@@ -71,6 +74,7 @@ struct Served {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     OpenAi,
+    Responses,
     Anthropic,
     Gemini,
     Ollama,
@@ -98,6 +102,7 @@ impl Protocol {
     fn read(self, body: &Value) -> Result<Asked, String> {
         match self {
             Protocol::OpenAi => openai::read(body),
+            Protocol::Responses => responses::read(body),
             Protocol::Anthropic => anthropic::read(body),
             Protocol::Gemini => gemini::read(body),
             Protocol::Ollama => ollama::read(body),
@@ -107,6 +112,7 @@ impl Protocol {
     fn whole(self, model: &str, answer: &RuleAnswer) -> Value {
         match self {
             Protocol::OpenAi => openai::whole(model, &answer.reply),
+            Protocol::Responses => responses::whole(model, &answer.reply),
             Protocol::Anthropic => anthropic::whole(model, &answer.reply),
             Protocol::Gemini => gemini::whole(model, &answer.reply),
             Protocol::Ollama => ollama::whole(model, &answer.reply),
@@ -117,6 +123,7 @@ impl Protocol {
         let model = &asked.request.model.name;
         let events = match self {
             Protocol::OpenAi => openai::events(model, &answer.reply, asked.stream_usage),
+            Protocol::Responses => responses::events(model, &answer.reply),
             Protocol::Anthropic => anthropic::events(model, &answer.reply),
             Protocol::Gemini => gemini::events(model, &answer.reply),
             Protocol::Ollama => ollama::events(model, &answer.reply),
@@ -137,7 +144,7 @@ impl Protocol {
 
     fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
-            Protocol::OpenAi | Protocol::Anthropic | Protocol::Gemini => "text/event-stream",
+            Protocol::OpenAi | Protocol::Responses | Protocol::Anthropic | Protocol::Gemini => "text/event-stream",
             Protocol::Ollama => "application/x-ndjson",
         })
     }
@@ -145,13 +152,17 @@ impl Protocol {
     fn overloaded(self) -> StatusCode {
         match self {
             Protocol::Anthropic => StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
-            Protocol::OpenAi | Protocol::Gemini | Protocol::Ollama => StatusCode::SERVICE_UNAVAILABLE,
+            Protocol::OpenAi | Protocol::Responses | Protocol::Gemini | Protocol::Ollama => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
     fn refusal(self, status: StatusCode, kind: &str, message: &str) -> Response {
         let body = match self {
-            Protocol::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": null}}),
+            Protocol::OpenAi | Protocol::Responses => {
+                json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
+            }
             Protocol::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
             Protocol::Gemini => json!({"error": {"code": status.as_u16(), "message": message, "status": kind}}),
             Protocol::Ollama => json!({"error": message}),

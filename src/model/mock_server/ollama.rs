@@ -62,7 +62,7 @@ fn calls(reply: &Reply) -> Value {
 
 fn finish(mut line: Value, reply: &Reply) -> Value {
     line["done"] = true.into();
-    line["done_reason"] = "stop".into();
+    line["done_reason"] = if reply.truncated { "length" } else { "stop" }.into();
     line["prompt_eval_count"] = reply.usage.input.into();
     line["eval_count"] = reply.usage.output.into();
     line

@@ -1,7 +1,7 @@
 //! Chat completions as `OpenAI` writes them.
 
 use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
@@ -48,12 +48,22 @@ pub(super) fn arguments_text(arguments: &Arguments) -> String {
 }
 
 fn finish_reason(reply: &Reply) -> &'static str {
-    if reply.calls.is_empty() { "stop" } else { "tool_calls" }
+    match (reply.truncated, reply.calls.is_empty()) {
+        (true, _) => "length",
+        (false, true) => "stop",
+        (false, false) => "tool_calls",
+    }
 }
 
 fn usage(reply: &Reply) -> Value {
-    let (input, output) = (reply.usage.input, reply.usage.output);
-    json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
+    let Usage { input, output, cache_read, reasoning, .. } = reply.usage;
+    json!({
+        "prompt_tokens": input,
+        "completion_tokens": output,
+        "total_tokens": input + output,
+        "prompt_tokens_details": {"cached_tokens": cache_read},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    })
 }
 
 pub(super) fn whole(model: &str, reply: &Reply) -> Value {

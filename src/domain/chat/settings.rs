@@ -1,0 +1,219 @@
+//! Which model an agent thinks with, and how.
+
+use super::Price;
+use crate::ids::secret::SecretName;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Stop texts at most: the fewest that a provider takes.
+const STOP_TEXTS: usize = 4;
+
+/// Which model, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelSettings {
+    /// `scripted`, `openai`, `anthropic`, `ollama`, `gemini`, …
+    pub provider: String,
+    /// The provider's name of the model.
+    pub name: String,
+    /// Another endpoint of the same protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// 0–2; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Share of the likeliest tokens that are sampled from, 0–1; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Texts at which the reply ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Seed of the sampling, where the provider takes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// How much the model reasons before it answers; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Effort>,
+    /// Whether the model must call a tool; the provider's default (`auto`) when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Whether one reply may call several tools; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Keys that are merged into the body of every request, as the provider names them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
+    /// Longest reply in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Tokens that it takes, prompt and reply together: an upper bound of the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+    /// What it costs: needed where cost is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
+    pub key: Option<SecretName>,
+}
+
+/// How much a model reasons before it answers: `none`, `low`, `medium`, `high`, or a number of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// No reasoning, as far as the model can go without.
+    None,
+    /// Little.
+    Low,
+    /// The provider's middle.
+    Medium,
+    /// Much.
+    High,
+    /// At most so many tokens, where the provider takes a number; else the nearest word.
+    Tokens(u32),
+}
+
+impl Effort {
+    /// The word that most providers take.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None | Self::Tokens(0) => "none",
+            Self::Low | Self::Tokens(1..=2_048) => "low",
+            Self::Medium | Self::Tokens(2_049..=8_192) => "medium",
+            Self::High | Self::Tokens(_) => "high",
+        }
+    }
+
+    /// The number of tokens that providers take which want one.
+    pub const fn tokens(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Low => 1_024,
+            Self::Medium => 4_096,
+            Self::High => 16_384,
+            Self::Tokens(tokens) => tokens,
+        }
+    }
+}
+
+impl Serialize for Effort {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Tokens(tokens) => to.serialize_u32(*tokens),
+            Self::None | Self::Low | Self::Medium | Self::High => to.serialize_str(self.word()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Effort {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        let tokens = value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+        match (value.as_str(), tokens) {
+            (Some("none"), _) => Ok(Self::None),
+            (Some("low"), _) => Ok(Self::Low),
+            (Some("medium"), _) => Ok(Self::Medium),
+            (Some("high"), _) => Ok(Self::High),
+            (_, Some(tokens)) => Ok(Self::Tokens(tokens)),
+            _ => Err(serde::de::Error::custom(format!(
+                "`reasoning` expected `none`, `low`, `medium`, `high` or a number of tokens, got {value}"
+            ))),
+        }
+    }
+}
+
+/// Whether a model must call a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// It calls at least one.
+    Required,
+    /// It calls none.
+    None,
+    /// It calls the tool of this name.
+    Tool(String),
+}
+
+/// A secret's name as its path. A key in its stead is refused and never repeated.
+mod key {
+    use super::SecretName;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    // The signature is serde's.
+    #[allow(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(name: &Option<SecretName>, to: S) -> Result<S::Ok, S::Error> {
+        name.as_ref().map(SecretName::path).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SecretName>, D::Error> {
+        let wrong = || {
+            serde::de::Error::custom(
+                "`key` expected the name of a secret, as `s/NAME`; a key itself stands in no configuration: store it \
+                 with `trellis secret set`",
+            )
+        };
+        let Some(value) = Option::<serde_json::Value>::deserialize(from)? else { return Ok(None) };
+        value.as_str().and_then(|path| SecretName::of_path(path).ok()).map(Some).ok_or_else(wrong)
+    }
+}
+
+impl ModelSettings {
+    /// A model with its provider's defaults.
+    pub fn new(provider: &str, name: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            name: name.to_owned(),
+            base_url: None,
+            temperature: None,
+            top_p: None,
+            stop: Vec::new(),
+            seed: None,
+            reasoning: None,
+            tool_choice: None,
+            parallel_tool_calls: None,
+            extra: Map::new(),
+            max_tokens: None,
+            context_window: None,
+            price: None,
+            key: None,
+        }
+    }
+
+    /// `provider/name`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.provider, self.name)
+    }
+
+    /// Settings that no provider takes; what a single one doesn't take is found when a request is encoded for it.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |key: &str, number: Option<f64>, most: f64| match number {
+            Some(number) if !(0.0..=most).contains(&number) => {
+                Err(format!("`model.{key}`: expected a number from 0 to {most}, got {number}"))
+            }
+            Some(_) | None => Ok(()),
+        };
+        within("temperature", self.temperature, 2.0)?;
+        within("topP", self.top_p, 1.0)?;
+        if self.stop.len() > STOP_TEXTS {
+            return Err(format!("`model.stop`: expected at most {STOP_TEXTS} texts, got {}", self.stop.len()));
+        }
+        if let Some(at) = self.stop.iter().position(|text| text.trim().is_empty()) {
+            return Err(format!("`model.stop[{at}]`: expected a text that is not blank"));
+        }
+        if let Some(ToolChoice::Tool(name)) = &self.tool_choice
+            && name.is_empty()
+        {
+            return Err("`model.toolChoice.tool`: expected the name of a tool, got an empty text".into());
+        }
+        if let (Some(window), reply) = (self.context_window, self.max_tokens.unwrap_or(0))
+            && window <= reply
+        {
+            return Err(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
+        }
+        match &self.price {
+            Some(price) => price.check().map_err(|error| format!("`model.price`: {error}")),
+            None => Ok(()),
+        }
+    }
+}
