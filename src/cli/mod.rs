@@ -24,6 +24,7 @@ mod job;
 mod lattice;
 mod message;
 mod mock_llm;
+mod model;
 mod output;
 mod policy;
 mod queue;
@@ -182,6 +183,9 @@ pub(crate) enum Command {
     /// Show and check the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Try a model, and list the providers
+    #[command(subcommand)]
+    Model(model::Model),
     /// Serve a rules file as a model provider, for tests without a key
     MockLlm(mock_llm::MockLlm),
     /// Print the completions of a shell
@@ -281,6 +285,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Backup(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,
         Command::Config(command) => command.run(context),
+        Command::Model(command) => command.run(context).await,
         Command::MockLlm(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }

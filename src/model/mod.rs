@@ -8,6 +8,8 @@ pub mod provider_error;
 
 pub mod scripted;
 
+pub mod trial;
+
 pub mod calls_log;
 pub mod script_place;
 

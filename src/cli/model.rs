@@ -1,0 +1,131 @@
+//! `trellis model`: which providers there are, and what of a model works.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::output::{Out, field, note};
+use crate::app;
+use crate::domain::chat::ModelSettings;
+use crate::domain::decode;
+use crate::domain::wire::dialect::{DIALECTS, Dialect, ReasoningRequest, StructuredOutput, WireFormat};
+use crate::model::trial::{self, Finding};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+/// Models and their providers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// Call a model a few times and show what works: text, streaming, tools, structured output
+    Try(Try),
+    /// List the providers with their URLs, the variables of their keys and what is supported
+    Providers(Providers),
+}
+
+/// Calls a model some four times, with a text, a tool, its result and a typed output, and shows what works. It needs no
+/// running process; the calls are paid like any other.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  trellis model try anthropic/claude-sonnet-4-5\n  \
+                        trellis model try llamacpp/any --base-url http://127.0.0.1:8080/v1")]
+pub(crate) struct Try {
+    /// The model
+    #[arg(value_name = "PROVIDER/NAME")]
+    model: String,
+    /// Another URL of the provider's protocol, up to and including its version; it is sent no key without `--key-env`
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Variable with the key for `--base-url`
+    #[arg(long, value_name = "NAME", requires = "base_url")]
+    key_env: Option<String>,
+    /// How much it reasons: none, low, medium, high or a number of tokens
+    #[arg(long, value_name = "EFFORT")]
+    reasoning: Option<String>,
+}
+
+/// Lists the providers.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis model providers")]
+pub(crate) struct Providers {}
+
+impl Model {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Try(command) => command.run(context).await,
+            Self::Providers(_) => providers(context),
+        }
+    }
+}
+
+impl Try {
+    async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (provider, name) = self.model.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(|| {
+            Failure::usage(format!("`{}`: expected `PROVIDER/NAME`, as `openai/gpt-5.1`", self.model))
+        })?;
+        let [url, key] = ["base_url", "api_key_env"].map(|leaf| format!("models.endpoints.{provider}.{leaf}"));
+        let flags = [(url.as_str(), &self.base_url), (key.as_str(), &self.key_env)];
+        let flags = flags.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
+        let config = context.load(flags.collect())?.config;
+        let reasoning = self.reasoning.as_ref().map(|effort| effort.parse::<u32>().map_or(json!(effort), Value::from));
+        let reasoning = reasoning.map(decode::typed).transpose();
+        let reasoning = reasoning.map_err(|error| Failure::usage(format!("--reasoning: {error}")))?;
+        let settings = ModelSettings { reasoning, ..ModelSettings::new(provider, name) };
+        let models = app::models(&config).await.map_err(|error| Failure::usage(error.to_string()))?;
+        note(&format!("calling `{}` …", settings.id()));
+        let findings = trial::run(&*models, &settings, None).await;
+        let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
+        let shown = json!({"model": settings.id(), "findings": findings.iter().map(to_json).collect::<Vec<_>>()});
+        context.out.value(&shown, || table(context.out, &shown))?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn to_json(finding: &Finding) -> Value {
+    let works = match finding.works {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "not seen",
+    };
+    json!({"feature": finding.feature, "works": works, "detail": finding.detail})
+}
+
+fn table(out: Out, shown: &Value) -> String {
+    let findings = shown["findings"].as_array().into_iter().flatten();
+    let rows: Vec<_> = findings.map(|row| ["feature", "works", "detail"].map(|key| field(row, key)).into()).collect();
+    out.table(&["FEATURE", "WORKS", "SEEN"], &rows)
+}
+
+fn providers(context: &Context) -> Result<Exit, Failure> {
+    let rows: Vec<Value> = DIALECTS.iter().map(features).collect();
+    let columns = ["provider", "format", "tools", "structured", "reasoning", "caching", "images", "key", "url"];
+    context.out.value(&json!(rows), || {
+        let rows: Vec<_> = rows.iter().map(|row| columns.map(|key| field(row, key)).into()).collect();
+        let headings = ["PROVIDER", "FORMAT", "TOOLS", "OUTPUT", "REASONING", "CACHING", "IMAGES", "KEY", "URL"];
+        context.out.table(&headings, &rows)
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// What is supported of a provider.
+fn features(dialect: &Dialect) -> Value {
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    json!({
+        "provider": dialect.provider,
+        "format": match dialect.format {
+            WireFormat::OpenAiChat => "chat",
+            WireFormat::OpenAiResponses => "responses",
+            WireFormat::Anthropic => "messages",
+            WireFormat::Gemini => "gemini",
+        },
+        "tools": "yes",
+        "structured": match (dialect.structured, dialect.structured_with_tools) {
+            (StructuredOutput::Unsupported, _) => "no",
+            (StructuredOutput::JsonObject, _) => "json",
+            (StructuredOutput::Schema, true) => "yes",
+            (StructuredOutput::Schema, false) => "without tools",
+        },
+        "reasoning": yes(dialect.reasoning != ReasoningRequest::Unsupported),
+        "caching": yes(dialect.caches),
+        "images": yes(dialect.images),
+        "key": dialect.key_env.unwrap_or("none"),
+        "url": dialect.base_url.unwrap_or("named by the configuration"),
+    })
+}

@@ -1,0 +1,168 @@
+//! A trial of a model: a few short calls that show what of it works here.
+
+use crate::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reply, ToolSpec};
+use crate::domain::decode;
+use crate::domain::outputs;
+use crate::model::{Model, ModelError};
+use crate::venue::secrets::Secret;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+
+/// Tokens of a reply where the settings say nothing: enough for a short answer behind some reasoning.
+const REPLY_TOKENS: u32 = 1_024;
+/// Characters of a reply that a finding shows.
+const SHOWN_CHARS: usize = 80;
+/// The tool that the model is asked to call.
+const TOOL: &str = "add_numbers";
+
+/// What a trial has shown of a feature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its name.
+    pub feature: &'static str,
+    /// Whether it works; `None`: these calls don't show it.
+    pub works: Option<bool>,
+    /// What was seen.
+    pub detail: String,
+}
+
+/// Tries a model. Fails when even the first call does.
+pub async fn run(
+    model: &dyn Model,
+    settings: &ModelSettings,
+    key: Option<&Secret>,
+) -> Result<Vec<Finding>, ModelError> {
+    let trial = Trial { model, settings, key };
+    let (reply, pieces) = trial.ask(trial.request(vec![user("Say hello in one short sentence.")])).await?;
+    let mut findings = vec![
+        finding("text", Some(!reply.text.trim().is_empty()), shown(&reply)),
+        finding("streaming", (pieces > 1).then_some(true), format!("{pieces} pieces")),
+        usage(&reply),
+    ];
+    findings.extend(trial.tools().await);
+    findings.push(trial.output().await);
+    let reasoned = reply.usage.reasoning;
+    let detail = match (&reply.reasoning, reasoned) {
+        (Some(_), tokens) => format!("kept apart from the answer, {tokens} tokens told"),
+        (None, 0) => "none told; `reasoning` in the agent's `model` asks for it".to_owned(),
+        (None, tokens) => format!("{tokens} tokens told, and not what was reasoned"),
+    };
+    findings.push(finding("reasoning", (reply.reasoning.is_some() || reasoned > 0).then_some(true), detail));
+    Ok(findings)
+}
+
+struct Trial<'t> {
+    model: &'t dyn Model,
+    settings: &'t ModelSettings,
+    key: Option<&'t Secret>,
+}
+
+impl Trial<'_> {
+    fn request(&self, messages: Vec<ChatMessage>) -> ModelRequest {
+        let max_tokens = Some(self.settings.max_tokens.unwrap_or(REPLY_TOKENS));
+        ModelRequest {
+            model: ModelSettings { max_tokens, ..self.settings.clone() },
+            system: "You are a careful assistant.".into(),
+            messages,
+            tools: Vec::new().into(),
+            turn: "trial/trial/trial/trial/1".into(),
+            stable: 0,
+            output: None,
+        }
+    }
+
+    /// The reply, and in how many pieces its text came.
+    async fn ask(&self, request: ModelRequest) -> Result<(Reply, usize), ModelError> {
+        let (live, mut texts) = unbounded_channel();
+        let reply = self.model.complete(&request, self.key, &live).await;
+        drop(live);
+        let mut pieces = 0;
+        while texts.recv().await.is_some() {
+            pieces += 1;
+        }
+        reply.map(|reply| (reply, pieces))
+    }
+
+    /// A call of a tool, and an answer to its result.
+    async fn tools(&self) -> Vec<Finding> {
+        let number = json!({"type": "integer"});
+        let tool = ToolSpec {
+            name: TOOL.into(),
+            description: "Adds two numbers.".into(),
+            schema: json!({"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}),
+        };
+        let asked = user("What is 1712 + 2543? Call the tool `add_numbers`.");
+        let with_tool = |messages| ModelRequest { tools: vec![tool.clone()].into(), ..self.request(messages) };
+        let reply = match self.ask(with_tool(vec![asked.clone()])).await {
+            Ok((reply, _)) => reply,
+            Err(error) => return vec![finding("tools", Some(false), error.to_string())],
+        };
+        let Some(call) = reply.calls.first().cloned() else {
+            return vec![finding("tools", Some(false), format!("no call, but the text {}", shown(&reply)))];
+        };
+        let fits = call.name == TOOL
+            && matches!(&call.arguments, Arguments::Json(given) if given["a"] == 1_712 && given["b"] == 2_543);
+        let detail = format!("called `{}` with {}", call.name, call.arguments.shown());
+        let mut found = vec![finding("tools", Some(fits), detail)];
+        let Reply { text, calls, reasoning, .. } = reply;
+        let results = calls.iter().map(|call| ChatMessage::Tool {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            text: "4255".into(),
+        });
+        let results: Vec<_> = results.collect();
+        let said = ChatMessage::Assistant { text, calls, reasoning };
+        let messages = [asked, said].into_iter().chain(results).collect();
+        found.push(match self.ask(with_tool(messages)).await {
+            Ok((reply, _)) => {
+                let read = reply.usage.cache_read;
+                let cached = format!("; {read} of {} prompt tokens from the cache", reply.usage.input);
+                finding("results", Some(true), format!("{}{cached}", shown(&reply)))
+            }
+            Err(error) => finding("results", Some(false), error.to_string()),
+        });
+        found
+    }
+
+    /// A text of a type.
+    async fn output(&self) -> Finding {
+        let name = json!({"type": "string"});
+        let schema = json!({
+            "type": "object", "properties": {"city": name, "country": name},
+            "required": ["city", "country"], "additionalProperties": false,
+        });
+        let asked = "The Eiffel Tower stands in Paris, France. Answer with its city and country as JSON.";
+        let output = Some(OutputFormat { schema: schema.clone(), tools_optional: true });
+        let request = ModelRequest { output, ..self.request(vec![user(asked)]) };
+        match self.ask(request).await {
+            Ok((reply, _)) => {
+                let value = decode::data(reply.text.trim().as_bytes()).unwrap_or(Value::Null);
+                finding("structured output", Some(outputs::wrong(&schema, &value).is_none()), shown(&reply))
+            }
+            Err(error) => finding("structured output", Some(false), error.to_string()),
+        }
+    }
+}
+
+fn user(text: &str) -> ChatMessage {
+    ChatMessage::User { text: text.into() }
+}
+
+const fn finding(feature: &'static str, works: Option<bool>, detail: String) -> Finding {
+    Finding { feature, works, detail }
+}
+
+fn usage(reply: &Reply) -> Finding {
+    let told = reply.usage.input > 0 && reply.usage.output > 0;
+    let detail = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);
+    finding("usage", Some(told), if told { detail } else { format!("{detail}: counted by estimate") })
+}
+
+/// The beginning of a reply's text, in one line.
+fn shown(reply: &Reply) -> String {
+    let text = reply.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let begin: String = text.chars().take(SHOWN_CHARS).collect();
+    let more = if begin.len() < text.len() { "…" } else { "" };
+    let cut = if reply.truncated { ", cut off by the limit of tokens" } else { "" };
+    format!("`{begin}{more}`{cut}")
+}
