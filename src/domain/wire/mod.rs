@@ -13,6 +13,7 @@ pub mod dialect;
 pub mod extra;
 pub mod frames;
 pub mod names;
+mod offer;
 pub mod reply;
 pub mod schema;
 
@@ -20,6 +21,9 @@ pub mod anthropic;
 pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
+
+#[cfg(test)]
+mod fixtures;
 
 use crate::chat::{ModelRequest, Reply};
 use conversation::Conversation;

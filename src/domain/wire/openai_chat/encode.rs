@@ -1,18 +1,140 @@
-//! A request in this format.
+//! A request in this format: what stays the same from turn to turn stands before the messages.
 
 use super::super::conversation::Conversation;
-use super::super::dialect::Dialect;
-use super::super::names::ToolNames;
+use super::super::dialect::{Dialect, ReasoningRequest, StructuredOutput};
+use super::super::names::{SentTool, ToolNames};
+use super::super::offer::{Offer, refused};
 use super::super::{EncodeError, HttpRequest};
-use crate::chat::ModelRequest;
+use super::messages::messages;
+use crate::chat::{Effort, ModelRequest};
+use serde_json::{Map, Value, json};
+
+/// Name of the schema of a typed text; the format wants one.
+pub(in super::super) const OUTPUT_NAME: &str = "output";
 
 /// Writes the request.
 pub(crate) fn encode(
-    _request: &ModelRequest,
-    _dialect: &Dialect,
-    _conversation: &Conversation<'_>,
-    _names: &ToolNames,
-    _cache_key: &str,
+    request: &ModelRequest,
+    dialect: &Dialect,
+    conversation: &Conversation<'_>,
+    names: &ToolNames,
+    cache_key: &str,
 ) -> Result<HttpRequest, EncodeError> {
-    Ok(HttpRequest { path: String::new(), headers: Vec::new(), body: serde_json::json!({}) })
+    let offer = Offer::new(request, dialect, names);
+    let mut body = Map::new();
+    body.insert("model".into(), json!(request.model.name));
+    body.insert("stream".into(), json!(true));
+    if dialect.stream_usage {
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+    }
+    if dialect.prompt_cache_key {
+        body.insert("prompt_cache_key".into(), json!(cache_key));
+    }
+    insert_sampling(&mut body, request, dialect)?;
+    insert_reasoning(&mut body, request, dialect)?;
+    if !offer.tools.is_empty() {
+        body.insert("tools".into(), offer.tools.iter().map(tool).collect());
+    }
+    let choose = |name: &str| json!({"type": "function", "function": {"name": name}});
+    if let Some(choice) = offer.tool_choice(request, dialect, choose)? {
+        body.insert("tool_choice".into(), choice);
+    }
+    if let Some(parallel) = offer.parallel_tool_calls(request, dialect)? {
+        body.insert("parallel_tool_calls".into(), json!(parallel));
+    }
+    if let Some(format) = offer.format.as_ref().and_then(|schema| response_format(schema, dialect)) {
+        body.insert("response_format".into(), format);
+    }
+    body.insert("messages".into(), messages(request, dialect, conversation, &offer).into());
+    Ok(HttpRequest { path: "chat/completions".into(), headers: Vec::new(), body: body.into() })
+}
+
+/// Writes the settings of the sampling and the token limit.
+fn insert_sampling(
+    body: &mut Map<String, Value>,
+    request: &ModelRequest,
+    dialect: &Dialect,
+) -> Result<(), EncodeError> {
+    let model = &request.model;
+    if let Some(tokens) = model.max_tokens {
+        body.insert(dialect.token_limit.into(), json!(tokens));
+    }
+    if let Some(temperature) = model.temperature {
+        body.insert("temperature".into(), json!(temperature));
+    }
+    if let Some(top_p) = model.top_p {
+        body.insert("top_p".into(), json!(top_p));
+    }
+    if !model.stop.is_empty() {
+        body.insert("stop".into(), json!(model.stop));
+    }
+    match model.seed {
+        Some(seed) if dialect.seed => drop(body.insert("seed".into(), json!(seed))),
+        Some(_) => return Err(refused(dialect, "model.seed", "it samples without one; leave the setting out")),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Writes how much the model reasons.
+fn insert_reasoning(
+    body: &mut Map<String, Value>,
+    request: &ModelRequest,
+    dialect: &Dialect,
+) -> Result<(), EncodeError> {
+    let Some(effort) = request.model.reasoning else { return Ok(()) };
+    let is_off = effort.tokens() == 0;
+    let switch = if is_off { "disabled" } else { "enabled" };
+    match dialect.reasoning {
+        ReasoningRequest::Effort => drop(body.insert("reasoning_effort".into(), json!(effort.word()))),
+        ReasoningRequest::Object => {
+            let wanted = match effort {
+                Effort::Tokens(tokens) if tokens > 0 => json!({"max_tokens": tokens}),
+                Effort::Tokens(_) | Effort::None | Effort::Low | Effort::Medium | Effort::High => {
+                    json!({"effort": effort.word()})
+                }
+            };
+            body.insert("reasoning".into(), wanted);
+        }
+        ReasoningRequest::Budget if !is_off => {
+            body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": effort.tokens()}));
+        }
+        ReasoningRequest::Budget | ReasoningRequest::Switch => {
+            body.insert("thinking".into(), json!({"type": switch}));
+        }
+        ReasoningRequest::EnableThinking => {
+            body.insert("enable_thinking".into(), json!(!is_off));
+            if !is_off {
+                body.insert("thinking_budget".into(), json!(effort.tokens()));
+            }
+        }
+        ReasoningRequest::Unsupported | ReasoningRequest::ThinkingConfig => {
+            let reason = "the model decides by itself how much it reasons; leave the setting out";
+            return Err(refused(dialect, "model.reasoning", reason));
+        }
+    }
+    Ok(())
+}
+
+fn tool(tool: &SentTool) -> Value {
+    let mut function = Map::new();
+    function.insert("name".into(), json!(tool.name));
+    // Some providers refuse `null` and an empty text alike.
+    if !tool.description.trim().is_empty() {
+        function.insert("description".into(), json!(tool.description));
+    }
+    function.insert("parameters".into(), tool.schema.clone());
+    json!({"type": "function", "function": function})
+}
+
+fn response_format(schema: &Value, dialect: &Dialect) -> Option<Value> {
+    match dialect.structured {
+        StructuredOutput::Unsupported => None,
+        // Not strict: strictness takes only schemas without optional properties.
+        StructuredOutput::Schema => Some(json!({
+            "type": "json_schema",
+            "json_schema": {"name": OUTPUT_NAME, "schema": schema, "strict": false},
+        })),
+        StructuredOutput::JsonObject => Some(json!({"type": "json_object"})),
+    }
 }

@@ -2,6 +2,11 @@
 
 mod decode;
 mod encode;
+mod messages;
+mod usage;
+
+#[cfg(test)]
+mod tests;
 
 pub(super) use decode::take;
 pub(super) use encode::encode;

@@ -1,0 +1,115 @@
+//! Requests and streams for the tests of codecs.
+
+use super::dialect::dialect;
+use super::{DecodeError, Decoder, EncodeError, Encoded, encode};
+use crate::chat::{
+    Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reasoning, Reply, ToolCall, ToolSpec, Usage,
+};
+use serde_json::{Value, json};
+
+/// A request with one user's message and a system prompt.
+pub(super) fn request(provider: &str) -> ModelRequest {
+    ModelRequest {
+        model: ModelSettings::new(provider, "m"),
+        system: "Be brief.".into(),
+        messages: vec![user("hello")],
+        tools: Vec::new().into(),
+        turn: "t/u/a/s/1".into(),
+        stable: 0,
+        output: None,
+    }
+}
+
+pub(super) fn user(text: &str) -> ChatMessage {
+    ChatMessage::User { text: text.into() }
+}
+
+pub(super) fn result(id: &str, text: &str) -> ChatMessage {
+    ChatMessage::Tool { call: id.into(), name: "read".into(), text: text.into() }
+}
+
+/// A model's message with calls of `read` under these ids, and recorded reasoning of the model `m`.
+pub(super) fn assistant(provider: &str, text: &str, ids: &[&str], items: Vec<Value>) -> ChatMessage {
+    let call = |id: &&str| ToolCall {
+        id: (*id).into(),
+        name: "read".into(),
+        arguments: Arguments::Json(json!({"path": "a"})),
+    };
+    let reasoning = (!items.is_empty()).then(|| Reasoning { by: format!("{provider}/m"), items });
+    ChatMessage::Assistant { text: text.into(), calls: ids.iter().map(call).collect(), reasoning }
+}
+
+pub(super) fn tool(name: &str) -> ToolSpec {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    ToolSpec { name: name.into(), description: "Reads.".into(), schema }
+}
+
+pub(super) fn output(tools_optional: bool) -> OutputFormat {
+    OutputFormat { schema: json!({"type": "object", "properties": {"a": {"type": "integer"}}}), tools_optional }
+}
+
+/// The request as it is sent.
+pub(super) fn encoded(request: &ModelRequest) -> Result<Encoded, EncodeError> {
+    encode(request, &dialect(&request.model.provider).unwrap(), "session-1")
+}
+
+/// The body of a request.
+pub(super) fn body(request: &ModelRequest) -> Value {
+    encoded(request).unwrap().request.body
+}
+
+/// The reply to a request with a tool `read` that this stream is, the same however its bytes are cut.
+pub(super) fn read(provider: &str, stream: &str) -> Result<Reply, DecodeError> {
+    let request = ModelRequest { tools: vec![tool("read")].into(), ..request(provider) };
+    let dialect = dialect(provider).unwrap();
+    let encoded = encoded(&request).unwrap();
+    let read = |pieces: &[&[u8]]| {
+        let mut decoder = Decoder::new(&dialect, &encoded, &request.model.id(), None);
+        let mut live = String::new();
+        for piece in pieces {
+            live.push_str(&decoder.feed(piece)?);
+        }
+        let (rest, reply) = decoder.end()?;
+        assert_eq!(live + &rest, reply.text, "what was watched is the text");
+        Ok(reply)
+    };
+    let bytes = stream.as_bytes();
+    let whole = read(&[bytes]);
+    for at in 0..bytes.len() {
+        assert_eq!(read(&[&bytes[..at], &bytes[at..]]), whole, "{stream} cut at {at}");
+    }
+    whole
+}
+
+/// A reply in one line: text, calls, reasoning, usage, what is unusual.
+pub(super) fn shown(reply: Result<Reply, DecodeError>) -> String {
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(error) => return format!("{error:?}"),
+    };
+    let mut parts = vec![format!("{:?}", reply.text)];
+    for call in reply.calls {
+        parts.push(match call.arguments {
+            Arguments::Json(value) => format!("{} {} {value}", call.id, call.name),
+            Arguments::Malformed(text) => format!("{} {} malformed {text}", call.id, call.name),
+        });
+    }
+    if let Some(reasoning) = reply.reasoning {
+        parts.push(format!("reasoning {}", json!(reasoning.items)));
+    }
+    let usage = reply.usage;
+    if usage != Usage::default() {
+        let classes = [usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning];
+        parts.push(format!("{classes:?}"));
+    }
+    if reply.truncated {
+        parts.push("truncated".into());
+    }
+    parts.join(" | ")
+}
+
+/// An event stream of these values, with `[DONE]` behind them.
+pub(super) fn stream(frames: &[Value]) -> String {
+    let events: Vec<String> = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
+    events.concat() + "data: [DONE]\n\n"
+}

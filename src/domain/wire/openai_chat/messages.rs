@@ -1,0 +1,104 @@
+//! The messages of a request in this format.
+
+use super::super::conversation::{Conversation, SentCall, SentMessage};
+use super::super::dialect::{Dialect, ReasoningReturn, StructuredOutput};
+use super::super::offer::Offer;
+use crate::chat::ModelRequest;
+use serde_json::{Map, Value, json};
+
+/// Stands for reasoning that was not recorded: DeepSeek and Kimi refuse a model's message without it as soon as they
+/// reason, and Kimi takes an empty text for none.
+const NO_REASONING: &str = " ";
+/// Stands for the signature of a call that Gemini didn't sign, as Google documents it.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The system prompt and the conversation.
+pub(super) fn messages(
+    request: &ModelRequest,
+    dialect: &Dialect,
+    conversation: &Conversation<'_>,
+    offer: &Offer<'_>,
+) -> Vec<Value> {
+    let mut found = Vec::with_capacity(conversation.messages.len() + 1);
+    let system = system(request, dialect, offer);
+    if !system.trim().is_empty() {
+        found.push(json!({"role": dialect.system_role, "content": system}));
+    }
+    for message in &conversation.messages {
+        match message {
+            // One text: many servers take no list.
+            SentMessage::User(texts) => found.push(json!({"role": "user", "content": texts.join("\n\n")})),
+            SentMessage::Assistant { text, calls, reasoning } => {
+                found.push(assistant(dialect, text.as_deref(), calls, *reasoning));
+            }
+            SentMessage::Results(results) => found.extend(
+                results.iter().map(|result| json!({"role": "tool", "tool_call_id": result.id, "content": result.text})),
+            ),
+        }
+    }
+    found
+}
+
+/// The system prompt. Providers that only know "some JSON" want the word in the prompt, and learn the type there.
+fn system(request: &ModelRequest, dialect: &Dialect, offer: &Offer<'_>) -> String {
+    match (&request.output, dialect.structured) {
+        (Some(output), StructuredOutput::JsonObject) if offer.format.is_some() => {
+            let order = format!("Answer with one JSON object of this JSON Schema: {}", output.schema);
+            if request.system.trim().is_empty() { order } else { format!("{}\n\n{order}", request.system) }
+        }
+        (Some(_) | None, _) => request.system.clone(),
+    }
+}
+
+fn assistant(dialect: &Dialect, text: Option<&str>, calls: &[SentCall<'_>], reasoning: Option<&[Value]>) -> Value {
+    let mut message = Map::new();
+    message.insert("role".into(), json!("assistant"));
+    // `null`: an absent key is refused by vLLM, LiteLLM and others, an empty text by Bedrock.
+    message.insert("content".into(), json!(text));
+    match dialect.reasoning_return {
+        ReasoningReturn::Content => {
+            let text = recorded_text(reasoning.unwrap_or_default());
+            message.insert("reasoning_content".into(), json!(if text.is_empty() { NO_REASONING } else { &text }));
+        }
+        ReasoningReturn::Details => {
+            let is_detail = |item: &&Value| item.get("type").is_some_and(Value::is_string);
+            let details: Vec<&Value> = reasoning.unwrap_or_default().iter().filter(is_detail).collect();
+            if !details.is_empty() {
+                message.insert("reasoning_details".into(), json!(details));
+            }
+        }
+        ReasoningReturn::ExtraContent
+        | ReasoningReturn::Never
+        | ReasoningReturn::Blocks
+        | ReasoningReturn::Items
+        | ReasoningReturn::Signatures => {}
+    }
+    if !calls.is_empty() {
+        let signed = dialect.reasoning_return == ReasoningReturn::ExtraContent;
+        let sent = calls.iter().enumerate().map(|(at, call)| {
+            let mut sent = json!({
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json!(call.arguments).to_string()},
+            });
+            if let Some(signature) = signature(reasoning.unwrap_or_default(), at).filter(|_| signed) {
+                sent["extra_content"] = json!({"google": {"thought_signature": signature}});
+            }
+            sent
+        });
+        message.insert("tool_calls".into(), sent.collect());
+    }
+    message.into()
+}
+
+/// Reasoning that was recorded as text.
+fn recorded_text(items: &[Value]) -> String {
+    items.iter().filter_map(|item| item.get("text")?.as_str()).collect()
+}
+
+/// The signature of a call. Gemini signs the first call of a message and checks that one alone.
+fn signature(items: &[Value], at: usize) -> Option<&str> {
+    let is_of = |item: &&Value| item.get("call").and_then(Value::as_u64) == u64::try_from(at).ok();
+    let recorded = items.iter().find(is_of).and_then(|item| item.get("thought_signature")?.as_str());
+    recorded.or((at == 0).then_some(NO_SIGNATURE))
+}

@@ -1,0 +1,61 @@
+//! Tokens of a call, as the servers of OpenAI's formats name them.
+
+use crate::chat::Usage;
+use serde_json::Value;
+
+/// The first number other than 0 at one of these pointers.
+fn number(usage: &Value, pointers: &[&str]) -> u64 {
+    let numbers = pointers.iter().filter_map(|pointer| usage.pointer(pointer)?.as_u64());
+    numbers.into_iter().find(|number| *number > 0).unwrap_or(0)
+}
+
+/// Reads a `usage` object of Chat Completions or Responses.
+pub(in super::super) fn tokens(usage: &Value) -> Usage {
+    let input = number(usage, &["/prompt_tokens", "/input_tokens"]);
+    let output = number(usage, &["/completion_tokens", "/output_tokens"]);
+    let total = number(usage, &["/total_tokens"]);
+    // xAI and Gemini count reasoning beside the reply, and in the total alone.
+    let beside = total.saturating_sub(input.saturating_add(output));
+    let told = number(
+        usage,
+        &[
+            "/completion_tokens_details/reasoning_tokens",
+            "/output_tokens_details/reasoning_tokens",
+            "/reasoning_tokens",
+        ],
+    );
+    Usage {
+        input,
+        output: output.saturating_add(beside),
+        cache_read: number(
+            usage,
+            &[
+                "/prompt_tokens_details/cached_tokens",
+                "/input_tokens_details/cached_tokens",
+                "/prompt_cache_hit_tokens",
+                "/cached_tokens",
+                "/cache_read_input_tokens",
+            ],
+        ),
+        cache_write: number(
+            usage,
+            &[
+                "/prompt_tokens_details/cache_write_tokens",
+                "/input_tokens_details/cache_write_tokens",
+                "/cache_creation_input_tokens",
+            ],
+        ),
+        reasoning: if told == 0 { beside } else { told },
+    }
+}
+
+/// Reads the `timings` of llama.cpp, which it sends also where it sends no usage.
+pub(super) fn timings(timings: &Value) -> Usage {
+    let cached = number(timings, &["/cache_n"]);
+    Usage {
+        input: number(timings, &["/prompt_n"]).saturating_add(cached),
+        output: number(timings, &["/predicted_n"]),
+        cache_read: cached,
+        ..Usage::default()
+    }
+}
