@@ -313,6 +313,19 @@ pub const REPLY_BYTES_LEAST: usize = 16 * 1024;
 /// Bytes of one reply as it comes over the wire: providers wrap each token into some hundred bytes.
 pub const REPLY_WIRE_BYTES: usize = 64 * 1024 * 1024;
 
+/// Tokens of a reply of a Claude model where `maxTokens` is absent, because its format requires a number: the most that
+/// each of them since 3.7 takes (Opus 4 and 4.1 take no more).
+pub const CLAUDE_REPLY_TOKENS: u32 = 32_000;
+
+/// The same of Claude 3.5 and of other models behind Anthropic's format: most of them take as many.
+pub const ANTHROPIC_REPLY_TOKENS: u32 = 8_192;
+
+/// The same of Claude 3, which takes no more.
+pub const CLAUDE_3_REPLY_TOKENS: u32 = 4_096;
+
+/// The smallest number of tokens that Anthropic takes as the budget of a model's reasoning.
+pub const CLAUDE_THINKING_TOKENS_LEAST: u32 = 1_024;
+
 /// Bytes on the wire of one token at most, where `maxTokens` says how many there are.
 pub const REPLY_TOKEN_WIRE_BYTES: usize = 2 * 1024;
 

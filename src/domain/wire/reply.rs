@@ -104,6 +104,15 @@ impl ReplyBuilder {
         Ok(())
     }
 
+    /// Appends to a text in the last piece of reasoning.
+    pub fn grow_reasoning(&mut self, key: &str, piece: &str) -> Result<(), DecodeError> {
+        self.count(piece.len())?;
+        if let Some(Value::String(text)) = self.reasoning.last_mut().and_then(|item| item.get_mut(key)) {
+            text.push_str(piece);
+        }
+        Ok(())
+    }
+
     /// The pieces of reasoning so far, for formats whose pieces grow.
     pub fn reasoning_mut(&mut self) -> &mut Vec<Value> {
         &mut self.reasoning
@@ -118,6 +127,21 @@ impl ReplyBuilder {
     /// Number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls.len()
+    }
+
+    /// Whether a call with this number has begun.
+    pub fn has_call(&self, index: u64) -> bool {
+        self.calls.has_index(index)
+    }
+
+    /// Whether a text of the answer has begun.
+    pub const fn has_text(&self) -> bool {
+        !self.text.is_empty()
+    }
+
+    /// What the provider has said of tokens so far.
+    pub const fn usage(&self) -> Usage {
+        self.usage
     }
 
     /// Adds to the words of a refusal.

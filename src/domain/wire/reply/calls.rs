@@ -51,6 +51,10 @@ impl Calls {
         self.0.len()
     }
 
+    pub(super) fn has_index(&self, index: u64) -> bool {
+        self.0.iter().any(|call| call.index == Some(index))
+    }
+
     /// Adds a piece; returns the bytes that it counts.
     pub(super) fn push(&mut self, piece: CallPiece<'_>) -> usize {
         let id = piece.id.filter(|id| !id.is_empty());

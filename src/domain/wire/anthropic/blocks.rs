@@ -1,0 +1,136 @@
+//! A conversation as messages of content blocks, with marks where the provider's cache may end.
+
+use super::super::conversation::{Conversation, Place, SentCall, SentMessage};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// Blocks before a mark among which the provider looks for the end of an earlier request, less some for safety: it looks
+/// at 20.
+const CACHE_LOOKBACK_BLOCKS: usize = 15;
+/// Key of a recorded block of thinking: what of the answer stood before it, unless nothing did.
+pub(super) const BEHIND: &str = "behind";
+
+/// The address of a block: of its message, and in it.
+type Address = (usize, usize);
+
+/// Messages as they are sent.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    sent: Vec<(&'static str, Vec<Value>)>,
+    /// Blocks of each message of the conversation, in its parts.
+    places: Vec<Vec<Address>>,
+}
+
+impl Messages {
+    /// The messages of a conversation; with the model's blocks of thinking, when `returns`.
+    pub(super) fn of(conversation: &Conversation<'_>, returns: bool, signed: bool) -> Self {
+        let mut messages = Self::default();
+        for message in &conversation.messages {
+            let places = match message {
+                SentMessage::User(texts) => {
+                    texts.iter().map(|text| messages.push("user", json!({"type": "text", "text": text}))).collect()
+                }
+                SentMessage::Results(results) => results
+                    .iter()
+                    .map(|result| {
+                        let block = json!({"type": "tool_result", "tool_use_id": result.id, "content": result.text});
+                        messages.push("user", block)
+                    })
+                    .collect(),
+                SentMessage::Assistant { text, calls, reasoning } => {
+                    let items = reasoning.filter(|_| returns).unwrap_or_default();
+                    let blocks = assistant_blocks(text.as_ref(), calls, items, signed);
+                    blocks.into_iter().map(|block| messages.push("assistant", block)).last().into_iter().collect()
+                }
+            };
+            messages.places.push(places);
+        }
+        messages
+    }
+
+    /// Adds a block: what one role says in a row is one message.
+    fn push(&mut self, role: &'static str, block: Value) -> Address {
+        if self.sent.last().is_none_or(|(before, _)| *before != role) {
+            self.sent.push((role, Vec::new()));
+        }
+        let message = self.sent.len() - 1;
+        self.sent[message].1.push(block);
+        (message, self.sent[message].1.len() - 1)
+    }
+
+    /// Marks where the provider's cache may end: behind the first message, at the stable end, and once between them, so
+    /// that the end of the last request is found although many blocks came since.
+    pub(super) fn mark(&mut self, stable: Option<Place>) {
+        let Some(place) = stable else { return };
+        let Some(end) = self.places.get(place.message).and_then(|parts| parts.get(place.part)).copied() else { return };
+        let first = self.places.first().and_then(|parts| parts.last()).copied().filter(|first| *first < end);
+        let addresses =
+            self.sent.iter().enumerate().flat_map(|(at, (_, blocks))| (0..blocks.len()).map(move |block| (at, block)));
+        let before: Vec<Address> = addresses.take_while(|address| *address < end).collect();
+        let between = before.iter().rev().skip(CACHE_LOOKBACK_BLOCKS).find(|address| !self.is_thinking(**address));
+        let between = between.copied().filter(|between| first.is_some_and(|first| first < *between));
+        for (message, block) in [first, between, Some(end)].into_iter().flatten() {
+            mark(&mut self.sent[message].1[block]);
+        }
+    }
+
+    fn is_thinking(&self, (message, block): Address) -> bool {
+        matches!(self.sent[message].1[block]["type"].as_str(), Some("thinking" | "redacted_thinking"))
+    }
+
+    /// The messages as the body has them.
+    pub(super) fn into_value(self) -> Value {
+        self.sent.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    }
+}
+
+/// Marks the end of what the provider's cache may keep.
+pub(super) fn mark(block: &mut Value) {
+    block["cache_control"] = json!({"type": "ephemeral"});
+}
+
+/// The blocks of a message of the model: its thinking, its text and its calls as they stood in its reply.
+fn assistant_blocks(text: Option<&Cow<'_, str>>, calls: &[SentCall<'_>], items: &[Value], signed: bool) -> Vec<Value> {
+    let at = |has_text: bool, calls: usize| {
+        let stands = move |item: &&Value| (item[BEHIND]["text"] == true, behind_calls(item)) == (has_text, calls);
+        items.iter().filter(stands).filter_map(|item| thinking_block(item, signed))
+    };
+    let mut blocks: Vec<Value> = at(false, 0).collect();
+    blocks.extend(text.map(|text| json!({"type": "text", "text": text})));
+    blocks.extend(at(true, 0));
+    for (number, call) in calls.iter().enumerate() {
+        if number > 0 {
+            blocks.extend(at(false, number));
+            blocks.extend(at(true, number));
+        }
+        blocks.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}));
+    }
+    // No message may end with thinking.
+    while blocks.last().is_some_and(|block| block["type"] != "text" && block["type"] != "tool_use") {
+        blocks.pop();
+    }
+    blocks
+}
+
+fn behind_calls(item: &Value) -> usize {
+    item[BEHIND]["calls"].as_u64().and_then(|calls| usize::try_from(calls).ok()).unwrap_or(0)
+}
+
+/// Whether a recorded piece of reasoning is a block that stood first in its reply.
+pub(super) fn begins_message(item: &Value) -> bool {
+    item.get(BEHIND).is_none() && thinking_block(item, true).is_some()
+}
+
+/// A recorded piece of reasoning as it goes back; `None`: it isn't taken back.
+fn thinking_block(item: &Value, signed: bool) -> Option<Value> {
+    let text = |key: &str| item[key].as_str().unwrap_or_default();
+    match item["type"].as_str()? {
+        "thinking" if !signed || !text("signature").is_empty() => {
+            Some(json!({"type": "thinking", "thinking": text("thinking"), "signature": text("signature")}))
+        }
+        "redacted_thinking" if !text("data").is_empty() => {
+            Some(json!({"type": "redacted_thinking", "data": text("data")}))
+        }
+        _ => None,
+    }
+}

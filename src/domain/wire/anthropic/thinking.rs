@@ -1,0 +1,129 @@
+//! How much a model is asked to think, and whether its own thinking goes back to it.
+
+use super::super::EncodeError;
+use super::super::conversation::{Conversation, SentMessage};
+use super::super::dialect::{Dialect, ReasoningRequest};
+use super::blocks::begins_message;
+use super::claude::{ModelTraits, ThinkingControl};
+use super::encode::refusal;
+use crate::chat::Effort;
+use crate::limits::CLAUDE_THINKING_TOKENS_LEAST;
+use serde_json::{Value, json};
+
+/// The part of a request that is about thinking.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Thinking {
+    /// `thinking`, where it is written.
+    pub config: Option<Value>,
+    /// `output_config.effort`, where it is written.
+    pub effort: Option<&'static str>,
+    /// Blocks of thinking go back.
+    pub returns: bool,
+}
+
+/// What an agent wants of a model that can think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// Its provider's default.
+    Default,
+    /// As little as it can.
+    Off,
+    On(Effort),
+}
+
+/// What the thinking of a request depends on beside the model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Circumstances<'r> {
+    /// The conversation that is sent.
+    pub conversation: &'r Conversation<'r>,
+    /// `max_tokens` of the request; what the model thinks counts against it.
+    pub max_tokens: u32,
+    /// The model must call a tool.
+    pub is_forced: bool,
+}
+
+impl Thinking {
+    /// What a request asks for.
+    pub(super) fn of(
+        effort: Option<Effort>,
+        dialect: &Dialect,
+        traits: ModelTraits,
+        given: Circumstances<'_>,
+    ) -> Result<Self, EncodeError> {
+        use ThinkingControl::{Adaptive, AdaptiveByDefault, Always, BetweenTools, Budget, Never};
+        let wish = wish(effort, dialect, traits)?;
+        let refuses_force = match traits.thinking {
+            Never => false,
+            Budget | Adaptive | AdaptiveByDefault => matches!(wish, Wish::On(_)),
+            BetweenTools | Always => true,
+        };
+        if given.is_forced && refuses_force {
+            let reason = "a model that thinks can't be forced to call a tool; use `auto`";
+            return Err(refusal(dialect, "model.toolChoice", reason));
+        }
+        let returns = !traits.bound_thinking;
+        let config = |kind: &str| Some(json!({"type": kind}));
+        let off = Self { config: config("disabled"), effort: None, returns: false };
+        Ok(match (traits.thinking, wish) {
+            (Never, _) | (Adaptive, Wish::Default) => Self::default(),
+            (Budget | Adaptive | AdaptiveByDefault, Wish::Off) => off,
+            // Models that are no Claude may think by default, and want it back.
+            (Budget, Wish::Default) => Self { returns: !traits.signed_thinking, ..Self::default() },
+            (Budget, Wish::On(effort)) => {
+                let budget = budget(effort, given.max_tokens).filter(|_| !has_thoughtless_call(given.conversation));
+                let config = budget.map(|tokens| json!({"type": "enabled", "budget_tokens": tokens}));
+                Self { returns: config.is_some(), config, effort: None }
+            }
+            (AdaptiveByDefault, Wish::Default) if given.is_forced => off,
+            (AdaptiveByDefault | BetweenTools | Always, Wish::Default) => Self { returns, ..Self::default() },
+            (BetweenTools, Wish::Off) => Self { config: config("between_tools"), effort: None, returns },
+            (Always, Wish::Off) => Self { config: None, effort: Some("low"), returns },
+            (Adaptive | AdaptiveByDefault | BetweenTools | Always, Wish::On(effort)) => {
+                Self { config: config("adaptive"), effort: Some(effort.word()), returns }
+            }
+        })
+    }
+}
+
+/// What the agent asks for, where the provider and the model know reasoning.
+fn wish(effort: Option<Effort>, dialect: &Dialect, traits: ModelTraits) -> Result<Wish, EncodeError> {
+    let knows = match dialect.reasoning {
+        ReasoningRequest::Unsupported => false,
+        ReasoningRequest::Effort
+        | ReasoningRequest::Object
+        | ReasoningRequest::Budget
+        | ReasoningRequest::Switch
+        | ReasoningRequest::EnableThinking
+        | ReasoningRequest::ThinkingConfig => traits.thinking != ThinkingControl::Never,
+    };
+    match (effort, knows) {
+        (None, _) | (Some(Effort::None | Effort::Tokens(0)), false) => Ok(Wish::Default),
+        (Some(Effort::None | Effort::Tokens(0)), true) => Ok(Wish::Off),
+        (Some(effort), true) => Ok(Wish::On(effort)),
+        (Some(_), false) => Err(refusal(dialect, "model.reasoning", "this model doesn't reason; leave it out")),
+    }
+}
+
+/// Tokens to think. `max_tokens` is never raised, because budgets count by it: at least a quarter of it is left for the
+/// answer, as far as the smallest budget allows. `None`: not even that fits.
+fn budget(effort: Effort, max_tokens: u32) -> Option<u32> {
+    let tokens = effort.tokens().min(max_tokens - max_tokens / 4).max(CLAUDE_THINKING_TOKENS_LEAST);
+    (tokens < max_tokens).then_some(tokens)
+}
+
+/// Whether the running loop of tools has calls that this model didn't think before: then the API refuses to let it
+/// think until the loop has ended.
+fn has_thoughtless_call(conversation: &Conversation<'_>) -> bool {
+    let messages = &conversation.messages;
+    let is_task = |at: &usize| {
+        let is_behind_results = *at > 0 && matches!(messages[at - 1], SentMessage::Results(_));
+        matches!(messages[*at], SentMessage::User(_)) && !is_behind_results
+    };
+    let begin = (0..messages.len()).rev().find(is_task).unwrap_or(0);
+    messages[begin..].iter().any(|message| match message {
+        SentMessage::Assistant { calls, reasoning, .. } => {
+            !calls.is_empty() && !reasoning.is_some_and(|items| items.iter().any(begins_message))
+        }
+        SentMessage::User(_) | SentMessage::Results(_) => false,
+    })
+}
