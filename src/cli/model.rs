@@ -95,10 +95,10 @@ fn table(out: Out, shown: &Value) -> String {
 
 fn providers(context: &Context) -> Result<Exit, Failure> {
     let rows: Vec<Value> = DIALECTS.iter().map(features).collect();
-    let columns = ["provider", "format", "tools", "structured", "reasoning", "caching", "images", "key", "url"];
+    let columns = ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "key", "url"];
     context.out.value(&json!(rows), || {
         let rows: Vec<_> = rows.iter().map(|row| columns.map(|key| field(row, key)).into()).collect();
-        let headings = ["PROVIDER", "FORMAT", "TOOLS", "OUTPUT", "REASONING", "CACHING", "IMAGES", "KEY", "URL"];
+        let headings = ["PROVIDER", "FORMAT", "TOOLS", "STREAMING", "OUTPUT", "REASONING", "CACHING", "KEY", "URL"];
         context.out.table(&headings, &rows)
     })?;
     Ok(Exit::Ok)
@@ -116,6 +116,7 @@ fn features(dialect: &Dialect) -> Value {
             WireFormat::Gemini => "gemini",
         },
         "tools": "yes",
+        "streaming": "yes",
         "structured": match (dialect.structured, dialect.structured_with_tools) {
             (StructuredOutput::Unsupported, _) => "no",
             (StructuredOutput::JsonObject, _) => "json",
@@ -124,8 +125,29 @@ fn features(dialect: &Dialect) -> Value {
         },
         "reasoning": yes(dialect.reasoning != ReasoningRequest::Unsupported),
         "caching": yes(dialect.caches),
-        "images": yes(dialect.images),
         "key": dialect.key_env.unwrap_or("none"),
         "url": dialect.base_url.unwrap_or("named by the configuration"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_has_a_row_for_each_provider_as_the_codecs_know_it() {
+        let guide = include_str!("../guide/models.md");
+        let columns = ["format", "tools", "streaming", "structured", "reasoning", "caching"];
+        let rows = DIALECTS.iter().map(|dialect| {
+            let row = features(dialect);
+            let cells = columns.map(|key| field(&row, key)).join(" | ");
+            let key = dialect.key_env.map(|name| format!("`{name}`")).unwrap_or_default();
+            format!("| `{}` | {cells} | {key} |", dialect.provider)
+        });
+        for row in rows {
+            assert!(guide.lines().any(|line| line == row), "src/guide/models.md lacks the row:\n{row}");
+        }
+        let told = guide.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 9).count();
+        assert_eq!(told, DIALECTS.len(), "the guide has a row of no provider");
+    }
 }

@@ -16,6 +16,9 @@ use std::time::Duration;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle connections kept per host; a worker runs few calls at once.
 const IDLE_CONNECTIONS: usize = 8;
+/// Longest idle time of a connection: small model servers close theirs after 5 s, and a request that meets the end is
+/// lost.
+const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Longest wait for the end of a connection whose reply is whole, so that it can be used again.
 const DRAIN: Duration = Duration::from_millis(100);
 /// Most bytes of a refusal that are read.
@@ -43,6 +46,7 @@ impl ModelProvider {
                 .connect_timeout(CONNECT_TIMEOUT)
                 .tcp_nodelay(true)
                 .pool_max_idle_per_host(IDLE_CONNECTIONS)
+                .pool_idle_timeout(IDLE_TIME)
         };
         let client = builder().build()?;
         // No host may be called in most venues: one client then is enough.

@@ -146,8 +146,6 @@ pub struct Dialect {
     pub prompt_cache_key: bool,
     /// It caches by itself or by marks, and tells cached tokens.
     pub caches: bool,
-    /// Some of its models take images.
-    pub images: bool,
     /// Role of the system prompt, where it is a message.
     pub system_role: &'static str,
 }
@@ -176,7 +174,6 @@ pub const COMPATIBLE: Dialect = Dialect {
     stream_usage: true,
     prompt_cache_key: false,
     caches: true,
-    images: true,
     system_role: "system",
 };
 
@@ -240,7 +237,6 @@ const DEEPSEEK: Dialect = Dialect {
     structured: StructuredOutput::JsonObject,
     parallel_tool_calls: false,
     seed: false,
-    images: false,
     ..COMPATIBLE
 };
 
