@@ -105,7 +105,14 @@ fn call_parts(calls: &[SentCall<'_>], recorded: &[Value], wants_signatures: bool
 /// The last recorded signature of a part.
 fn signature(recorded: &[Value], is_of_part: impl Fn(&Value) -> bool) -> Option<&str> {
     let found = recorded.iter().rev().find(|item| is_of_part(item))?;
-    found[SIGNATURE].as_str().filter(|signature| !signature.is_empty())
+    found[SIGNATURE].as_str().filter(|signature| is_base64(signature))
+}
+
+/// Whether a text is Base64 of at least one byte: anything else in its place makes the whole request be refused.
+fn is_base64(text: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_');
+    let digits = text.trim_end_matches('=');
+    !digits.is_empty() && text.len() % 4 == 0 && text.len() - digits.len() <= 2 && digits.chars().all(is_digit)
 }
 
 fn signed(mut part: Value, signature: Option<&str>) -> Value {

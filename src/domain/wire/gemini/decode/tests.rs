@@ -18,7 +18,8 @@ fn read(pieces: &[&[u8]]) -> Result<(String, Reply), DecodeError> {
 
 /// Chunks as the API writes them.
 fn stream(chunks: &[Value]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect()
+    let event = |chunk: &Value| format!("data: {chunk}\r\n\r\n");
+    chunks.iter().map(event).collect()
 }
 
 fn chunk(parts: &Value, reason: Option<&str>) -> Value {
@@ -69,17 +70,17 @@ fn texts_thoughts_and_calls_are_read_however_they_are_cut() {
     let chunks = [
         chunk(&json!([{"text": "I should ", "thought": true}]), None),
         chunk(&json!([{"text": "look", "thought": true}, {"text": "Grüß "}]), None),
-        chunk(&json!([{"text": "dich 🦀"}, {"inlineData": {"data": "x"}}, {"executableCode": {}}]), None),
-        chunk(&json!([signed(call("now", json!({})), "s1"), call("now", json!({})), named]), None),
-        chunk(&json!([{"text": "", "thoughtSignature": "s2"}]), Some("STOP")),
+        chunk(&json!([{"text": "dich 🦀"}, {"inlineData": {"data": "eA=="}}, {"executableCode": {}}]), None),
+        chunk(&json!([signed(call("now", json!({})), "czE="), call("now", json!({})), named]), None),
+        chunk(&json!([{"text": "", "thoughtSignature": "czI="}]), Some("STOP")),
     ];
     let expected = json!({
         "text": "Grüß dich 🦀",
         "calls": [["call_0", "now", {}], ["call_1", "now", {}], ["fc_1", "read", {}]],
         "reasoning": [
             {"text": "I should look"},
-            {"call": 0, "thoughtSignature": "s1"},
-            {"part": "text", "thoughtSignature": "s2"}
+            {"call": 0, "thoughtSignature": "czE="},
+            {"part": "text", "thoughtSignature": "czI="}
         ]
     });
     check(&stream(&chunks), &Ok(expected.clone()));

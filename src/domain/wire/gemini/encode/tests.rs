@@ -210,10 +210,14 @@ fn signatures_go_back_on_the_parts_that_they_came_with() {
         assert_eq!(found, expected, "{name} {by}");
     };
     let summary = json!({"text": "a thought"});
-    check(NEWER, NEWER, vec![summary, text("old"), text("a"), call(0, "b")], [Some("a"), Some("b"), None]);
-    check(NEWER, NEWER, vec![call(1, "b"), call(7, "c")], [None, None, Some("b")]);
+    let both = vec![summary, text("b2xk"), text("YQ=="), call(0, "YmI=")];
+    check(NEWER, NEWER, both, [Some("YQ=="), Some("YmI="), None]);
+    check(NEWER, NEWER, vec![call(1, "a-_b"), call(7, "YYYY")], [None, None, Some("a-_b")]);
     check(NEWER, NEWER, vec![call(0, ""), json!(7)], [None, DUMMY, None]);
-    check(NEWER, OLDER, vec![text("a"), call(0, "b")], [None, DUMMY, None]);
-    check(OLDER, NEWER, vec![text("a"), call(0, "b")], [None, None, None]);
-    check(OLDER, OLDER, vec![call(0, "b")], [None, Some("b"), None]);
+    for broken in ["x", "====", "Y===", "YY Y", "YYY\u{e9}", "YQ=a"] {
+        check(NEWER, NEWER, vec![text(broken), call(0, broken)], [None, DUMMY, None]);
+    }
+    check(NEWER, OLDER, vec![text("YQ=="), call(0, "YmI=")], [None, DUMMY, None]);
+    check(OLDER, NEWER, vec![text("YQ=="), call(0, "YmI=")], [None, None, None]);
+    check(OLDER, OLDER, vec![call(0, "YmI=")], [None, Some("YmI="), None]);
 }
