@@ -1,10 +1,102 @@
-//! A streamed reply in this format, or one that came whole.
+//! A streamed reply in this format, or one that came whole: both have the same shape.
 
-use super::super::DecodeError;
-use super::super::reply::ReplyBuilder;
-use serde_json::Value;
+use super::super::reply::{CallPiece, ReplyBuilder, Stop};
+use super::super::{DecodeError, Report};
+use super::SIGNATURE;
+use crate::chat::Usage;
+use serde_json::{Value, json};
 
-/// Takes one frame.
-pub(crate) fn take(_reply: &mut ReplyBuilder, _value: &Value) -> Result<(), DecodeError> {
+/// Takes one frame. None of them says that it is the last one.
+pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
+    if value.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(DecodeError::Reported(Report::of(value)));
+    }
+    check_prompt(&value["promptFeedback"])?;
+    let candidate = &value["candidates"][0];
+    for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+        take_part(reply, part)?;
+    }
+    if let Some(reason) = candidate["finishReason"].as_str() {
+        reply.set_stop(stop(reason));
+    }
+    take_usage(reply, &value["usageMetadata"]);
     Ok(())
 }
+
+/// A prompt that the provider's filter blocks has no reply.
+fn check_prompt(feedback: &Value) -> Result<(), DecodeError> {
+    let reason = feedback["blockReason"].as_str().filter(|reason| !reason.ends_with("UNSPECIFIED"));
+    let Some(reason) = reason else { return Ok(()) };
+    let message = feedback["blockReasonMessage"].as_str().filter(|message| !message.trim().is_empty());
+    let message = message.map_or_else(String::new, |message| format!(": {message}"));
+    Err(DecodeError::Refused(format!("its filter blocked the prompt (`{reason}`){message}")))
+}
+
+fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> {
+    let text = part["text"].as_str();
+    if part["thought"] == true {
+        return text.map_or(Ok(()), |text| take_thought(reply, text));
+    }
+    let signature = part[SIGNATURE].as_str().filter(|signature| !signature.is_empty());
+    if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
+        let number = reply.calls();
+        reply.push_call(CallPiece {
+            // Each part is a call of its own, even two alike.
+            index: u64::try_from(number).ok(),
+            id: call["id"].as_str(),
+            name: call["name"].as_str(),
+            arguments: call.get("args"),
+        })?;
+        return signature.map_or(Ok(()), |it| reply.push_reasoning(json!({"call": number, SIGNATURE: it})));
+    }
+    if let Some(text) = text {
+        reply.push_text(text)?;
+        return signature.map_or(Ok(()), |it| reply.push_reasoning(json!({"part": "text", SIGNATURE: it})));
+    }
+    Ok(())
+}
+
+/// A summary of the model's thoughts: recorded, and never sent back.
+fn take_thought(reply: &mut ReplyBuilder, text: &str) -> Result<(), DecodeError> {
+    if reply.reasoning_mut().last().is_some_and(|item| item.get("text").is_some()) {
+        reply.grow_reasoning("text", text)
+    } else {
+        reply.push_reasoning(json!({"text": text}))
+    }
+}
+
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "STOP" => Stop::Complete,
+        "MAX_TOKENS" => Stop::Length,
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION"
+        | "ESCALATION"
+        | "MODEL_ARMOR" => Stop::Filtered(reason.to_owned()),
+        "PUP_LIMITED_DISABLED" => Stop::Refused("the account is limited or disabled (`PUP_LIMITED_DISABLED`)".into()),
+        // `OTHER`, `LANGUAGE`, `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL`, …, and what is not known yet.
+        other => Stop::Unfinished(other.to_owned()),
+    }
+}
+
+/// Numbers are totals so far.
+fn take_usage(reply: &mut ReplyBuilder, usage: &Value) {
+    let number = |key: &str| usage[key].as_u64().unwrap_or(0);
+    let thoughts = number("thoughtsTokenCount");
+    reply.set_usage(Usage {
+        input: number("promptTokenCount").saturating_add(number("toolUsePromptTokenCount")),
+        output: number("candidatesTokenCount").saturating_add(thoughts),
+        cache_read: number("cachedContentTokenCount"),
+        cache_write: 0,
+        reasoning: thoughts,
+    });
+}
+
+#[cfg(test)]
+mod tests;

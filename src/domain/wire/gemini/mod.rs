@@ -2,6 +2,10 @@
 
 mod decode;
 mod encode;
+mod thinking;
 
 pub(super) use decode::take;
 pub(super) use encode::encode;
+
+/// Key of the signature of a part, in what is sent, received and recorded.
+const SIGNATURE: &str = "thoughtSignature";

@@ -159,7 +159,7 @@ fn tools_of_the_server_and_citations_are_passed_over() {
         ],
         vec![begin(2, &json!({"type": "text", "text": "", "citations": []}))],
         vec![delta(2, &json!({"type": "citations_delta", "citation": {"cited_text": "c"}})), text(2, "found"), end(2)],
-        vec![delta(9, &json!({"type": "unknown_delta"})), json!({"type": "unknown"}), json!({"no": "type"}), json!(7)],
+        vec![delta(2, &json!({"type": "unknown_delta"})), json!({"type": "unknown"}), json!({"no": "type"}), json!(7)],
         stop("end_turn"),
     ];
     check(&stream(&events.concat()), &Ok(json!({"text": "found", "calls": []})));
@@ -180,7 +180,12 @@ fn odd_streams_are_read_as_meant() {
     });
     check(&whole.to_string(), &Ok(expected));
     let full_input = [
-        vec![begin(0, &tool("1", &json!({"path": "a"}))), begin(1, &tool("2", &json!(""))), partial(1, "{}")],
+        vec![
+            start(&usage()),
+            begin(0, &tool("1", &json!({"path": "a"}))),
+            begin(1, &tool("2", &json!(""))),
+            partial(1, "{}"),
+        ],
         stop("tool_use"),
     ];
     check(
@@ -200,7 +205,7 @@ fn odd_streams_are_read_as_meant() {
 #[test]
 fn a_reply_ends_as_its_provider_says() {
     let said = |reason: &str| {
-        let begun = vec![begin(0, &json!({"type": "text", "text": "x"})), end(0)];
+        let begun = vec![start(&usage()), begin(0, &json!({"type": "text", "text": "x"})), end(0)];
         stream(&[begun, stop(reason)].concat())
     };
     for (reason, expected) in [
@@ -216,8 +221,8 @@ fn a_reply_ends_as_its_provider_says() {
     }
     let details = json!({"type": "refusal", "category": "cyber", "explanation": "It could harm"});
     let refused = json!({"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}});
-    check(&stream(&[refused]), &Err(DecodeError::Refused("It could harm".into())));
-    let cut = [begin(0, &tool("1", &json!({}))), partial(0, "{\"path\":")];
+    check(&stream(&[start(&usage()), refused]), &Err(DecodeError::Refused("It could harm".into())));
+    let cut = [start(&usage()), begin(0, &tool("1", &json!({}))), partial(0, "{\"path\":")];
     check(&stream(&cut), &Err(DecodeError::Cut));
     let limited = stream(&[cut.to_vec(), stop("max_tokens")].concat());
     check(&limited, &Ok(json!({"text": "", "calls": [["1", "read", "malformed {\"path\":"]], "truncated": true})));

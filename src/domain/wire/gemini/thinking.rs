@@ -1,0 +1,104 @@
+//! How a model is told how much to think, by its name.
+
+use super::super::EncodeError;
+use super::super::dialect::{Dialect, ReasoningRequest};
+use super::encode::refusal;
+use crate::chat::{Effort, ModelSettings};
+use serde_json::{Value, json};
+
+/// How a model is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ThinkingControl {
+    /// It never thinks.
+    Never,
+    /// By a number of tokens in this range; `off` is as little as it can.
+    Budget { off: u32, least: u32, most: u32 },
+    /// By a word; `off` is as little as it can.
+    Level { off: &'static str },
+}
+
+/// The first number in a name like `gemini-2.5-flash` or `models/gemini-3-pro-preview`, with the one behind its point;
+/// `None`: an alias of the newest one, or no Gemini.
+fn version(name: &str) -> Option<(u32, u32)> {
+    let (_, rest) = name.split_once("gemini-")?;
+    let mut numbers = rest.split(|c: char| !c.is_ascii_digit());
+    let major = numbers.next()?.parse().ok()?;
+    let has_minor = rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('.');
+    let minor = numbers.next().filter(|_| has_minor).and_then(|minor| minor.parse().ok());
+    Some((major, minor.unwrap_or(0)))
+}
+
+impl ThinkingControl {
+    /// As <https://ai.google.dev/gemini-api/docs/generate-content/thinking> has it (November 2026). Gemini 3 and later
+    /// take words, of which `LOW` is known by all of them, and `MINIMAL` by the smallest.
+    fn of(name: &str) -> Self {
+        match version(name) {
+            Some((..=1, _) | (2, ..=4)) => Self::Never,
+            Some((2, _)) if name.contains("pro") => Self::Budget { off: 128, least: 128, most: 32_768 },
+            Some((2, _)) => Self::Budget { off: 0, least: 512, most: 24_576 },
+            Some(_) | None if name.contains("flash-lite") => Self::Level { off: "MINIMAL" },
+            Some(_) | None => Self::Level { off: "LOW" },
+        }
+    }
+}
+
+/// Whether a model refuses a call that comes back without its signature.
+pub(super) fn wants_signatures(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("gemini") && version(&name).is_none_or(|(major, _)| major >= 3)
+}
+
+/// `thinkingConfig` of a request, where it has one.
+pub(super) fn config(settings: &ModelSettings, dialect: &Dialect) -> Result<Option<Value>, EncodeError> {
+    let Some(effort) = settings.reasoning else { return Ok(None) };
+    let control = match dialect.reasoning {
+        ReasoningRequest::Unsupported => ThinkingControl::Never,
+        ReasoningRequest::Effort
+        | ReasoningRequest::Object
+        | ReasoningRequest::Budget
+        | ReasoningRequest::Switch
+        | ReasoningRequest::EnableThinking
+        | ReasoningRequest::ThinkingConfig => ThinkingControl::of(&settings.name.to_ascii_lowercase()),
+    };
+    let is_off = matches!(effort, Effort::None | Effort::Tokens(0));
+    Ok(match control {
+        ThinkingControl::Never if is_off => None,
+        ThinkingControl::Never => {
+            return Err(refusal(dialect, "model.reasoning", "this model doesn't reason; leave it out"));
+        }
+        ThinkingControl::Budget { off, .. } if is_off => Some(json!({"thinkingBudget": off})),
+        ThinkingControl::Budget { least, most, .. } => {
+            Some(json!({"thinkingBudget": effort.tokens().clamp(least, most), "includeThoughts": true}))
+        }
+        ThinkingControl::Level { off } if is_off => Some(json!({"thinkingLevel": off})),
+        ThinkingControl::Level { .. } => {
+            Some(json!({"thinkingLevel": effort.word().to_ascii_uppercase(), "includeThoughts": true}))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_how_a_model_thinks() {
+        let pro = ThinkingControl::Budget { off: 128, least: 128, most: 32_768 };
+        let flash = ThinkingControl::Budget { off: 0, least: 512, most: 24_576 };
+        let low = ThinkingControl::Level { off: "LOW" };
+        for (name, control, signatures) in [
+            ("gemini-1.5-pro", ThinkingControl::Never, false),
+            ("gemini-2.0-flash-001", ThinkingControl::Never, false),
+            ("gemini-2.5-pro", pro, false),
+            ("models/gemini-2.5-flash-lite", flash, false),
+            ("gemini-3-pro-preview", low, true),
+            ("gemini-3.5-flash-lite", ThinkingControl::Level { off: "MINIMAL" }, true),
+            ("gemini-3.8-flash", low, true),
+            ("gemini-4-argon", low, true),
+            ("gemini-pro-latest", low, true),
+            ("gemma-4-27b-it", low, false),
+        ] {
+            assert_eq!((ThinkingControl::of(name), wants_signatures(name)), (control, signatures), "{name}");
+        }
+    }
+}
