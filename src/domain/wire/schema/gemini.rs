@@ -35,7 +35,7 @@ const TOLD: [&str; 9] = [
 ];
 
 /// Writes the arguments of a tool.
-pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: FlatSchema) -> Result<Projected, String> {
+pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: &FlatSchema) -> Result<Projected, String> {
     let mut writer = GeminiWriter { source, names };
     let mut written = writer.write_map(&flat.fields, "#", Depth { levels: 1, nesting: 1 })?;
     let described = notes::described(&flat.fields).to_owned();
@@ -176,13 +176,8 @@ impl GeminiWriter<'_> {
                 add_property(&mut properties, &mut written.renames, (ours, names.sent(ours)), any);
             }
         }
-        let further = further(fields);
-        if let Some(schema) = &further {
-            let text = format!(
-                "JSON text of a map with {}fields{}",
-                if properties.is_empty() { "all " } else { "all further " },
-                schema.as_ref().map(|schema| format!(", each by {}", notes::short(schema))).unwrap_or_default(),
-            );
+        let further = FurtherFields::new(fields).described(!properties.is_empty());
+        if let Some(text) = &further {
             properties.insert(names.more.clone(), json!({"type": "string", "description": text}));
             written.renames.more = Some(names.more.clone());
         }
@@ -269,16 +264,38 @@ fn add_property(
     properties.insert(sent.to_owned(), Value::Object(inner.schema));
 }
 
-/// Whether a map is meant to have fields that it doesn't name, and their schema if there is one. JSON Schema allows
-/// them everywhere; they are offered where the author speaks of them, or of no field at all.
-fn further(fields: &Map<String, Value>) -> Option<Option<Value>> {
-    let patterns = fields.get("patternProperties").filter(|map| map.as_object().is_some_and(|map| !map.is_empty()));
-    match (fields.get("additionalProperties"), patterns) {
-        (_, Some(patterns)) => Some(Some(patterns.clone())),
-        (Some(Value::Bool(true)), None) => Some(None),
-        (Some(schema @ Value::Object(map)), None) => Some((!map.is_empty()).then(|| schema.clone())),
-        (Some(_), None) => None,
-        (None, None) => (!fields.contains_key("properties") && !fields.contains_key("required")).then_some(None),
+/// Fields that a map may have beside those that it names. JSON Schema allows them everywhere; they are offered where the
+/// author speaks of them, or of no field at all.
+enum FurtherFields {
+    /// None that anybody meant.
+    None,
+    /// With any value.
+    Any,
+    /// By a schema, or by one for each pattern of names.
+    By(Value),
+}
+
+impl FurtherFields {
+    fn new(fields: &Map<String, Value>) -> Self {
+        let patterns = fields.get("patternProperties").filter(|map| **map != json!({}));
+        match (fields.get("additionalProperties"), patterns) {
+            (_, Some(patterns)) => Self::By(patterns.clone()),
+            (Some(schema), None) if *schema == json!({}) || *schema == Value::Bool(true) => Self::Any,
+            (Some(schema @ Value::Object(_)), None) => Self::By(schema.clone()),
+            (Some(_), None) => Self::None,
+            (None, None) if fields.contains_key("properties") || fields.contains_key("required") => Self::None,
+            (None, None) => Self::Any,
+        }
+    }
+
+    /// What the text with all of them says of itself.
+    fn described(&self, has_named: bool) -> Option<String> {
+        let which = if has_named { "all further fields" } else { "all fields" };
+        match self {
+            Self::None => None,
+            Self::Any => Some(format!("JSON text of a map with {which}")),
+            Self::By(schema) => Some(format!("JSON text of a map with {which}, each by {}", notes::short(schema))),
+        }
     }
 }
 
@@ -291,8 +308,14 @@ pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Opti
         [JsonKind::Array] => "JSON text of a list",
         _ => "JSON text of the value: a string stands in quotes",
     };
-    let says_much = |shape: &&Value| shape.as_object().is_some_and(|map| map.keys().any(|key| key != "type"));
-    let shape = shape.filter(says_much).map(|shape| format!(", by the schema {}", notes::short(shape)));
+    let shape = shape.and_then(Value::as_object).cloned().map(|mut shape| {
+        shape.retain(|key, _| !["description", "title", "$defs", "definitions"].contains(&key.as_str()));
+        shape
+    });
+    let says_more = |shape: &Map<String, Value>| {
+        shape.keys().any(|key| key != "type") || shape.get("type").is_some_and(Value::is_array)
+    };
+    let shape = shape.filter(says_more).map(|shape| format!(", by the schema {}", notes::short(&Value::Object(shape))));
     notes::add(&mut written.schema, &format!("{what}{}", shape.unwrap_or_default()));
     written.renames.text.clone_from(kinds);
     written

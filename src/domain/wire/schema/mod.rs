@@ -54,7 +54,7 @@ pub fn project(schema: &Value, subset: SchemaSubset) -> Result<Projected, String
     let names = keys::PropertyNames::new(schema, subset);
     let projected = match subset {
         SchemaSubset::OpenAi | SchemaSubset::Anthropic => plain::project(source, &names, flat)?,
-        SchemaSubset::Gemini => gemini::project(source, &names, flat)?,
+        SchemaSubset::Gemini => gemini::project(source, &names, &flat)?,
     };
     let bytes = size(&projected.schema);
     if bytes > SENT_BYTES_MAX {

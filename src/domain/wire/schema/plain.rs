@@ -64,7 +64,7 @@ struct PlainWriter<'s> {
 impl PlainWriter<'_> {
     /// A schema below the top. Names are mapped back by their place, so that they are only changed where a place is
     /// the only one of its kind: not in alternatives and not in `$defs`. Both providers look at the top's names alone.
-    fn write(&mut self, node: &Value, place: &str, renamed: bool) -> Result<(Value, Renames), String> {
+    fn write(&mut self, node: &Value, place: &str, is_mapped: bool) -> Result<(Value, Renames), String> {
         let fields = match node {
             Value::Bool(false) => return Ok((json!({"not": {}}), Renames::default())),
             Value::Object(fields) => fields,
@@ -83,8 +83,8 @@ impl PlainWriter<'_> {
         write_type(fields, &mut out, is_union);
         write_annotations(fields, &mut out, self.names.is_plain());
         write_scalars(fields, &mut out);
-        let mut renames = self.write_map(fields, &mut out, place, renamed)?;
-        renames.items = self.write_items(fields, &mut out, place, renamed)?.map(Box::new);
+        let mut renames = self.write_map(fields, &mut out, place, is_mapped)?;
+        renames.items = self.write_items(fields, &mut out, place, is_mapped)?.map(Box::new);
         self.write_combinators(fields, &mut out, place)?;
         if let Some(note) = notes::keywords(fields, &TOLD) {
             notes::add(&mut out, &note);
@@ -97,15 +97,15 @@ impl PlainWriter<'_> {
         fields: &Map<String, Value>,
         out: &mut Map<String, Value>,
         place: &str,
-        renamed: bool,
+        is_mapped: bool,
     ) -> Result<Renames, String> {
         let names = self.names;
-        let sent = |ours: &str| if renamed { names.sent(ours).to_owned() } else { ours.to_owned() };
+        let sent = |ours: &str| if is_mapped { names.sent(ours).to_owned() } else { ours.to_owned() };
         let mut renames = Renames::default();
         if let Some(Value::Object(properties)) = fields.get("properties") {
             let mut written = Map::new();
             for (ours, schema) in properties.iter().filter(|(_, schema)| **schema != Value::Bool(false)) {
-                let (mut schema, inner) = self.write(schema, &format!("{place}/properties/{ours}"), renamed)?;
+                let (mut schema, inner) = self.write(schema, &format!("{place}/properties/{ours}"), is_mapped)?;
                 let name = sent(ours);
                 if !inner.is_empty() {
                     renames.properties.insert(name.clone(), inner);
@@ -184,7 +184,7 @@ impl PlainWriter<'_> {
         fields: &Map<String, Value>,
         out: &mut Map<String, Value>,
         place: &str,
-        renamed: bool,
+        is_mapped: bool,
     ) -> Result<Option<Renames>, String> {
         let tuple = match (fields.get("prefixItems"), fields.get("items")) {
             (Some(Value::Array(tuple)), _) | (_, Some(Value::Array(tuple))) => Some(tuple),
@@ -204,7 +204,7 @@ impl PlainWriter<'_> {
         }
         let has_tuple = out.contains_key("prefixItems");
         let (mut items, renames) = match rest {
-            Some(rest) => self.write(rest, &format!("{place}/items"), renamed && !has_tuple)?,
+            Some(rest) => self.write(rest, &format!("{place}/items"), is_mapped && !has_tuple)?,
             None => (json!({}), Renames::default()),
         };
         // A tuple's end.
@@ -298,10 +298,18 @@ fn with_type(branch: &Value, of_all: Option<&Value>) -> Value {
 
 /// `type`, also of values to choose from; beside alternatives there is none.
 fn write_type(fields: &Map<String, Value>, out: &mut Map<String, Value>, is_union: bool) {
-    let named = kinds_of(fields.get("type").unwrap_or(&Value::Null));
-    let found = if named.is_empty() && choices(fields).is_some() { kinds(fields) } else { named };
+    let given = fields.get("type").unwrap_or(&Value::Null);
+    let mut found = kinds_of(given);
+    let is_whole = match given {
+        Value::Array(list) => list.len() == found.len(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => true,
+    };
+    let is_given = is_whole && !found.is_empty();
+    if found.is_empty() && choices(fields).is_some() {
+        found = kinds(fields);
+    }
     if !found.is_empty() && !is_union {
-        out.insert("type".to_owned(), kinds_value(&found));
+        out.insert("type".to_owned(), if is_given { given.clone() } else { kinds_value(&found) });
     }
 }
 

@@ -4,19 +4,19 @@ use super::{SchemaSubset, sent};
 use serde_json::{Value, json};
 
 #[track_caller]
-fn check(given: Value, expected: Value) {
+fn check(given: &Value, expected: &Value) {
     for subset in [SchemaSubset::OpenAi, SchemaSubset::Anthropic] {
-        let found = sent(&given, subset).schema;
-        assert_eq!(found, expected, "\ngiven    {given}\nfound    {found}\nexpected {expected}");
+        let found = sent(given, subset).schema;
+        assert_eq!(found, *expected, "\ngiven    {given}\nfound    {found}\nexpected {expected}");
     }
 }
 
 /// The schema of one property.
 #[track_caller]
-fn check_property(given: Value, expected: Value) {
+fn check_property(given: &Value, expected: &Value) {
     check(
-        json!({"type": "object", "properties": {"a": given}}),
-        json!({"type": "object", "properties": {"a": expected}}),
+        &json!({"type": "object", "properties": {"a": given}}),
+        &json!({"type": "object", "properties": {"a": expected}}),
     );
 }
 
@@ -24,20 +24,20 @@ fn check_property(given: Value, expected: Value) {
 fn the_top_is_a_map_without_combinators() {
     let empty = json!({"type": "object", "properties": {}});
     for given in [json!({}), json!(true), json!({"type": "object"}), json!({"type": ["object", "null"]})] {
-        check(given, empty.clone());
+        check(&given, &empty);
     }
     check(
-        json!({"allOf": [
+        &json!({"allOf": [
             {"properties": {"a": {"type": "string"}}, "required": ["a"]},
             {"properties": {"b": {"type": "integer"}}, "required": ["b"], "description": "B."}
         ]}),
-        json!({
+        &json!({
             "type": "object", "description": "B.",
             "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a", "b"]
         }),
     );
     check(
-        json!({
+        &json!({
             "type": "object", "description": "An action",
             "properties": {"id": {"type": "string"}}, "required": ["id"], "additionalProperties": false,
             "oneOf": [
@@ -46,7 +46,7 @@ fn the_top_is_a_map_without_combinators() {
                 {"type": "null"}
             ]
         }),
-        json!({
+        &json!({
             "type": "object",
             "description": "An action. Give one of: (1) `kind` = \"move\", `to`; (2) `kind` = \"stop\"",
             "properties": {
@@ -58,14 +58,14 @@ fn the_top_is_a_map_without_combinators() {
         }),
     );
     check(
-        json!({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
-        json!({
+        &json!({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+        &json!({
             "type": "object", "description": "Give one of: (1) `a`; (2) `b`", "properties": {"a": {}, "b": {}}
         }),
     );
     check(
-        json!({"enum": [{"a": 1}, {"a": 2, "b": 3}, "x"]}),
-        json!({
+        &json!({"enum": [{"a": 1}, {"a": 2, "b": 3}, "x"]}),
+        &json!({
             "type": "object", "description": "Give one of: (1) `a` = 1; (2) `a` = 2, `b` = 3",
             "properties": {
                 "a": {"anyOf": [{"type": "number", "const": 1}, {"type": "number", "const": 2}]},
@@ -75,22 +75,22 @@ fn the_top_is_a_map_without_combinators() {
         }),
     );
     check(
-        json!({"type": "object", "properties": {"a": {}}, "not": {"required": ["b"]}}),
-        json!({"type": "object", "description": "(not: {\"required\":[\"b\"]})", "properties": {"a": {}}}),
+        &json!({"type": "object", "properties": {"a": {}}, "not": {"required": ["b"]}}),
+        &json!({"type": "object", "description": "(not: {\"required\":[\"b\"]})", "properties": {"a": {}}}),
     );
 }
 
 #[test]
 fn references_stay_below_the_top() {
     check(
-        json!({
+        &json!({
             "$ref": "#/definitions/node",
             "definitions": {
                 "node": {"type": "object", "properties": {"next": {"$ref": "#/definitions/node"}, "a%": {"$ref": "#/definitions/a~1b%25"}}},
                 "a/b%": {"type": ["array", "null"]}
             }
         }),
-        json!({
+        &json!({
             "type": "object",
             "properties": {
                 "next": {"$ref": "#/$defs/node"},
@@ -101,13 +101,13 @@ fn references_stay_below_the_top() {
                     "type": "object",
                     "properties": {"next": {"$ref": "#/$defs/node"}, "a%": {"$ref": "#/$defs/a_1b_25"}}
                 },
-                "a_1b_25": {"type": ["null", "array"], "items": {}}
+                "a_1b_25": {"type": ["array", "null"], "items": {}}
             }
         }),
     );
     check(
-        json!({"type": "object", "properties": {"self": {"$ref": "#", "description": "Inner", "minProperties": 1}}}),
-        json!({
+        &json!({"type": "object", "properties": {"self": {"$ref": "#", "description": "Inner", "minProperties": 1}}}),
+        &json!({
             "type": "object",
             "properties": {"self": {"$ref": "#/$defs/root", "description": "Inner"}},
             "$defs": {"root": {
@@ -122,7 +122,7 @@ fn references_stay_below_the_top() {
 fn what_lies_below_is_of_the_latest_draft() {
     for (given, expected) in [
         (json!({"type": "array"}), json!({"type": "array", "items": {}})),
-        (json!({"type": ["array", "string", "null"]}), json!({"type": ["null", "string", "array"], "items": {}})),
+        (json!({"type": ["array", "string", "null"]}), json!({"type": ["array", "string", "null"], "items": {}})),
         (json!(true), json!({})),
         (json!({"description": "Any"}), json!({"description": "Any"})),
         (json!({"const": "x"}), json!({"type": "string", "const": "x"})),
@@ -156,11 +156,11 @@ fn what_lies_below_is_of_the_latest_draft() {
             json!({"type": "object", "additionalProperties": {"type": "array", "items": {}}}),
         ),
     ] {
-        check_property(given, expected);
+        check_property(&given, &expected);
     }
     check(
-        json!({"type": "object", "properties": {"a": {}, "b": false}, "required": ["a", "a", 1]}),
-        json!({"type": "object", "properties": {"a": {}}, "required": ["a"]}),
+        &json!({"type": "object", "properties": {"a": {}, "b": false}, "required": ["a", "a", 1]}),
+        &json!({"type": "object", "properties": {"a": {}}, "required": ["a"]}),
     );
 }
 

@@ -32,8 +32,8 @@ fn has_type(schema: &Value, name: &str) -> bool {
     }
 }
 
-/// OpenAI: docker/mcp-gateway #264 #289; Anthropic: `JSON schema is invalid. It must match JSON Schema draft 2020-12`;
-/// Moonshot: `references must start with #/$defs/`, opencodex #2673, GitNexus #2703; Responses: can1357/oh-my-pi #920.
+/// `OpenAI`: docker/mcp-gateway #264 #289; Anthropic: `JSON schema is invalid. It must match JSON Schema draft 2020-12`;
+/// Moonshot: `references must start with #/$defs/`, opencodex #2673, `GitNexus` #2703; Responses: can1357/oh-my-pi #920.
 fn plain_wrong(schema: &Value, at: &str, root: &Value) -> Option<String> {
     let Value::Object(fields) = schema else {
         return (!schema.is_boolean()).then(|| format!("{at}: no schema"));
