@@ -398,4 +398,6 @@ impl ToolTable {
 }
 
 #[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
 mod tests;

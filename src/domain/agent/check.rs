@@ -7,8 +7,11 @@ use crate::agent::tool::GOAL_TOOLS;
 use crate::agent::tool::configured;
 use crate::chat::{ModelRequest, ModelSettings};
 use crate::decode::Wrong;
+use crate::outputs;
 use crate::wire;
 use crate::wire::dialect::{COMPATIBLE, dialect};
+use crate::wire::schema::project;
+use serde_json::Value;
 
 /// Whether the provider of a model takes its settings: a request with them can be encoded. Of a provider that only the
 /// venue's configuration knows it is found out as for any endpoint of Chat Completions.
@@ -72,6 +75,7 @@ impl AgentConfig {
         }
         self.outputs.check().or_else(bad)?;
         self.check_goal_tools().or_else(bad)?;
+        self.check_schemas().or_else(bad)?;
         self.check_entities().or_else(bad)?;
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
@@ -87,6 +91,30 @@ impl AgentConfig {
             }
             None => Ok(()),
         }
+    }
+
+    /// Whether the schemas that this agent has of its own can be sent to its model. Those of outputs are the input of
+    /// the tools that end a task.
+    fn check_schemas(&self) -> Result<(), String> {
+        let provider = self.model.provider.as_str();
+        let subset = dialect(provider).unwrap_or(COMPATIBLE).schema;
+        let check = |place: String, schema: &Value| match project(schema, subset) {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(format!("`{place}` can't be offered to a model of `{provider}`: {reason}")),
+        };
+        for (at, entry) in self.tools.iter().enumerate() {
+            if let ToolEntry::Named(tool) = entry
+                && let Some(input) = &tool.input
+            {
+                check(format!("tools[{at}].input"), input)?;
+            }
+        }
+        for (key, output) in [("complete", &self.outputs.complete), ("fail", &self.outputs.fail)] {
+            if let Some(output) = output {
+                check(format!("outputs.{key}.schema"), &outputs::input(&output.schema))?;
+            }
+        }
+        Ok(())
     }
 
     fn check_goal_tools(&self) -> Result<(), String> {

@@ -106,6 +106,36 @@ fn values_are_needed_where_something_names_them() {
     }
 }
 
+#[test]
+fn schemas_that_no_provider_takes_are_refused_at_once() {
+    let tool = |input: Value| json!({"tools": [{"name": "note", "description": "d", "input": input}]});
+    let output = |key: &str, schema: Value| json!({"outputs": {key: {"schema": schema}}});
+    let circle = json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}});
+    for provider in ["openai", "openai_resp", "anthropic", "gemini", "ollama", "scripted"] {
+        let parse = |mut config: Value| {
+            config["model"] = json!({"provider": provider, "name": "m"});
+            AgentConfig::parse(&config).map(|_| ()).map_err(|wrong| wrong.to_string())
+        };
+        for (config, place, reason) in [
+            (tool(json!({"type": "array"})), "tools[0].input", "at `#`: arguments are a map"),
+            (tool(circle.clone()), "tools[0].input", "at `#/properties/a`: "),
+            (output("complete", circle.clone()), "outputs.complete.schema", "at `#/properties/"),
+            (output("fail", circle.clone()), "outputs.fail.schema", "at `#/properties/"),
+        ] {
+            let error = parse(config.clone()).unwrap_err();
+            let expected = format!("`{place}` can't be offered to a model of `{provider}`: {reason}");
+            assert!(error.contains(&expected), "{config}: {error}");
+        }
+        for config in [
+            tool(json!({"anyOf": [{"properties": {"a b": {"type": "array"}}}, {"type": "string"}]})),
+            output("complete", json!({"type": ["array", "string"]})),
+            output("fail", json!({"oneOf": [{"type": "object"}, {"const": 3}]})),
+        ] {
+            assert_eq!(parse(config.clone()), Ok(()), "{config}");
+        }
+    }
+}
+
 /// Every field of a schema of a map, with the way to it.
 fn fields(schema: &Value, way: &[String], found: &mut Vec<Vec<String>>) {
     for (key, field) in schema["properties"].as_object().into_iter().flatten() {

@@ -1,0 +1,395 @@
+//! The part of `OpenAPI` 3.0 that Gemini and Vertex read as the message `Schema`.
+//!
+//! One type each, `nullable` beside it; `anyOf` stands alone (Vertex); choices are texts; maps have properties, lists
+//! have `items`, and a declaration is at most [`LEVELS_MAX`] maps and lists deep. All else is a note in the description,
+//! or JSON text.
+
+use super::keys::{PropertyNames, strings};
+use super::notes;
+use super::plain::count;
+use super::renames::Renames;
+use super::source::{FlatSchema, SchemaSource, choices, size};
+use super::union::{Written, union};
+use super::{JsonKind, Projected};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Maps and lists inside one another: "exceeds the maximum allowed nesting depth" (Portkey-AI/gateway #1616,
+/// gemini-cli #5923); Google names no number.
+pub(super) const LEVELS_MAX: usize = 4;
+/// Schemas inside one another, alternatives among them.
+const NESTING_MAX: usize = 24;
+/// Alternatives of one value.
+const ALTERNATIVES_MAX: usize = 24;
+/// Keywords of every type that are told.
+const TOLD: [&str; 9] = [
+    "default",
+    "examples",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedProperties",
+];
+
+/// Writes the arguments of a tool.
+pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: &FlatSchema) -> Result<Projected, String> {
+    let mut writer = GeminiWriter { source, names };
+    let mut written = writer.write_map(&flat.fields, "#", Depth { levels: 1, nesting: 1 })?;
+    let described = notes::described(&flat.fields).to_owned();
+    notes::prefix(&mut written.schema, &described);
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), json!("object"));
+    schema.append(&mut written.schema);
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Ok(Projected { schema: Value::Object(schema), renames: written.renames })
+}
+
+/// Where a schema stands.
+#[derive(Clone, Copy)]
+struct Depth {
+    /// Maps and lists around it.
+    levels: usize,
+    /// Schemas around it.
+    nesting: usize,
+}
+
+struct GeminiWriter<'s> {
+    source: SchemaSource<'s>,
+    names: &'s PropertyNames,
+}
+
+impl GeminiWriter<'_> {
+    fn write(&mut self, node: &Value, place: &str, depth: Depth) -> Result<Written, String> {
+        if depth.nesting > NESTING_MAX || self.source.is_spent() {
+            let described = node.as_object().map(notes::described).unwrap_or_default();
+            return Ok(json_text(&BTreeSet::from(JsonKind::ANY), described, Some(node)));
+        }
+        let flat = self.source.flatten(node, place)?;
+        self.write_flat(flat, place, depth)
+    }
+
+    fn write_flat(&mut self, mut flat: FlatSchema, place: &str, depth: Depth) -> Result<Written, String> {
+        if flat.groups.is_empty() {
+            return self.write_kinds(&flat, place, depth);
+        }
+        let group = flat.groups.remove(0);
+        let described = notes::described(&flat.fields).to_owned();
+        for key in ["description", "title"] {
+            flat.fields.remove(key);
+        }
+        if group.len() > ALTERNATIVES_MAX || depth.nesting > NESTING_MAX {
+            let whole = json!({"anyOf": group});
+            return Ok(json_text(&BTreeSet::from(JsonKind::ANY), &described, Some(&whole)));
+        }
+        let bytes = size(&Value::Object(flat.fields.clone()));
+        let mut alternatives = Vec::new();
+        let mut is_nullable = false;
+        for branch in &group {
+            self.source.charge(place, bytes)?;
+            let mut alternative = self.source.flatten(branch, place)?;
+            let mut base = flat.clone();
+            base.groups.append(&mut alternative.groups);
+            // The words of the alternative itself come first; those of all are put before them at the end.
+            alternative.merge(FlatSchema { groups: base.groups, ..base });
+            if alternative.is_never {
+                continue;
+            }
+            if alternative.groups.is_empty() && alternative.kinds() == BTreeSet::from([JsonKind::Null]) {
+                is_nullable = true;
+                continue;
+            }
+            let inner = Depth { nesting: depth.nesting + 1, ..depth };
+            alternatives.push(self.write_flat(alternative, place, inner)?);
+        }
+        let whole = json!({"anyOf": group});
+        Ok(union(alternatives, is_nullable, &described, &whole))
+    }
+
+    /// A schema without alternatives: one type after the other.
+    fn write_kinds(&mut self, flat: &FlatSchema, place: &str, depth: Depth) -> Result<Written, String> {
+        let mut kinds = flat.kinds();
+        let described = notes::described(&flat.fields);
+        if kinds.is_empty() || flat.is_never {
+            let mut written = json_text(&BTreeSet::from(JsonKind::ANY), described, None);
+            note(&mut written.schema, &flat.fields, &TOLD);
+            return Ok(written);
+        }
+        if let Some(values) = choices(&flat.fields) {
+            let mut written = write_choices(&values, &kinds);
+            notes::prefix(&mut written.schema, described);
+            note(&mut written.schema, &flat.fields, &TOLD);
+            return Ok(written);
+        }
+        let is_nullable = kinds.remove(&JsonKind::Null);
+        if kinds.contains(&JsonKind::Number) {
+            kinds.remove(&JsonKind::Integer);
+        }
+        let mut alternatives = Vec::new();
+        for kind in kinds {
+            let mut written = match kind {
+                JsonKind::Object => self.write_inner_map(&flat.fields, place, depth)?,
+                JsonKind::Array => self.write_array(&flat.fields, place, depth)?,
+                JsonKind::String => write_string(&flat.fields),
+                JsonKind::Integer | JsonKind::Number => write_number(kind, &flat.fields),
+                JsonKind::Null | JsonKind::Boolean => Written::typed("boolean"),
+            };
+            note(&mut written.schema, &flat.fields, &TOLD);
+            alternatives.push(written);
+        }
+        Ok(union(alternatives, is_nullable, described, &Value::Object(flat.fields.clone())))
+    }
+
+    fn write_inner_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
+        let properties = fields.get("properties").and_then(Value::as_object);
+        let text = || json_text(&[JsonKind::Object].into(), "", Some(&Value::Object(fields.clone())));
+        let is_empty = properties.is_none_or(Map::is_empty) && !fields.contains_key("required");
+        if is_empty || depth.levels >= LEVELS_MAX {
+            return Ok(text());
+        }
+        let mut written = self.write_map(fields, place, deeper(depth))?;
+        if !written.schema.contains_key("properties") {
+            return Ok(text());
+        }
+        written.schema.insert("type".to_owned(), json!("object"));
+        Ok(written)
+    }
+
+    /// `properties` and what belongs to them, without the type.
+    fn write_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
+        let names = self.names;
+        let mut written = Written::default();
+        let mut properties = Map::new();
+        let given = fields.get("properties").and_then(Value::as_object);
+        for (ours, schema) in given.into_iter().flatten().filter(|(_, schema)| **schema != Value::Bool(false)) {
+            let place = format!("{place}/properties/{ours}");
+            let inner = self.write(schema, &place, Depth { nesting: depth.nesting + 1, ..depth })?;
+            add_property(&mut properties, &mut written.renames, (ours, names.sent(ours)), inner);
+        }
+        let required: BTreeSet<String> =
+            fields.get("required").and_then(Value::as_array).map(|list| strings(list).collect()).unwrap_or_default();
+        for ours in &required {
+            if !properties.contains_key(names.sent(ours)) {
+                let any = json_text(&BTreeSet::from(JsonKind::ANY), "", None);
+                add_property(&mut properties, &mut written.renames, (ours, names.sent(ours)), any);
+            }
+        }
+        let further = FurtherFields::new(fields).described(!properties.is_empty());
+        if let Some(text) = &further {
+            properties.insert(names.more.clone(), json!({"type": "string", "description": text}));
+            written.renames.more = Some(names.more.clone());
+        }
+        let required: Vec<&str> = required.iter().map(|ours| names.sent(ours)).collect();
+        if !properties.is_empty() {
+            written.schema.insert("properties".to_owned(), Value::Object(properties));
+        }
+        if !required.is_empty() {
+            written.schema.insert("required".to_owned(), json!(required));
+        }
+        if further.is_none() {
+            write_counts(fields, &mut written.schema, &["minProperties", "maxProperties"]);
+        }
+        note(&mut written.schema, fields, &["propertyNames"]);
+        Ok(written)
+    }
+
+    fn write_array(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
+        if depth.levels >= LEVELS_MAX {
+            return Ok(json_text(&[JsonKind::Array].into(), "", Some(&Value::Object(fields.clone()))));
+        }
+        let mut inner = deeper(depth);
+        inner.nesting += 1;
+        let tuple = match (fields.get("prefixItems"), fields.get("items")) {
+            (Some(Value::Array(tuple)), _) | (_, Some(Value::Array(tuple))) if !tuple.is_empty() => Some(tuple),
+            (_, _) => None,
+        };
+        let rest = match fields.get("items") {
+            Some(Value::Array(_)) => fields.get("additionalItems"),
+            items => items,
+        };
+        let mut written = Written::typed("array");
+        let items = match (tuple, rest) {
+            (None, rest) => rest.filter(|rest| rest.is_object()).cloned().unwrap_or_else(|| json!({})),
+            (Some(tuple), rest) => {
+                let order = format!("In this order: {}", notes::short(&json!(tuple)));
+                notes::add(&mut written.schema, &order);
+                let rest = match rest {
+                    Some(Value::Bool(false)) => None,
+                    rest => Some(rest.cloned().unwrap_or_else(|| json!({}))),
+                };
+                json!({"anyOf": tuple.iter().cloned().chain(rest).collect::<Vec<_>>()})
+            }
+        };
+        let items = self.write(&items, &format!("{place}/items"), inner)?;
+        written.schema.insert("items".to_owned(), Value::Object(items.schema));
+        written.renames.items = (!items.renames.is_empty()).then(|| Box::new(items.renames));
+        write_counts(fields, &mut written.schema, &["minItems", "maxItems"]);
+        match (tuple, rest) {
+            (None, Some(Value::Bool(false))) => drop(written.schema.insert("maxItems".to_owned(), json!(0))),
+            (Some(tuple), Some(Value::Bool(false))) => {
+                written.schema.entry("maxItems").or_insert_with(|| json!(tuple.len()));
+            }
+            (_, _) => {}
+        }
+        note(&mut written.schema, fields, &["uniqueItems", "contains", "minContains", "maxContains"]);
+        Ok(written)
+    }
+}
+
+const fn deeper(depth: Depth) -> Depth {
+    Depth { levels: depth.levels + 1, nesting: depth.nesting }
+}
+
+fn note(schema: &mut Map<String, Value>, fields: &Map<String, Value>, keys: &[&str]) {
+    if let Some(note) = notes::keywords(fields, keys) {
+        notes::add(schema, &note);
+    }
+}
+
+fn add_property(
+    properties: &mut Map<String, Value>,
+    renames: &mut Renames,
+    (ours, sent): (&str, &str),
+    mut inner: Written,
+) {
+    if ours != sent {
+        inner.prefix(&format!("`{}`", notes::shortened(ours)));
+        renames.keys.insert(sent.to_owned(), ours.to_owned());
+    }
+    if !inner.renames.is_empty() {
+        renames.properties.insert(sent.to_owned(), inner.renames);
+    }
+    properties.insert(sent.to_owned(), Value::Object(inner.schema));
+}
+
+/// Fields that a map may have beside those that it names. JSON Schema allows them everywhere; they are offered where the
+/// author speaks of them, or of no field at all.
+enum FurtherFields {
+    /// None that anybody meant.
+    None,
+    /// With any value.
+    Any,
+    /// By a schema, or by one for each pattern of names.
+    By(Value),
+}
+
+impl FurtherFields {
+    fn new(fields: &Map<String, Value>) -> Self {
+        let patterns = fields.get("patternProperties").filter(|map| **map != json!({}));
+        match (fields.get("additionalProperties"), patterns) {
+            (_, Some(patterns)) => Self::By(patterns.clone()),
+            (Some(schema), None) if *schema == json!({}) || *schema == Value::Bool(true) => Self::Any,
+            (Some(schema @ Value::Object(_)), None) => Self::By(schema.clone()),
+            (Some(_), None) => Self::None,
+            (None, None) if fields.contains_key("properties") || fields.contains_key("required") => Self::None,
+            (None, None) => Self::Any,
+        }
+    }
+
+    /// What the text with all of them says of itself.
+    fn described(&self, has_named: bool) -> Option<String> {
+        let which = if has_named { "all further fields" } else { "all fields" };
+        match self {
+            Self::None => None,
+            Self::Any => Some(format!("JSON text of a map with {which}")),
+            Self::By(schema) => Some(format!("JSON text of a map with {which}, each by {}", notes::short(schema))),
+        }
+    }
+}
+
+/// A value as JSON text.
+pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Option<&Value>) -> Written {
+    let mut written = Written::typed("string");
+    notes::add(&mut written.schema, described);
+    let what = match kinds.iter().collect::<Vec<_>>().as_slice() {
+        [JsonKind::Object] => "JSON text of a map",
+        [JsonKind::Array] => "JSON text of a list",
+        _ => "JSON text of the value: a string stands in quotes",
+    };
+    let shape = shape.and_then(Value::as_object).cloned().map(|mut shape| {
+        shape.retain(|key, _| !["description", "title", "$defs", "definitions"].contains(&key.as_str()));
+        shape
+    });
+    let says_more = |shape: &Map<String, Value>| {
+        shape.keys().any(|key| key != "type") || shape.get("type").is_some_and(Value::is_array)
+    };
+    let shape = shape.filter(says_more).map(|shape| format!(", by the schema {}", notes::short(&Value::Object(shape))));
+    notes::add(&mut written.schema, &format!("{what}{}", shape.unwrap_or_default()));
+    written.renames.text.clone_from(kinds);
+    written
+}
+
+fn write_counts(fields: &Map<String, Value>, schema: &mut Map<String, Value>, keys: &[&str]) {
+    for key in keys {
+        if let Some(count) = fields.get(*key).and_then(count) {
+            schema.insert((*key).to_owned(), json!(count));
+        }
+    }
+}
+
+fn write_string(fields: &Map<String, Value>) -> Written {
+    let mut written = Written::typed("string");
+    let schema = &mut written.schema;
+    let text = |key: &str| fields.get(key).and_then(Value::as_str);
+    if text("format") == Some("date-time") {
+        schema.insert("format".to_owned(), json!("date-time"));
+    } else {
+        note(schema, fields, &["format"]);
+    }
+    match text("pattern") {
+        // Its patterns are RE2's.
+        Some(pattern) if !pattern.contains("(?") => drop(schema.insert("pattern".to_owned(), json!(pattern))),
+        Some(_) | None => note(schema, fields, &["pattern"]),
+    }
+    write_counts(fields, schema, &["minLength", "maxLength"]);
+    written
+}
+
+fn write_number(kind: JsonKind, fields: &Map<String, Value>) -> Written {
+    let mut written = Written::typed(kind.name());
+    for key in ["minimum", "maximum"] {
+        if let Some(limit @ Value::Number(_)) = fields.get(key) {
+            written.schema.insert(key.to_owned(), limit.clone());
+        }
+    }
+    note(&mut written.schema, fields, &["exclusiveMinimum", "exclusiveMaximum", "multipleOf"]);
+    written
+}
+
+/// Values to choose from: texts. Others than texts stand as JSON text.
+fn write_choices(values: &[Value], kinds: &BTreeSet<JsonKind>) -> Written {
+    let is_nullable = values.contains(&Value::Null) && kinds.contains(&JsonKind::Null);
+    let fitting = values.iter().filter(|value| !value.is_null() && kinds.iter().any(|kind| kind.fits(value)));
+    let fitting: Vec<&Value> = fitting.collect();
+    let mut written = if !fitting.is_empty() && fitting.iter().all(|value| value.is_boolean()) {
+        let mut written = Written::typed("boolean");
+        if let [only] = fitting.as_slice() {
+            notes::add(&mut written.schema, &format!("Only {only}"));
+        }
+        written
+    } else {
+        let mut texts: Vec<String> = Vec::new();
+        let mut written = Written::typed("string");
+        for value in fitting {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            if !value.is_string() {
+                written.renames.text.extend(JsonKind::ANY.into_iter().filter(|kind| kind.fits(value)));
+            }
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        if texts.is_empty() || texts.iter().any(String::is_empty) {
+            notes::add(&mut written.schema, &format!("One of {}", notes::short(&json!(values))));
+        } else {
+            written.schema.insert("enum".to_owned(), json!(texts));
+        }
+        written
+    };
+    if is_nullable {
+        written.schema.insert("nullable".to_owned(), json!(true));
+    }
+    written
+}

@@ -1,0 +1,66 @@
+//! JSON Schemas in the part of the language that a provider takes.
+//!
+//! What is sent is never stricter than what was given, as far as the part allows: the value is checked by the schema
+//! that was given when it comes back. What the part has no word for stands in a description; what Gemini has no type
+//! for (maps with any keys, values of any type, numbers to choose from, deep and recursive parts) is sent as JSON text,
+//! and [`Renames::restore`] reads it.
+
+mod arguments;
+mod gemini;
+mod keys;
+mod notes;
+mod plain;
+mod renames;
+mod source;
+#[cfg(test)]
+pub(crate) mod tests;
+mod union;
+
+pub use renames::{JsonKind, Renames};
+
+use super::dialect::SchemaSubset;
+use crate::decode;
+use crate::limits::SCHEMA_BYTES;
+use serde_json::Value;
+use source::{SchemaSource, size};
+
+/// Bytes of a schema that is sent.
+const SENT_BYTES_MAX: usize = 4 * SCHEMA_BYTES;
+
+/// A schema as a provider takes it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Projected {
+    /// The schema that is sent; always an object of type `object` with `properties`, which are empty for a tool
+    /// without arguments.
+    pub schema: Value,
+    /// Where values by it differ from ours.
+    pub renames: Renames,
+}
+
+/// Puts a schema into the part that a provider takes; the reason, with its place, where that can't be done.
+pub fn project(schema: &Value, subset: SchemaSubset) -> Result<Projected, String> {
+    decode::check(schema).map_err(|wrong| format!("at `#`: {wrong}"))?;
+    let bytes = size(schema);
+    if bytes > SCHEMA_BYTES {
+        return Err(format!("at `#`: the schema has {bytes} bytes, expected at most {SCHEMA_BYTES}"));
+    }
+    let mut source = SchemaSource::new(schema);
+    let flat = source.flatten(schema, "#")?;
+    let kinds = flat.fields.get("type").cloned();
+    let Some(flat) = arguments::widen(&mut source, flat, "#")? else {
+        let found = kinds.map_or_else(String::new, |kinds| format!(", got `\"type\": {kinds}`"));
+        return Err(format!("at `#`: arguments are a map, expected a schema that a map fits{found}"));
+    };
+    let names = keys::PropertyNames::new(schema, subset);
+    let projected = match subset {
+        SchemaSubset::OpenAi | SchemaSubset::Anthropic => plain::project(source, &names, flat)?,
+        SchemaSubset::Gemini => gemini::project(source, &names, &flat)?,
+    };
+    let bytes = size(&projected.schema);
+    if bytes > SENT_BYTES_MAX {
+        return Err(format!(
+            "at `#`: with its references written out it has {bytes} bytes, expected at most {SENT_BYTES_MAX}"
+        ));
+    }
+    Ok(projected)
+}

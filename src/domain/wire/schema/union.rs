@@ -1,0 +1,173 @@
+//! Alternatives in Gemini's part: one schema where that can be, else `anyOf` alone, else JSON text.
+
+use super::gemini::json_text;
+use super::notes;
+use super::renames::{JsonKind, Renames};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// A schema of Gemini's part, and the way back of its values.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Written {
+    /// What is sent.
+    pub schema: Map<String, Value>,
+    /// Where values by it differ from ours.
+    pub renames: Renames,
+}
+
+impl Written {
+    /// A schema of a type.
+    pub fn typed(name: &str) -> Self {
+        let mut schema = Map::new();
+        schema.insert("type".to_owned(), json!(name));
+        Self { schema, renames: Renames::default() }
+    }
+
+    /// Puts words before its description. Vertex takes none beside `anyOf`: they stand in the first alternative.
+    pub fn prefix(&mut self, text: &str) {
+        match self.schema.get_mut("anyOf").and_then(|list| list.get_mut(0)).and_then(Value::as_object_mut) {
+            Some(first) => notes::prefix(first, text),
+            None => notes::prefix(&mut self.schema, text),
+        }
+    }
+
+    fn set_nullable(&mut self) {
+        let place = match self.schema.get_mut("anyOf").and_then(|list| list.get_mut(0)).and_then(Value::as_object_mut) {
+            Some(first) => first,
+            None => &mut self.schema,
+        };
+        place.insert("nullable".to_owned(), json!(true));
+    }
+
+    fn kind(&self) -> &str {
+        self.schema.get("type").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// One schema of all alternatives. `whole` is what they were.
+pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, whole: &Value) -> Written {
+    let mut is_nullable = is_nullable;
+    let mut alternatives: Vec<Written> = Vec::new();
+    for mut written in given.into_iter().flat_map(split) {
+        is_nullable |= written.schema.remove("nullable").is_some();
+        if !alternatives.contains(&written) {
+            alternatives.push(written);
+        }
+    }
+    let as_text = || json_text(&BTreeSet::from(JsonKind::ANY), described, Some(whole));
+    let Some(mut alternatives) = join_texts(alternatives) else { return as_text() };
+    let mut written = match alternatives.len() {
+        0 if is_nullable => {
+            // Only null: a text that nobody needs.
+            let mut written = Written::typed("string");
+            notes::add(&mut written.schema, "Only null");
+            written
+        }
+        0 => return as_text(),
+        1 => alternatives.remove(0),
+        _ => {
+            let Some(renames) = common_renames(&alternatives) else { return as_text() };
+            let schemas: Vec<Value> = alternatives.into_iter().map(|written| Value::Object(written.schema)).collect();
+            let mut schema = Map::new();
+            schema.insert("anyOf".to_owned(), Value::Array(schemas));
+            Written { schema, renames }
+        }
+    };
+    written.prefix(described);
+    if is_nullable {
+        written.set_nullable();
+    }
+    written
+}
+
+/// Alternatives inside alternatives stand beside them.
+fn split(mut written: Written) -> Vec<Written> {
+    match written.schema.remove("anyOf") {
+        Some(Value::Array(list)) => {
+            let schemas = list.into_iter().filter_map(|schema| match schema {
+                Value::Object(schema) => Some(schema),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+            });
+            let renames = &written.renames;
+            schemas.map(|schema| Written { schema, renames: renames.clone() }).collect()
+        }
+        Some(_) | None => vec![written],
+    }
+}
+
+/// One text in place of several; `None` where it would not be clear which one is meant.
+fn join_texts(alternatives: Vec<Written>) -> Option<Vec<Written>> {
+    let (texts, mut others): (Vec<Written>, Vec<Written>) =
+        alternatives.into_iter().partition(|written| written.kind() == "string");
+    if texts.len() < 2 {
+        others.splice(0..0, texts);
+        return Some(others);
+    }
+    let kinds: BTreeSet<JsonKind> = texts.iter().flat_map(|written| written.renames.text.clone()).collect();
+    let are_choices = texts.iter().all(|written| written.schema.contains_key("enum"));
+    let has_plain = texts.iter().any(|written| written.renames.text.is_empty());
+    if has_plain && !kinds.is_empty() {
+        return None;
+    }
+    let mut joined = Written::typed("string");
+    let mut choices: Vec<Value> = Vec::new();
+    for written in &texts {
+        let said = notes::described(&written.schema);
+        let choice = written.schema.get("enum").and_then(Value::as_array);
+        choices.extend(choice.into_iter().flatten().cloned());
+        match choice {
+            Some(values) if !are_choices => {
+                notes::add(&mut joined.schema, &format!("{said} One of {}", notes::short(&json!(values))));
+            }
+            Some(values) if !said.is_empty() => {
+                notes::add(&mut joined.schema, &format!("{}: {said}", notes::short(&json!(values))));
+            }
+            Some(_) => {}
+            None => notes::add(&mut joined.schema, said),
+        }
+    }
+    if are_choices {
+        let mut unique: Vec<Value> = Vec::new();
+        for choice in choices {
+            if !unique.contains(&choice) {
+                unique.push(choice);
+            }
+        }
+        joined.schema.insert("enum".to_owned(), Value::Array(unique));
+    }
+    joined.renames.text = kinds;
+    others.insert(0, joined);
+    Some(others)
+}
+
+/// The way back of a value by any of these; `None` where it depends on which one is meant.
+fn common_renames(alternatives: &[Written]) -> Option<Renames> {
+    let mut common = Renames::default();
+    for (at, written) in alternatives.iter().enumerate() {
+        for other in alternatives.iter().take(at) {
+            if written.kind() == other.kind() && !agree(written, other) {
+                return None;
+            }
+        }
+        common.keys.extend(written.renames.keys.clone());
+        common.properties.extend(written.renames.properties.clone());
+        common.text.extend(written.renames.text.iter().copied());
+        common.more = common.more.or_else(|| written.renames.more.clone());
+        common.items = common.items.or_else(|| written.renames.items.clone());
+    }
+    Some(common)
+}
+
+/// Whether the same place is mapped back alike by both.
+fn agree(a: &Written, b: &Written) -> bool {
+    let properties = |written: &Written| {
+        let found = written.schema.get("properties").and_then(Value::as_object);
+        found.map(|map| map.keys().cloned().collect::<BTreeSet<_>>()).unwrap_or_default()
+    };
+    let (ours, theirs) = (properties(a), properties(b));
+    let nothing = Renames::default();
+    let of = |written: &Written, name: &String| written.renames.properties.get(name).unwrap_or(&nothing).clone();
+    a.renames.items == b.renames.items
+        && a.renames.more == b.renames.more
+        && ours.intersection(&theirs).all(|name| of(a, name) == of(b, name))
+}
