@@ -143,6 +143,8 @@ pub struct Report {
 pub struct Decoder {
     frames: frames::Frames,
     reply: reply::ReplyBuilder,
+    /// Output items of the Responses format.
+    items: openai_responses::Items,
     format: WireFormat,
 }
 
@@ -152,6 +154,7 @@ impl Decoder {
         Self {
             frames: frames::Frames::new(frames::wire_bytes(max_tokens)),
             reply: reply::ReplyBuilder::new(dialect, encoded.names.clone(), model, max_tokens),
+            items: openai_responses::Items::default(),
             format: dialect.format,
         }
     }
@@ -194,7 +197,7 @@ impl Decoder {
             frames::Frame::Done => self.reply.mark_done(),
             frames::Frame::Json { event, value } => match self.format {
                 WireFormat::OpenAiChat => openai_chat::take(&mut self.reply, value)?,
-                WireFormat::OpenAiResponses => openai_responses::take(&mut self.reply, value)?,
+                WireFormat::OpenAiResponses => openai_responses::take(&mut self.reply, &mut self.items, value)?,
                 WireFormat::Anthropic => anthropic::take(&mut self.reply, event.as_deref(), value)?,
                 WireFormat::Gemini => gemini::take(&mut self.reply, value)?,
             },

@@ -1,10 +1,125 @@
 //! A streamed reply in this format, or one that came whole.
 
-use super::super::DecodeError;
-use super::super::reply::ReplyBuilder;
+use super::super::openai_chat::tokens;
+use super::super::reply::{ReplyBuilder, Stop};
+use super::super::{DecodeError, Report};
+use super::items::{Items, Kind};
 use serde_json::Value;
 
 /// Takes one frame.
-pub(crate) fn take(_reply: &mut ReplyBuilder, _value: &Value) -> Result<(), DecodeError> {
+pub(crate) fn take(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Result<(), DecodeError> {
+    let Some(kind) = value.get("type").and_then(Value::as_str) else { return take_body(reply, items, value) };
+    let event = Event { value, place: value.get("output_index").and_then(Value::as_u64) };
+    match kind {
+        "response.output_text.delta" => {
+            let at = event.find(items, Kind::Message);
+            items.push_text(at, event.text("delta"), reply)
+        }
+        "response.output_text.done" => {
+            let at = event.find(items, Kind::Message);
+            if items.has_content(at) { Ok(()) } else { items.push_text(at, event.text("text"), reply) }
+        }
+        "response.refusal.delta" => {
+            let at = event.find(items, Kind::Message);
+            items.push_refusal(at, event.text("delta"), reply)
+        }
+        "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" | "response.reasoning.delta" => {
+            let at = event.find(items, Kind::Reasoning);
+            items.push_thought(at, event.text("delta"), reply)
+        }
+        "response.function_call_arguments.delta" => {
+            let at = event.find(items, Kind::Call);
+            items.push_arguments(at, value.get("delta").unwrap_or(&Value::Null), false, reply)
+        }
+        "response.function_call_arguments.done" => {
+            let at = event.find(items, Kind::Call);
+            items.push_arguments(at, value.get("arguments").unwrap_or(&Value::Null), true, reply)
+        }
+        "response.output_item.added" => event.take_item(items, reply, false),
+        "response.output_item.done" => event.take_item(items, reply, true),
+        "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" | "response.done" => {
+            let status = kind.trim_start_matches("response.");
+            take_end(reply, items, value.get("response").unwrap_or(&Value::Null), status)
+        }
+        "error" => Err(DecodeError::Reported(Report::of(value))),
+        // Their content comes in other events too.
+        _ if kind.starts_with("response.") => take_failure(value),
+        _ => take_words(value),
+    }
+}
+
+/// An event about an output item.
+#[derive(Clone, Copy)]
+struct Event<'v> {
+    value: &'v Value,
+    place: Option<u64>,
+}
+
+impl<'v> Event<'v> {
+    fn text(&self, key: &str) -> &'v str {
+        self.value.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn find(&self, items: &mut Items, kind: Kind) -> usize {
+        items.find(kind, self.place, self.value.get("item_id").and_then(Value::as_str))
+    }
+
+    fn take_item(&self, items: &mut Items, reply: &mut ReplyBuilder, is_whole: bool) -> Result<(), DecodeError> {
+        let Some(item) = self.value.get("item") else { return Ok(()) };
+        let Some(kind) = Kind::of(item) else { return Ok(()) };
+        let at = items.find(kind, self.place, item.get("id").and_then(Value::as_str));
+        if is_whole {
+            return items.finish(at, item, reply);
+        }
+        if kind == Kind::Call { items.name_call(at, item, reply) } else { Ok(()) }
+    }
+}
+
+/// A frame that is no event: a whole reply, or words about a failure.
+fn take_body(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Result<(), DecodeError> {
+    if value.get("output").is_some_and(Value::is_array) || value.get("object").is_some_and(|it| it == "response") {
+        return take_end(reply, items, value, "done");
+    }
+    take_words(value)
+}
+
+/// Words about a failure that is not named as one.
+fn take_words(value: &Value) -> Result<(), DecodeError> {
+    let has_words = ["message", "detail"].iter().any(|key| value.get(*key).is_some_and(|it| !it.is_null()));
+    if has_words { Err(DecodeError::Reported(Report::of(value))) } else { take_failure(value) }
+}
+
+fn take_failure(value: &Value) -> Result<(), DecodeError> {
+    match value.get("error").filter(|error| !error.is_null()) {
+        Some(_) => Err(DecodeError::Reported(Report::of(value))),
+        None => Ok(()),
+    }
+}
+
+/// Takes the end of a reply. `event` stands for the status where the reply has none.
+fn take_end(reply: &mut ReplyBuilder, items: &mut Items, response: &Value, event: &str) -> Result<(), DecodeError> {
+    take_failure(response)?;
+    if let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) {
+        reply.set_usage(tokens(usage));
+    }
+    if let Some(output) = response.get("output").and_then(Value::as_array) {
+        items.finish_all(output, reply)?;
+    }
+    let is_bound = |item: &Value| item.get("encrypted_content").is_some() || item.get("phase").is_some();
+    if !reply.reasoning_mut().iter().any(is_bound) {
+        reply.reasoning_mut().clear();
+    }
+    let status = response.get("status").and_then(Value::as_str).unwrap_or(event);
+    reply.set_stop(match status {
+        "completed" | "done" => Stop::Complete,
+        "incomplete" => match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
+            Some("max_output_tokens" | "max_tokens" | "length") => Stop::Length,
+            Some("content_filter") => Stop::Filtered("content_filter".to_owned()),
+            Some(reason) => Stop::Unfinished(reason.to_owned()),
+            None => Stop::Unfinished(status.to_owned()),
+        },
+        _ => Stop::Unfinished(status.to_owned()),
+    });
+    reply.mark_done();
     Ok(())
 }

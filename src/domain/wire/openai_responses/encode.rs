@@ -1,18 +1,154 @@
-//! A request in this format.
+//! A request in this format: what stays the same from turn to turn stands before the input.
 
-use super::super::conversation::Conversation;
-use super::super::dialect::Dialect;
-use super::super::names::ToolNames;
+use super::super::conversation::{Conversation, SentMessage};
+use super::super::dialect::{Dialect, ReasoningRequest, ReasoningReturn, StructuredOutput};
+use super::super::names::{SentTool, ToolNames};
+use super::super::offer::{Offer, refused};
+use super::super::openai_chat::OUTPUT_NAME;
 use super::super::{EncodeError, HttpRequest};
+use super::echo;
 use crate::chat::ModelRequest;
+use serde_json::{Map, Value, json};
 
 /// Writes the request.
 pub(crate) fn encode(
-    _request: &ModelRequest,
-    _dialect: &Dialect,
-    _conversation: &Conversation<'_>,
-    _names: &ToolNames,
-    _cache_key: &str,
+    request: &ModelRequest,
+    dialect: &Dialect,
+    conversation: &Conversation<'_>,
+    names: &ToolNames,
+    cache_key: &str,
 ) -> Result<HttpRequest, EncodeError> {
-    Ok(HttpRequest { path: String::new(), headers: Vec::new(), body: serde_json::json!({}) })
+    let offer = Offer::new(request, dialect, names);
+    let mut body = Map::new();
+    body.insert("model".into(), json!(request.model.name));
+    body.insert("stream".into(), json!(true));
+    body.insert("store".into(), json!(false));
+    if dialect.reasoning_return == ReasoningReturn::Items && may_reason(request) {
+        body.insert("include".into(), json!(["reasoning.encrypted_content"]));
+    }
+    if dialect.prompt_cache_key {
+        body.insert("prompt_cache_key".into(), json!(cache_key));
+    }
+    insert_settings(&mut body, request, dialect)?;
+    if !request.system.trim().is_empty() {
+        body.insert("instructions".into(), json!(request.system));
+    }
+    if !offer.tools.is_empty() {
+        body.insert("tools".into(), offer.tools.iter().map(tool).collect());
+    }
+    let choose = |name: &str| json!({"type": "function", "name": name});
+    if let Some(choice) = offer.tool_choice(request, dialect, choose)? {
+        body.insert("tool_choice".into(), choice);
+    }
+    if let Some(parallel) = offer.parallel_tool_calls(request, dialect)? {
+        body.insert("parallel_tool_calls".into(), json!(parallel));
+    }
+    if let Some(format) = offer.format.as_ref().and_then(|schema| text_format(schema, dialect)) {
+        body.insert("text".into(), json!({"format": format}));
+    }
+    body.insert("input".into(), input(conversation).into());
+    Ok(HttpRequest { path: "responses".into(), headers: Vec::new(), body: body.into() })
+}
+
+fn insert_settings(
+    body: &mut Map<String, Value>,
+    request: &ModelRequest,
+    dialect: &Dialect,
+) -> Result<(), EncodeError> {
+    let model = &request.model;
+    if let Some(tokens) = model.max_tokens {
+        body.insert(dialect.token_limit.into(), json!(tokens));
+    }
+    if let Some(temperature) = model.temperature {
+        body.insert("temperature".into(), json!(temperature));
+    }
+    if let Some(top_p) = model.top_p {
+        body.insert("top_p".into(), json!(top_p));
+    }
+    if !model.stop.is_empty() {
+        return Err(refused(
+            dialect,
+            "model.stop",
+            "its format has no such texts; use `openai` or leave the setting out",
+        ));
+    }
+    if model.seed.is_some() {
+        return Err(refused(dialect, "model.seed", "its format has no seed; use `openai` or leave the setting out"));
+    }
+    match (model.reasoning, dialect.reasoning) {
+        (None, _) => {}
+        (Some(effort), ReasoningRequest::Effort | ReasoningRequest::Object) => {
+            body.insert("reasoning".into(), json!({"effort": effort.word()}));
+        }
+        (
+            Some(_),
+            ReasoningRequest::Unsupported
+            | ReasoningRequest::Budget
+            | ReasoningRequest::Switch
+            | ReasoningRequest::EnableThinking
+            | ReasoningRequest::ThinkingConfig,
+        ) => {
+            let reason = "the model decides by itself how much it reasons; leave the setting out";
+            return Err(refused(dialect, "model.reasoning", reason));
+        }
+    }
+    Ok(())
+}
+
+/// Whether encrypted reasoning may be asked for: models without reasoning refuse to be asked ("Encrypted content is
+/// not supported with this model"), and nothing but their names tells which they are.
+fn may_reason(request: &ModelRequest) -> bool {
+    if let Some(effort) = request.model.reasoning {
+        return effort.tokens() > 0;
+    }
+    let name = request.model.name.rsplit('/').next().unwrap_or_default();
+    let generation = |prefix: &str| {
+        let digits: String = name.strip_prefix(prefix)?.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    };
+    let is_gpt = generation("gpt-").is_some_and(|number| number >= 5) && !name.contains("-chat");
+    is_gpt || generation("o").is_some() || name.starts_with("codex-")
+}
+
+fn tool(tool: &SentTool) -> Value {
+    // Not strict: strictness takes only schemas without optional properties.
+    let mut sent = Map::new();
+    sent.insert("type".into(), json!("function"));
+    sent.insert("name".into(), json!(tool.name));
+    if !tool.description.trim().is_empty() {
+        sent.insert("description".into(), json!(tool.description));
+    }
+    sent.insert("parameters".into(), tool.schema.clone());
+    sent.insert("strict".into(), json!(false));
+    sent.into()
+}
+
+fn text_format(schema: &Value, dialect: &Dialect) -> Option<Value> {
+    match dialect.structured {
+        StructuredOutput::Unsupported => None,
+        StructuredOutput::Schema => {
+            Some(json!({"type": "json_schema", "name": OUTPUT_NAME, "schema": schema, "strict": false}))
+        }
+        StructuredOutput::JsonObject => Some(json!({"type": "json_object"})),
+    }
+}
+
+fn input(conversation: &Conversation<'_>) -> Vec<Value> {
+    let mut found = Vec::with_capacity(conversation.messages.len());
+    for message in &conversation.messages {
+        match message {
+            SentMessage::User(texts) => {
+                found.push(json!({"type": "message", "role": "user", "content": texts.join("\n\n")}));
+            }
+            SentMessage::Assistant { text, calls, reasoning } => {
+                found.extend(echo::items(text.as_deref(), calls, *reasoning));
+            }
+            SentMessage::Results(results) => found.extend(
+                results
+                    .iter()
+                    .map(|result| json!({"type": "function_call_output", "call_id": result.id, "output": result.text})),
+            ),
+        }
+    }
+    found
 }

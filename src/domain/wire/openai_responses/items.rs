@@ -1,0 +1,213 @@
+//! Output items of one reply: which of them has come, so that nothing counts twice however often it is told.
+
+use super::super::DecodeError;
+use super::super::reply::{CallPiece, ReplyBuilder};
+use serde_json::{Map, Value, json};
+
+/// What an output item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Text or refusal.
+    Message,
+    /// A call of a tool of ours.
+    Call,
+    /// Reasoning, encrypted or as text.
+    Reasoning,
+}
+
+impl Kind {
+    /// The kind of an item that counts here.
+    pub(super) fn of(item: &Value) -> Option<Self> {
+        match item.get("type")?.as_str()? {
+            "message" => Some(Self::Message),
+            "function_call" => Some(Self::Call),
+            "reasoning" => Some(Self::Reasoning),
+            _ => None,
+        }
+    }
+}
+
+/// An item that has begun.
+#[derive(Debug)]
+struct Item {
+    kind: Kind,
+    /// Its place in the output, where the server tells one.
+    place: Option<u64>,
+    id: Option<String>,
+    /// Text, arguments or reasoning came in pieces: what is told whole is the same once more.
+    has_content: bool,
+    /// The reply knows the name of this call: its id may be told otherwise later.
+    is_named: bool,
+    /// Bytes of its text.
+    text_bytes: usize,
+    /// It is among the recorded pieces of the reply.
+    is_recorded: bool,
+}
+
+/// The output items of one reply, in the order in which they began.
+#[derive(Debug, Default)]
+pub(crate) struct Items(Vec<Item>);
+
+impl Items {
+    /// The item that an event is about, begun where it is new. `id` is the item's own.
+    pub(super) fn find(&mut self, kind: Kind, place: Option<u64>, id: Option<&str>) -> usize {
+        let is_it = |item: &Item| match (place, item.place, id, item.id.as_deref()) {
+            (Some(place), Some(known), ..) => place == known,
+            (_, _, Some(id), Some(known)) => id == known,
+            // Servers that tell neither send one item after the other.
+            _ => !item.is_recorded,
+        };
+        let found = self.0.iter().rposition(|item| item.kind == kind && is_it(item));
+        let at = found.unwrap_or(self.0.len());
+        if found.is_none() {
+            let id = id.map(str::to_owned);
+            self.0.push(Item {
+                kind,
+                place,
+                id,
+                has_content: false,
+                is_named: false,
+                text_bytes: 0,
+                is_recorded: false,
+            });
+        }
+        at
+    }
+
+    /// Adds a piece of a message's text.
+    pub(super) fn push_text(&mut self, at: usize, text: &str, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
+        self.0[at].has_content = true;
+        self.0[at].text_bytes += text.len();
+        reply.push_text(text)
+    }
+
+    /// Whether a message's text, a call's arguments or reasoning came before.
+    pub(super) fn has_content(&self, at: usize) -> bool {
+        self.0[at].has_content
+    }
+
+    /// Adds a piece of a refusal.
+    pub(super) fn push_refusal(&mut self, at: usize, text: &str, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
+        self.0[at].has_content = true;
+        reply.push_refusal(text)
+    }
+
+    /// Adds a piece of readable reasoning.
+    pub(super) fn push_thought(&mut self, at: usize, text: &str, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
+        self.0[at].has_content = true;
+        reply.push_thought(text)
+    }
+
+    /// Adds a piece of a call's arguments, or all of them where none came before.
+    pub(super) fn push_arguments(
+        &mut self,
+        at: usize,
+        arguments: &Value,
+        is_whole: bool,
+        reply: &mut ReplyBuilder,
+    ) -> Result<(), DecodeError> {
+        let is_empty = arguments.is_null() || arguments.as_str().is_some_and(str::is_empty);
+        if is_empty || is_whole && self.0[at].has_content {
+            return Ok(());
+        }
+        self.0[at].has_content = true;
+        reply.push_call(CallPiece { index: index(at), arguments: Some(arguments), ..CallPiece::default() })
+    }
+
+    /// Notes the id and the name of a call.
+    pub(super) fn name_call(&mut self, at: usize, item: &Value, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
+        let text = |key: &str| item.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        if self.0[at].is_named {
+            return Ok(());
+        }
+        self.0[at].is_named = text("name").is_some();
+        let id = text("call_id").or_else(|| text("id"));
+        reply.push_call(CallPiece { index: index(at), id, name: text("name"), arguments: None })
+    }
+
+    /// Takes an item that is whole: what hasn't come in pieces, and what of it goes back with the next request.
+    pub(super) fn finish(&mut self, at: usize, item: &Value, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
+        let is_told = self.0[at].has_content;
+        match self.0[at].kind {
+            Kind::Message => {
+                for part in parts(item, "content").filter(|_| !is_told) {
+                    let text = |key: &str| part.get(key).and_then(Value::as_str);
+                    match (text("refusal"), text("text")) {
+                        (Some(refusal), _) => self.push_refusal(at, refusal, reply)?,
+                        (None, Some(words)) => self.push_text(at, words, reply)?,
+                        (None, None) => {}
+                    }
+                }
+            }
+            Kind::Call => {
+                self.name_call(at, item, reply)?;
+                self.push_arguments(at, item.get("arguments").unwrap_or(&Value::Null), true, reply)?;
+            }
+            Kind::Reasoning => {
+                let told = ["summary", "content"].into_iter().find(|key| parts(item, key).next().is_some());
+                for part in told.into_iter().flat_map(|key| parts(item, key)).filter(|_| !is_told) {
+                    if let Some(text) = part.get("text").and_then(Value::as_str) {
+                        self.push_thought(at, text, reply)?;
+                    }
+                }
+            }
+        }
+        if self.0[at].is_recorded {
+            return Ok(());
+        }
+        self.0[at].is_recorded = true;
+        let recorded = self.recorded(at, item);
+        recorded.map_or(Ok(()), |recorded| reply.push_reasoning(recorded))
+    }
+
+    /// Takes the whole output of a reply. Items that came before are known by their number among those of their kind:
+    /// some servers tell other ids and places here.
+    pub(super) fn finish_all(&mut self, output: &[Value], reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
+        let mut seen: Vec<Kind> = Vec::new();
+        for (place, item) in output.iter().enumerate() {
+            let Some(kind) = Kind::of(item) else { continue };
+            let number = seen.iter().filter(|before| **before == kind).count();
+            seen.push(kind);
+            let known = (0..self.0.len()).filter(|at| self.0[*at].kind == kind).nth(number);
+            let at = known
+                .unwrap_or_else(|| self.find(kind, u64::try_from(place).ok(), item.get("id").and_then(Value::as_str)));
+            if !self.0[at].is_recorded {
+                self.finish(at, item, reply)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What of an item goes back. Of reasoning: what is encrypted. Of the others: the id and the phase, by which the
+    /// provider knows what its reasoning belongs to.
+    fn recorded(&self, at: usize, item: &Value) -> Option<Value> {
+        let mut kept = Map::new();
+        let mut keep = |keys: &[&str]| {
+            let found = keys.iter().filter_map(|key| Some(((*key).to_owned(), item.get(*key)?.clone())));
+            kept.extend(found.filter(|(_, value)| !value.is_null()));
+        };
+        match self.0[at].kind {
+            Kind::Reasoning => {
+                item.get("encrypted_content")?.as_str().filter(|text| !text.is_empty())?;
+                keep(&["type", "id", "summary", "encrypted_content"]);
+                kept.entry("summary").or_insert_with(|| json!([]));
+            }
+            Kind::Message => {
+                keep(&["type", "id", "phase"]);
+                kept.insert("length".into(), json!(self.0[at].text_bytes));
+            }
+            Kind::Call => keep(&["type", "id"]),
+        }
+        Some(kept.into())
+    }
+}
+
+/// The number of a call for the reply: that of its item.
+fn index(at: usize) -> Option<u64> {
+    u64::try_from(at).ok()
+}
+
+/// Parts of an item under a key.
+fn parts<'i>(item: &'i Value, key: &str) -> impl Iterator<Item = &'i Value> {
+    item.get(key).and_then(Value::as_array).into_iter().flatten()
+}

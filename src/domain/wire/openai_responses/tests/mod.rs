@@ -1,0 +1,4 @@
+//! Requests and replies of this format, as tables.
+
+mod decode;
+mod encode;
