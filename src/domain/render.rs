@@ -25,6 +25,8 @@ const STRING_RESERVE: usize = 32;
 const PREFIX_MIN: usize = 6;
 /// Fewest bytes that a value gets.
 const VALUE_MIN: usize = 10;
+/// Rounds in which the values of a map share its room; each looks at no more bytes than the room has.
+const SHARE_ROUNDS: usize = 6;
 /// Most bytes that are reserved for the output at once.
 const OUT_MAX: usize = 16 * 1024;
 /// Containers inside each other; deeper ones are summed up, so that every reader's stack is enough
@@ -260,12 +262,14 @@ impl Renderer {
         let size = self.gauge.size(value);
         let room = self.room(budget, depth);
         let separator = self.separator_len(depth + 1);
-        let (visible, spent) = if depth < DEPTH_MAX { visible(map, room, separator) } else { (0, 0) };
+        let visible = if depth < DEPTH_MAX { visible(map, room, separator) } else { 0 };
         if visible == 0 {
             write!(self.out, "{{/* Map, {} keys, {size} */}}", map.len()).expect("strings take everything");
             return;
         }
-        let share = VALUE_MIN.max((room - spent) / visible);
+        let keys: usize = map.keys().take(visible).map(|key| key_len(key, room) + separator).sum();
+        let values = map.values().take(visible).collect();
+        let share = VALUE_MIN.max(self.share(values, room.saturating_sub(keys), depth + 1));
         let start = self.out.len();
         self.out.push('{');
         let mut shown = 0;
@@ -283,6 +287,37 @@ impl Renderer {
         self.end('}', map.len() - shown, &size, depth);
     }
 
+    /// Bytes that each of `values` may take of `room`: what small ones don't need goes to the large ones.
+    fn share(&mut self, values: Vec<&Value>, room: usize, depth: usize) -> usize {
+        let (mut large, mut left) = (values, room);
+        for _ in 1..SHARE_ROUNDS {
+            let (share, count) = (left / large.len(), large.len());
+            if count == 1 {
+                break;
+            }
+            large.retain(|value| match self.full_len(value, share, depth) {
+                Some(bytes) => {
+                    left -= bytes;
+                    false
+                }
+                None => true,
+            });
+            if large.is_empty() || large.len() == count {
+                return share;
+            }
+        }
+        left / large.len()
+    }
+
+    /// Bytes of a value in full, if they are no more than `limit`; of a larger one no more than that is looked at.
+    fn full_len(&mut self, value: &Value, limit: usize, depth: usize) -> Option<usize> {
+        let start = self.out.len();
+        let fits = self.whole(value, start + limit, depth);
+        let bytes = self.out.len() - start;
+        self.out.truncate(start);
+        fits.then_some(bytes)
+    }
+
     fn end(&mut self, bracket: char, more: usize, size: &str, depth: usize) {
         if more > 0 {
             self.separate(1, depth + 1);
@@ -292,17 +327,16 @@ impl Renderer {
     }
 }
 
-/// How many entries are shown in `room` bytes, and what their keys and smallest values cost.
-fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> (usize, usize) {
+/// How many entries are shown in `room` bytes: as many as have room for their keys and smallest values.
+fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> usize {
     let mut spent = 0;
     for (at, key) in map.keys().enumerate() {
-        let cost = key_len(key, room) + separator + VALUE_MIN;
-        if spent + cost > room {
-            return (at, spent);
+        spent += key_len(key, room) + separator + VALUE_MIN;
+        if spent > room {
+            return at;
         }
-        spent += cost;
     }
-    (map.len(), spent)
+    map.len()
 }
 
 /// Bytes of `key: `; of a key longer than `enough`, its length is answer enough.
