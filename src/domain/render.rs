@@ -50,10 +50,16 @@ pub fn render(value: &Value, options: RenderOptions) -> String {
 
 /// [`render`], and whether nothing was left out.
 pub fn render_within(value: &Value, options: RenderOptions) -> (String, bool) {
-    let RenderOptions { budget, pretty } = options;
-    let mut renderer = Renderer { out: String::with_capacity(budget.min(OUT_MAX)), pretty, gauge: Gauge::new(budget) };
-    let whole = renderer.value(value, budget, 0);
+    let (renderer, whole) = Renderer::run(value, options);
     (renderer.out, whole)
+}
+
+/// [`render`], and how many characters are shown of the one string that is cut; `None` where none or several are.
+pub fn render_counted(value: &Value, options: RenderOptions) -> (String, Option<usize>) {
+    let (renderer, _) = Renderer::run(value, options);
+    let characters = renderer.cut_strings.as_slice();
+    let characters = if let [characters] = characters { Some(*characters) } else { None };
+    (renderer.out, characters)
 }
 
 /// About how many bytes `value` has in full, without looking at all of a large one.
@@ -65,9 +71,20 @@ struct Renderer {
     out: String,
     pretty: bool,
     gauge: Gauge,
+    /// Characters shown of each string that is cut.
+    cut_strings: Vec<usize>,
 }
 
 impl Renderer {
+    /// Renders a value; returns whether nothing was left out.
+    fn run(value: &Value, options: RenderOptions) -> (Self, bool) {
+        let RenderOptions { budget, pretty } = options;
+        let out = String::with_capacity(budget.min(OUT_MAX));
+        let mut renderer = Self { out, pretty, gauge: Gauge::new(budget), cut_strings: Vec::new() };
+        let whole = renderer.value(value, budget, 0);
+        (renderer, whole)
+    }
+
     /// `value` in about `budget` bytes, inside `depth` containers. Returns whether it is all there.
     fn value(&mut self, value: &Value, budget: usize, depth: usize) -> bool {
         let start = self.out.len();
@@ -226,11 +243,13 @@ impl Renderer {
             self.out.push('"');
             let taken = self.escape(text, start + 1 + prefix);
             if taken > 0 {
+                self.cut_strings.push(text[..taken].chars().count());
                 write!(self.out, "\" /* String, {size} */").expect("strings take everything");
                 return;
             }
             self.out.truncate(start);
         }
+        self.cut_strings.push(0);
         write!(self.out, "null /* truncated String, {size} */").expect("strings take everything");
     }
 

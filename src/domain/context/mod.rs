@@ -20,6 +20,7 @@ mod message;
 mod offer;
 pub mod past;
 pub mod record;
+pub mod result;
 pub mod sight;
 pub mod text;
 mod transcript;

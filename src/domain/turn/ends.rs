@@ -6,6 +6,7 @@ use crate::call::Outcome;
 use crate::call::Resolved;
 use crate::call::ToolTarget;
 use crate::call::Unmade;
+use crate::context::result::{self, Rest, ResultRoom};
 use crate::context::text;
 use crate::decode;
 use crate::goal::Goal;
@@ -210,12 +211,12 @@ fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
     }
     let wrong = outputs::wrong(schema, &Value::String(text.to_owned())).unwrap_or_default();
     let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
-    let limit = text::tool_result_bytes(&setting.config, 1);
-    CallOutcome::plain(Outcome::Error, text::tool_result(&Value::String(text), limit))
+    CallOutcome::plain(Outcome::Error, result::shortened(&text, ResultRoom::of(&setting.config, 0).one()))
 }
 
-fn returned(setting: &Setting, result: &Value) -> CallOutcome {
-    CallOutcome::plain(Outcome::Ok, text::tool_result(result, text::tool_result_bytes(&setting.config, 1)))
+fn returned(setting: &Setting, given: &Value) -> CallOutcome {
+    let limit = ResultRoom::of(&setting.config, 0).one();
+    CallOutcome::plain(Outcome::Ok, result::tool_result(given, limit, &Rest::Lost))
 }
 
 fn error(arguments: &Value) -> String {

@@ -7,7 +7,7 @@ mod recheck;
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
-use crate::domain::context::text;
+use crate::domain::context::result::{self, Rest, ResultRoom};
 use crate::domain::dead::DeadLetter;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
@@ -159,12 +159,12 @@ fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         })
         .collect();
-    let limit = text::tool_result_bytes(config, shown.len());
-    for (call, result) in results {
+    let limit = ResultRoom::of(config, 0).equal(shown.len());
+    for (call, value) in results {
         let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
         if let Some(place) = place {
-            **place = match result {
-                Ok(value) => text::tool_result(value, limit),
+            **place = match value {
+                Ok(value) => result::tool_result(value, limit, &Rest::Lost),
                 Err(error) => format!("error: {error}"),
             };
         }
