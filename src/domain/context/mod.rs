@@ -10,6 +10,7 @@ pub mod assemble;
 pub mod budget;
 pub mod digest;
 pub mod entry;
+pub mod events;
 pub mod fill;
 pub mod goals;
 pub mod inputs;

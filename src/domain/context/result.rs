@@ -76,7 +76,10 @@ pub enum Rest {
 impl Rest {
     /// Of an operation's result, or of a delegate's (`None`).
     pub fn of(operation: Option<&str>, arguments: &Value, result: &Value, is_read: bool) -> Self {
-        let job = |id: &Value| job_output(&JobId::new(id.as_str()?).ok()?);
+        let job = |id: &Value| {
+            let path = job_field(&JobId::new(id.as_str()?).ok()?, "output")?;
+            Some(Self::At { path, field: Some("output") })
+        };
         let kept = match operation {
             Some("v/ops/lattice/read") => {
                 Path::from_json(&arguments["path"]).ok().map(|path| Self::At { path, field: Some("value") })
@@ -104,14 +107,19 @@ impl Rest {
     }
 }
 
-/// The output of a job, which its record keeps.
-pub fn job_output(job: &JobId) -> Option<Rest> {
-    let segments = [Namespace::Jobs.prefix(), job.as_str(), "output"].map(str::to_owned).to_vec();
-    Some(Rest::At { path: Path::from_segments(segments).ok()?, field: Some("output") })
+/// The path of a field of a job's record.
+pub(super) fn job_field(job: &JobId, field: &str) -> Option<Path> {
+    Path::from_segments([Namespace::Jobs.prefix(), job.as_str(), field].map(str::to_owned).to_vec()).ok()
+}
+
+/// What stands behind the beginning of a cut content of `bytes` bytes. It goes on in the line where the content ends: a
+/// line of its own could be anybody's.
+pub(super) fn cut_mark(limit: usize, bytes: usize, rest: &Rest, characters: Option<usize>) -> String {
+    format!(" [cut to {limit} of {bytes} bytes; {}]", rest.advice(characters))
 }
 
 /// A path as an argument takes it.
-fn argument(path: &Path) -> String {
+pub(super) fn argument(path: &Path) -> String {
     if path.segments().iter().all(|segment| !segment.contains('/')) {
         return format!("`{path}`");
     }
@@ -128,8 +136,7 @@ pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
     if full.len() <= limit {
         return full;
     }
-    // In the line where it ends: a line of its own could be anybody's.
-    let mark = |characters| format!(" [cut to {limit} of {} bytes; {}]", full.len(), rest.advice(characters));
+    let mark = |characters| cut_mark(limit, full.len(), rest, characters);
     let budget = limit.saturating_sub(mark(Some(full.len())).len());
     let text_at_path = match (rest, result) {
         (Rest::At { field: None, .. }, Value::String(_)) => true,

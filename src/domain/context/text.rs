@@ -1,5 +1,6 @@
 //! The exact texts of the sections, so that agents written for the sources keep working.
 
+use super::events;
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
 use crate::agent::CompletedBy;
@@ -157,12 +158,10 @@ pub fn event(event: &Event) -> (String, Content) {
     }
 }
 
-/// An event as it is shown when nothing limits it.
+/// An event as a transcript keeps it that no prompt has shown.
 pub fn whole_event(event: &Event) -> String {
     let (header, content) = self::event(event);
-    let body = content.show(TOOL_RESULT_BYTES).map(|shown| shown.text.into_owned()).unwrap_or_default();
-    let body = if is_inline(&header) { Foreign::inline(body) } else { Foreign::text(body) };
-    let text = format!("{header}{body}");
+    let text = format!("{header}{}", events::body(event, (&header, &content), TOOL_RESULT_BYTES));
     match event.payload {
         Payload::Result { .. } => format!("{PENDING}\n{text}"),
         Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => text,
@@ -224,6 +223,15 @@ pub fn heard_task(job: &JobId, caller: Option<&str>, input: &Value) -> String {
 /// A summary in the place of the turns that it stands for.
 pub fn compacted(turns: u32, summary: &str) -> String {
     format!("[Compacted: {turns} turns] {}", Foreign::inline(summary))
+}
+
+/// Answers a text that is not what a typed output must be.
+pub fn refused_output(wrong: &str) -> String {
+    format!(
+        "Refused: this is not what the output must be: {}. Give it again: call the tool that completes the task, or \
+         answer with JSON of its type and nothing else.",
+        foreign::one_line(wrong)
+    )
 }
 
 /// The goal that is worked on.

@@ -24,6 +24,7 @@ mod settle;
 mod spend;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod verdict;
 
 use crate::approval::{Answer, AwaitingCall, Ruling};

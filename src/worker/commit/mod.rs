@@ -1,6 +1,7 @@
 //! Stage 7. In comes a turn's decision, out goes one commit and what it leaves for the outbox (stage 8); conflicts are
 //! resolved and tried again. It decides nothing but what others have taken away meanwhile.
 
+mod messages;
 mod output;
 mod recheck;
 
@@ -61,6 +62,7 @@ pub(crate) async fn commit(
     if decision.cancelled {
         discard(worker, leased, ground).await?;
     }
+    messages::keep(ground, turn, &decision).await?;
     put_notes(worker, ground, turn, &decision).await?;
     output::put(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
@@ -87,6 +89,7 @@ pub(crate) async fn commit(
             Committed::Cancelled => {
                 decision = decision.cancel(turn.setting());
                 discard(worker, leased, ground).await?;
+                messages::keep(ground, turn, &decision).await?;
             }
             Committed::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
