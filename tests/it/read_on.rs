@@ -25,11 +25,11 @@ then = { calls = [
 ] }
 
 [[rule]]
-when = { agent = "reader", text = "slice" }
+when = { agent = "reader", text = '"slice"' }
 then = { calls = [{ tool = "lattice_slice", arguments = { path = "{{input.slice}}", offset = "{{input.offset}}", limit = 30000 } }] }
 
 [[rule]]
-when = { agent = "reader", text = "read" }
+when = { agent = "reader", text = '"read"' }
 then = { calls = [{ tool = "lattice_read", arguments = { path = "{{input.read}}" } }] }
 
 [[rule]]

@@ -1,4 +1,4 @@
-//! Messages that a prompt could not show whole: they are consumed, and kept in the session's scratch space.
+//! Messages that a prompt could not show whole: they are kept in the session's scratch space.
 
 use crate::domain::context::events::{is_cut, kept_path};
 use crate::domain::event::{Event, Payload};
@@ -13,10 +13,10 @@ use serde_json::Value;
 /// Place of these writes among those of the calls of a reply; what the venue itself writes has no quota.
 const PLACE: u32 = workspace::OWN + 1;
 
-/// Keeps them, with the turn's commit.
+/// Keeps those that the turn has shown, with its commit: their prompt promised where the rest is.
 pub(crate) async fn keep(ground: &Ground, turn: &Turn, decision: &Decision) -> Result<(), Stop> {
-    let consumed = turn.setting().plan.messages.iter().filter(|message| decision.consume.contains(&message.key));
-    for (path, value) in consumed.filter_map(|message| kept(&message.event, decision)) {
+    let messages = turn.setting().plan.messages.iter();
+    for (path, value) in messages.filter_map(|message| kept(&message.event, decision)) {
         match ground.workspace.apply(PLACE, WriteOp::Write { path, value, expect: None }).await {
             Err(WorkspaceError::Store(error)) => return Err(Stop::Store(error)),
             Ok(_) => {}

@@ -113,3 +113,30 @@ fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
 }
+
+#[test]
+fn a_refused_text_is_told_what_does_not_fit() {
+    let output = json!({"type": "object", "required": ["total"], "properties": {"total": {"type": "number"}}});
+    let typed = || {
+        let mut task = task(1);
+        task.event.response_schema = Some(output.clone());
+        setting("implicit", SessionState::default(), vec![task])
+    };
+    for (given, told) in [
+        (
+            r#"{"total": "x"}"#,
+            "Refused: this is not what the output must be: at `/total`: \"x\" is not of type \"number\". ",
+        ),
+        (r#"{"total": 3"#, "Refused: this is not what the output must be: it can't be read: EOF while parsing"),
+        ("three", "Refused: this is not what the output must be: text alone is no output. Give it again: "),
+    ] {
+        let decision = drive(typed(), text(given), vec![]);
+        let Some(ChatMessage::User { text }) = decision.record.said.last() else { panic!("{:?}", decision.record) };
+        assert!(text.starts_with(told) && ended(&decision).is_none(), "{text}");
+    }
+    let last = Setting { last: Some(last(ErrorCode::LimitReached)), ..windy(typed()) };
+    let decision = drive(last.clone(), text(r#"{"total": 3}"#), vec![]);
+    assert_eq!(ended(&decision), Some((JobStatus::Complete, None)), "also in the last turn");
+    let decision = drive(last, text("three"), vec![]);
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
+}
