@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::budget::{Deadline, LimitOrigin};
+use crate::chat::ChatMessage;
 
 fn windy(mut setting: Setting) -> Setting {
     let mut config = (*setting.config).clone();
