@@ -84,6 +84,7 @@ mod priorities;
 mod prompts;
 mod queue;
 mod quota;
+mod read_on;
 mod reads;
 mod redis_cluster;
 mod redis_sentinel;
