@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod aimock;
 pub mod both;
 pub mod certificates;
 pub mod cli;
@@ -8,6 +9,8 @@ pub mod endless;
 pub mod fleet;
 pub mod foresight;
 pub mod http;
+pub mod model_calls;
+pub mod model_server;
 pub mod nats;
 pub mod nats_cluster;
 pub mod operate;
@@ -15,11 +18,16 @@ pub mod port;
 pub mod provider;
 pub mod python;
 pub mod raw;
+pub mod raw_reply;
+pub mod real_model;
 pub mod redis;
 pub mod redis_cluster;
 pub mod redis_load;
 pub mod redis_sentinel;
+pub mod sdk_judge;
 pub mod site;
+pub mod strict;
+pub mod supervised;
 pub mod terminal;
 pub mod venue;
 pub mod watched;
