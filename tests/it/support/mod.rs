@@ -5,7 +5,6 @@ pub mod both;
 pub mod certificates;
 pub mod cli;
 pub mod dice;
-pub mod endless;
 pub mod fleet;
 pub mod foresight;
 pub mod http;
