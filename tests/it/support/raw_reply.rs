@@ -121,15 +121,16 @@ impl RawReply {
 
     fn head(&self) -> String {
         let reason = axum::http::StatusCode::from_u16(self.status).unwrap().canonical_reason().unwrap_or("Unknown");
+        let length = format!("content-length: {}\r\n", self.bytes().len());
         let mut head = format!("HTTP/1.1 {} {reason}\r\nconnection: close\r\n", self.status);
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head = head + name + ": " + value + "\r\n";
         }
-        match self.framing {
-            Framing::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
-            Framing::Length => head.push_str(&format!("content-length: {}\r\n", self.bytes().len())),
-            Framing::Close => {}
-        }
+        head += match self.framing {
+            Framing::Chunked => "transfer-encoding: chunked\r\n",
+            Framing::Length => &length,
+            Framing::Close => "",
+        };
         head + "\r\n"
     }
 

@@ -201,7 +201,7 @@ fn check_signatures(contents: &[Value]) -> Verdict {
     Ok(())
 }
 
-/// The same in Chat Completions: Gitlawb/openclaude #67, crmne/ruby_llm #591, earendil-works/pi #6733.
+/// The same in Chat Completions: Gitlawb/openclaude #67, `crmne/ruby_llm` #591, earendil-works/pi #6733.
 pub fn check_chat(body: &Value) -> Verdict {
     let messages = list(body, "messages");
     let begin = messages.iter().rposition(|message| text(message, "role") == "user").unwrap_or_default();

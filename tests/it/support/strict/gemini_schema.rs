@@ -3,8 +3,8 @@
 use super::{Verdict, ensure, list, members, text};
 use serde_json::Value;
 
-/// The fields that the message has (ai.google.dev/api/caching#Schema); others: 5ire #42, zed-industries/zed #44875,
-/// CLIProxyAPI #97.
+/// The fields that the message has (`ai.google.dev/api/caching#Schema`); others: 5ire #42, zed-industries/zed #44875,
+/// `router-for-me/CLIProxyAPI` #97.
 const FIELDS: [&str; 22] = [
     "type",
     "format",
