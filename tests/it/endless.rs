@@ -1,12 +1,12 @@
 //! Replies without an end, of a real server through the real provider code: they end where a limit is, as an error.
 
 use crate::support::cli::Up;
+use crate::support::model_calls::{plain_request, user};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::{Framing, Piece, RawReply};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
-use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::model::{Model, ModelError};
@@ -40,13 +40,8 @@ async fn call(
     let endpoints = BTreeMap::from([(provider.to_owned(), endpoint)]);
     let providers = ProviderOptions { endpoints, keys: Keys::new([]), ..ProviderOptions::default() };
     let models = Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap();
-    let request = ModelRequest {
-        model: ModelSettings { max_tokens, ..ModelSettings::new(provider, "small") },
-        system: String::new(),
-        messages: vec![ChatMessage::User { text: "hello".into() }],
-        tools: Vec::new().into(),
-        turn: "acme/ann/clerk/default/1".into(),
-    };
+    let mut request = plain_request(provider, vec![user("hello")]);
+    request.model.max_tokens = max_tokens;
     let (live, _pieces) = unbounded_channel();
     models.complete(&request, None, &live).await
 }

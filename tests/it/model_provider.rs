@@ -1,6 +1,6 @@
 //! The real provider code over real HTTP, against rules served on loopback.
 
-use crate::support::model_calls::{call, models_at, user};
+use crate::support::model_calls::{call, models_at, plain_request, user};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::{Framing, Piece, RawReply};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, Reply, ToolCall, ToolSpec, Usage};
+use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, ToolCall, ToolSpec, Usage};
 use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::Script;
 use trellis::model::{Model, ModelError, mock_server};
@@ -45,18 +45,15 @@ impl Server {
 }
 
 fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
-    ModelRequest {
-        model: ModelSettings { temperature: Some(0.5), max_tokens: Some(100), ..ModelSettings::new(provider, "small") },
-        system: "You are a clerk.".into(),
-        messages,
-        tools: vec![ToolSpec {
-            name: "get_invoice".into(),
-            description: "Looks an invoice up.".into(),
-            schema: json!({"type": "object", "properties": {"id": {"type": "integer"}}}),
-        }]
-        .into(),
-        turn: "acme/ann/clerk/default/1".into(),
-    }
+    let mut request = plain_request(provider, messages);
+    request.model.temperature = Some(0.5);
+    request.tools = vec![ToolSpec {
+        name: "get_invoice".into(),
+        description: "Looks an invoice up.".into(),
+        schema: json!({"type": "object", "properties": {"id": {"type": "integer"}}}),
+    }]
+    .into();
+    request
 }
 
 /// One call of `provider` under `rules`: the outcome and what was streamed.
@@ -74,7 +71,7 @@ async fn text_and_usage_arrive() {
     for provider in PROVIDERS {
         let (outcome, streamed) = ask(rules, provider, vec![user("Ann")]).await;
         let text = "Grüße, Ann: one two three four";
-        let expected = Reply { text: text.into(), calls: vec![], usage: Usage::new(11, 7) };
+        let expected = Reply { text: text.into(), usage: Usage::new(11, 7), ..Reply::default() };
         assert_eq!(outcome, Ok(expected), "{provider}");
         assert_eq!(streamed, text, "{provider}");
     }

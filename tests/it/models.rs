@@ -1,6 +1,7 @@
 //! What an agent's configuration can make a worker do through its model: nothing to its files, its memory and the others.
 
 use crate::support::cli::Up;
+use crate::support::model_calls::{plain_request, user};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::RawReply;
 use crate::support::redis::RedisServer;
@@ -8,7 +9,7 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
-use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
+use trellis::domain::chat::ModelSettings;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::Limit;
@@ -154,13 +155,8 @@ async fn the_log_has_the_calls_of_every_provider() {
     let calls_log = Some(dir.path().join("calls.jsonl"));
     let models = Models::new(ModelOptions { providers, calls_log, ..ModelOptions::default() }).await.unwrap();
     for (provider, name) in [("local", "m"), ("scripted", "echo")] {
-        let request = ModelRequest {
-            model: ModelSettings::new(provider, name),
-            system: String::new(),
-            messages: vec![ChatMessage::User { text: "hello".into() }],
-            tools: Vec::new().into(),
-            turn: "acme/ann/clerk/default/1".into(),
-        };
+        let mut request = plain_request(provider, vec![user("hello")]);
+        request.model.name = name.into();
         let _ = models.complete(&request, None, &unbounded_channel().0).await;
     }
     let calls = venue.model_calls();

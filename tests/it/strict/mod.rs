@@ -1,6 +1,7 @@
 //! The strict checks themselves: what each accepts and refuses, and that the server in front of tests uses them.
 
 mod anthropic;
+mod encoded;
 mod gemini;
 mod openai;
 mod responses;

@@ -18,7 +18,8 @@ pub async fn models_at(url: &str, timeout: Duration) -> Models {
         ("openai".to_owned(), endpoint("/v1", Some("TEST_KEY"))),
         ("anthropic".to_owned(), endpoint("/v1", None)),
         ("gemini".to_owned(), endpoint("/v1beta", None)),
-        ("ollama".to_owned(), endpoint("", None)),
+        ("ollama".to_owned(), endpoint("/v1", None)),
+        ("openai_resp".to_owned(), endpoint("/v1", None)),
     ]);
     let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
     let providers = ProviderOptions { endpoints, keys, ..ProviderOptions::default() };
@@ -33,6 +34,8 @@ pub fn plain_request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest
         messages,
         tools: Vec::<ToolSpec>::new().into(),
         turn: "acme/ann/clerk/default/1".into(),
+        stable: 0,
+        output: None,
     }
 }
 

@@ -51,6 +51,20 @@ impl Judge {
         Self::Ollama,
     ];
 
+    /// The judge of a provider by its name in a configuration; those that are unknown speak Chat Completions.
+    pub fn for_provider(provider: &str) -> Self {
+        match provider {
+            "openai_resp" => Self::Responses,
+            "anthropic" => Self::Anthropic,
+            "gemini" | "vertex" => Self::Gemini3,
+            "gemini_openai" => Self::GeminiChat,
+            "deepseek" => Self::DeepSeek,
+            "moonshot" | "kimi" => Self::Kimi,
+            "mistral" => Self::Mistral,
+            _ => Self::OpenAi,
+        }
+    }
+
     /// The judge of a request's path, by the shape of the URL and, for Gemini, its model.
     pub fn for_path(path: &str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or_default();
