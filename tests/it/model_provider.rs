@@ -228,9 +228,13 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
     let sse = "text/event-stream";
     let table = [
         ("openai", sse, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"}}]}\n\n"),
-        ("anthropic", sse, "event: content_block_delta\ndata: {\"index\":0,\"delta\":{\"text\":\"half\"}}\n\n"),
+        (
+            "anthropic",
+            sse,
+            "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"half\"}}\n\n",
+        ),
         ("gemini", sse, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"half\"}]}}]}\n\n"),
-        ("ollama", "application/x-ndjson", "{\"message\":{\"content\":\"half\"},\"done\":false}\n"),
+        ("ollama", sse, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"}}]}\n\n"),
         ("openai", "text/html", "<html>not a model</html>"),
     ];
     for (provider, kind, body) in table {
@@ -266,8 +270,8 @@ async fn a_refusal_and_a_reply_that_is_cut_off_say_so() {
     let error = streamed(&refused).await.unwrap_err().to_string();
     assert_eq!(error, "model `openai/small` refused the request: it says: I will not");
     for (finish, expected) in [
-        ("stop", Ok("half")),
-        ("length", Ok("half\n[cut off here: the limit of tokens was reached]")),
+        ("stop", Ok(false)),
+        ("length", Ok(true)),
         (
             "content_filter",
             Err("the provider's content filter (`content_filter`) cut its reply off after 4 characters"),
@@ -275,7 +279,7 @@ async fn a_refusal_and_a_reply_that_is_cut_off_say_so() {
     ] {
         let event = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"half"}},"finish_reason":"{finish}"}}]}}"#);
         match (streamed(&[event.as_str(), DONE]).await, expected) {
-            (Ok(reply), Ok(text)) => assert_eq!(reply.text, text),
+            (Ok(reply), Ok(truncated)) => assert_eq!((reply.text.as_str(), reply.truncated), ("half", truncated)),
             (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
             other => panic!("{finish}: {other:?}"),
         }

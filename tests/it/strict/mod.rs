@@ -7,6 +7,7 @@ mod openai;
 mod responses;
 mod sdk;
 mod server;
+mod session;
 
 use crate::support::strict::{Judge, refusal};
 use serde_json::{Value, json};

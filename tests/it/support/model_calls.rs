@@ -20,6 +20,7 @@ pub async fn models_at(url: &str, timeout: Duration) -> Models {
         ("gemini".to_owned(), endpoint("/v1beta", None)),
         ("ollama".to_owned(), endpoint("/v1", None)),
         ("openai_resp".to_owned(), endpoint("/v1", None)),
+        ("llamacpp".to_owned(), endpoint("/v1", None)),
     ]);
     let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
     let providers = ProviderOptions { endpoints, keys, ..ProviderOptions::default() };
