@@ -55,7 +55,7 @@ pub(super) fn offer<'c>(event: &Event, header: &str, content: &Content, room: Ev
     let room = room.below(header.len());
     let limit = most(event).min(room.alone);
     let whole = in_full(content, text::is_inline(header), limit);
-    let takes = whole.as_ref().map_or(limit, |text| text.len());
+    let takes = whole.as_ref().map_or(limit, String::len);
     let asked = takes.max(content.bytes().min(most(event)));
     let row = |rendered, status, reason| Row { asked, given: rendered, rendered, status, reason, ..Row::fixed("", 0) };
     let (text, status, reason) = match whole {
