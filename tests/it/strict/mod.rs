@@ -49,6 +49,18 @@ fn bodies_of_any_shape_are_judged() {
 }
 
 #[test]
+fn a_provider_and_a_model_name_their_judge() {
+    for (provider, path, judge) in [
+        ("gemini", "models/gemini-2.5-pro:streamGenerateContent?alt=sse", Judge::Gemini),
+        ("vertex", "models/gemini-3-pro:streamGenerateContent?alt=sse", Judge::Gemini3),
+        ("kimi", "chat/completions", Judge::Kimi),
+        ("no-such", "chat/completions", Judge::OpenAi),
+    ] {
+        assert_eq!(Judge::for_request(provider, path), judge, "{provider} {path}");
+    }
+}
+
+#[test]
 fn a_path_names_its_judge() {
     for (path, judge) in [
         ("/v1/chat/completions", Some(Judge::OpenAi)),

@@ -324,7 +324,7 @@ fn no_reply_makes_a_request_that_its_provider_refuses() {
             let place = format!("seed {seed}, turn {turn}, {}", dialect.provider);
             let encoded = encode(&request, &dialect, "session").unwrap_or_else(|error| panic!("{place}: {error}"));
             let body = &encoded.request.body;
-            let judge = Judge::for_provider(dialect.provider);
+            let judge = Judge::for_request(dialect.provider, &encoded.request.path);
             if let Some(refused) = refusal(judge, body) {
                 panic!("{place}: {refused}\n{body:#}");
             }
