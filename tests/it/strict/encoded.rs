@@ -10,7 +10,7 @@ use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, OutputFormat, 
 use trellis::domain::wire::dialect::{DIALECTS, Dialect};
 use trellis::domain::wire::encode;
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 120;
 /// Bodies of each API that the SDK is given.
 const SDK_SEEDS: u64 = 60;
 const STEPS_MAX: u64 = 12;
