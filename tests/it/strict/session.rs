@@ -251,8 +251,9 @@ impl Session {
             self.messages.drain(..from);
         }
         self.messages.push(ChatMessage::User { text: (*dice.pick(&TEXTS)).to_owned() });
-        let mut model =
-            ModelSettings::new(dialect.provider, *dice.pick(&["small", "gemini-3-pro", "claude-sonnet-4-5"]));
+        let names = ["small", "gemini-3-pro", "claude-sonnet-4-5"];
+        let name: &&str = dice.pick(&names);
+        let mut model = ModelSettings::new(dialect.provider, name);
         model.max_tokens = dice.one_in(2).then_some(4_000);
         if dialect.reasoning != ReasoningRequest::Unsupported && dice.one_in(2) {
             model.reasoning = Some(*dice.pick(&[Effort::None, Effort::Low, Effort::High, Effort::Tokens(2_000)]));
