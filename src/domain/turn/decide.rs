@@ -270,6 +270,8 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     state.parked = false;
     state.shown.clear();
     state.under = None;
+    state.prefixes.retain(|frame, _| *frame == 0 || setting.state.goals.frames.iter().any(|open| open.id == *frame));
+    state.prefixes.extend(recorded.prefix.clone().map(|prefix| (recorded.frame, prefix)));
     match setting.plan.job() {
         None => {
             state.task = None;

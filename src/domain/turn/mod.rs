@@ -40,6 +40,7 @@ use crate::context::record::{LedgerWrite, Scribe};
 use crate::context::sight;
 use crate::job::ErrorCode;
 use crate::lattice::catalog::RUN;
+use crate::prefix::StablePrefix;
 use crate::session::{Heard, TurnRecord};
 use crate::spend::Spent;
 use crate::time::Millis;
@@ -94,6 +95,9 @@ pub struct Recorded {
     /// The record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
+    /// What the session's next prompt keeps in its stable part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<StablePrefix>,
     /// What its turn has used.
     #[serde(default)]
     pub spent: Spent,
@@ -231,6 +235,7 @@ struct Asking {
     tools: Arc<ToolTable>,
     sections: Sections,
     used: Vec<Capability>,
+    prefix: Option<StablePrefix>,
 }
 
 /// A running turn.
@@ -412,11 +417,12 @@ impl Turn {
         match assemble(inputs) {
             Ok(assembled) => {
                 let sections = Sections::of(inputs, &assembled);
-                let Assembled { request, ledger, shown, unpinned } = assembled;
+                let Assembled { request, ledger, shown, unpinned, conversation: _, prefix } = assembled;
                 let tools = Arc::clone(&inputs.tools);
                 let used = sight::used(&inputs.items, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
-                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools, sections, used }));
+                let asking = Asking { ledger, write, shown, unpinned, tools, sections, used, prefix };
+                self.phase = Phase::Asking(Box::new(asking));
                 Action::Ask(Box::new(request))
             }
             Err(refused) => {
@@ -453,6 +459,7 @@ impl Turn {
             frame: self.setting.state.goals.active(),
             last: self.setting.last.clone(),
             ledger: Some(asking.write),
+            prefix: asking.prefix,
             spent: self.spent,
             reply,
         };
