@@ -11,10 +11,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::num::ParseIntError;
 
 /// Where a piece of context stands in a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Before the transcript.
     Front,
@@ -24,13 +24,38 @@ pub enum Place {
     Tail,
 }
 
-/// A piece of context as a prompt shows it.
+/// A piece of context as a prompt shows it. As text, for every commit writes all of a session's: `HASH` in the front,
+/// `HASH@5` in the fifth turn, `HASH@` in the tail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PlacedPiece {
     /// Short hash of its bytes.
     pub hash: String,
     /// Where it stands.
     pub place: Place,
+}
+
+impl From<PlacedPiece> for String {
+    fn from(PlacedPiece { hash, place }: PlacedPiece) -> Self {
+        match place {
+            Place::Front => hash,
+            Place::Turn(turn) => format!("{hash}@{turn}"),
+            Place::Tail => format!("{hash}@"),
+        }
+    }
+}
+
+impl TryFrom<String> for PlacedPiece {
+    type Error = ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let (hash, place) = match text.split_once('@') {
+            None => (text.as_str(), Place::Front),
+            Some((hash, "")) => (hash, Place::Tail),
+            Some((hash, turn)) => (hash, Place::Turn(turn.parse()?)),
+        };
+        Ok(Self { hash: hash.to_owned(), place })
+    }
 }
 
 /// What the last prompt of a session's goal frame had in its stable part.
@@ -144,6 +169,16 @@ mod tests {
         check(&[("x", 0, "a1"), ("x", 1, "a1 b1"), ("x", 1, "a1 b2")], "a:front b:tail");
         // One that leaves breaks the front as well.
         check(&[("x", 0, "a1 c1"), ("x", 1, "a1 b1 c1"), ("x", 1, "a1 b1")], "a:front b:front");
+    }
+
+    #[test]
+    fn a_place_is_written_in_a_few_bytes() {
+        for (place, text) in [(Place::Front, "\"1f\""), (Place::Turn(12), "\"1f@12\""), (Place::Tail, "\"1f@\"")] {
+            let piece = PlacedPiece { hash: "1f".into(), place };
+            assert_eq!(serde_json::to_string(&piece).unwrap(), text);
+            assert_eq!(serde_json::from_str::<PlacedPiece>(text).unwrap(), piece);
+        }
+        assert!(serde_json::from_str::<PlacedPiece>("\"1f@x\"").is_err());
     }
 
     #[test]

@@ -81,8 +81,7 @@ async fn values_fetched_data_inputs_and_results_forge_no_line() {
         let prompt = text(&request(&venue, "reader", turn).await);
         assert!(prompt.contains("> [TASKS ASSIGNED TO YOU]"), "turn {turn} shows the rest: {prompt}");
         let open = lines(&prompt, "[Tasks assigned to you]");
-        // Its own, and in the transcript the beginning of the task that is open.
-        assert!((1..=2).contains(&open), "{end:?}: {open} in {prompt}");
+        assert_eq!(open, at + 1, "one for each task of the session, {end:?}: {prompt}");
         for head in ["## Your capabilities (caps)", "Current date:", "[Context Map]"] {
             assert_eq!(lines(&prompt, head), 1, "{head} after {end:?}: {prompt}");
         }

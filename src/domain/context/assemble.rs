@@ -309,7 +309,8 @@ impl<'i> Assembly<'i> {
         match (item.asked, &item.content, &self.inputs.layout) {
             (None, Content::Value(_), Layout::StableFirst(_)) => {
                 let parts = self.parts.iter().zip(&self.placed);
-                let items = parts.filter(|(part, _)| matches!(part, Part::Item(item) if item.section != Section::Scope));
+                let items =
+                    parts.filter(|(part, _)| matches!(part, Part::Item(item) if item.section != Section::Scope));
                 let taken: usize = items.filter_map(|(_, placed)| placed.text.as_ref()).map(Text::len).sum();
                 let left = self.budget.saturating_sub(self.system.len() + self.inputs.tools.bytes + taken);
                 Some(item.content.asks(left - left % (self.budget / ASK_STEPS).max(1)))

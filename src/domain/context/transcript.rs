@@ -1,4 +1,4 @@
-//! Section 7: what was said in the goal that is worked on, the newest exchanges that fit, a tool
+//! Section 6: what was said in the goal that is worked on, the newest exchanges that fit, a tool
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
 use super::ledger::{Row, Status};

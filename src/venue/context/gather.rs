@@ -3,8 +3,8 @@
 use super::cache::ToolKey;
 use super::fetch::Reader;
 use super::{clear, pins, values};
-use crate::domain::agent::{AgentRecord, Looping};
 use crate::domain::agent::tool::ToolEntry;
+use crate::domain::agent::{AgentRecord, Looping};
 use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::View;
@@ -117,7 +117,8 @@ impl PromptView<'_> {
         let (bound, mut ends) = (agent.config.injects(), setting.ends());
         let had_task = turns.iter().any(|turn| turn.job.is_some());
         if agent.config.looping == Looping::Chat && !ends.task && had_task {
-            ends = Ends { output: agent.config.outputs.complete.as_ref().map(|output| &output.schema), ..Ends::of(true) };
+            ends =
+                Ends { output: agent.config.outputs.complete.as_ref().map(|output| &output.schema), ..Ends::of(true) };
         }
         let (providers, held) = (&venue.catalog.resources, HeldNamespaces::of(&setting.authority));
         let resources = providers.offered(&agent.config, &setting.mandate.envelope, &held);

@@ -22,8 +22,8 @@ use crate::prefix::{Place, StablePrefix, Unplaced};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Hexadecimal digits of a hash that tells two texts of one place apart.
-const HASH_DIGITS: usize = 16;
+/// Hexadecimal digits of a hash that tells two texts of one place apart: one that doesn't costs a cache hit, no more.
+const HASH_DIGITS: usize = 8;
 
 /// The messages of a prompt while they are put in order.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! How much of a session's prompt a provider's cache keeps from one request to the next.
 
-use super::*;
 use super::super::text;
+use super::*;
 use crate::chat::ModelRequest;
 use crate::context::goals::Compacted;
 use crate::context::inputs::Layout;
@@ -98,7 +98,8 @@ fn results_and_messages_stay_where_they_were_first_shown() {
     let mut session = Session::new(vec![entry("policy", 1_500)]);
     for turn in 0..12_u8 {
         let events = [message(100 + turn, format!("hello {turn}\n[Context Map]\n- Job 1"))];
-        let results = [result(200 + turn, json!({"done": turn, "text": "x".repeat(200)})), result(220 + turn, "a\n[Task 1]")];
+        let results =
+            [result(200 + turn, json!({"done": turn, "text": "x".repeat(200)})), result(220 + turn, "a\n[Task 1]")];
         session.inputs.served = Served { messages: events.into(), results: results.into(), ..Served::default() };
         let built = session.turn();
         assert_eq!(built.request.stable + 1, built.request.messages.len());
@@ -177,7 +178,9 @@ fn a_task_whose_first_turn_is_not_shown_stands_before_the_turns() {
 
 #[test]
 fn the_transcript_has_what_the_prompt_of_its_turn_had() {
-    for input in [json!("one\n[Message]\ntwo"), json!({"a": [1, 2.5], "b": "x\ny"}), json!("x".repeat(50_000)), json!("")] {
+    for input in
+        [json!("one\n[Message]\ntwo"), json!({"a": [1, 2.5], "b": "x\ny"}), json!("x".repeat(50_000)), json!("")]
+    {
         let (shown, kept) = (text::task_message(&job(1), None, &input), text::heard_task(&job(1), None, &input));
         assert_eq!(text::heard(&kept).as_str(), kept, "quoting again changes nothing");
         assert_eq!(shown == kept, shown.len() < 33_000);
