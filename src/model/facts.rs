@@ -8,6 +8,8 @@ use serde_json::Value;
 const TASKS: &str = "[Tasks assigned to you]";
 /// How reference data begins, which nobody says.
 const REFERENCE: &str = "The following is reference data";
+/// Heading of the context map.
+const MAP: &str = "[Context Map]";
 /// What the end of a prompt says of an open task whose text stands before.
 const ABOVE: [&str; 2] = ["the task above", "You work on the current goal above"];
 /// Tools whose result ends a task: what follows it belongs to the next one.
@@ -26,7 +28,8 @@ pub struct RequestFacts {
     pub turn: usize,
     /// `user`, `assistant` or `tool`; `none` for an empty prompt.
     pub last_role: &'static str,
-    /// Text of the last `User` messages, after that of an open task that stands before them; reference data excepted.
+    /// Text of the last `User` messages, after that of an open task that stands before them; without reference
+    /// data and the context map.
     pub user_text: String,
     /// Text of the last message.
     pub last_text: String,
@@ -45,7 +48,7 @@ impl RequestFacts {
     pub fn of(request: &ModelRequest) -> RequestFacts {
         let messages = &request.messages;
         let (from, said) = last_said(messages);
-        let user_text = said.join("\n\n");
+        let user_text = without_map(said.join("\n\n"));
         let task = &messages[task_start(messages, from, &user_text)..];
         let last = messages.last();
         RequestFacts {
@@ -121,6 +124,13 @@ fn last_said(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
         texts.splice(0..0, before.into_iter().find(|text| !tasks(text).is_empty()));
     }
     (from, texts)
+}
+
+/// A text without the context map: what it lists nobody says.
+fn without_map(text: String) -> String {
+    let Some(from) = line_start(&text, MAP) else { return text };
+    let to = text[from..].find("\n\n").map_or(text.len(), |end| from + end + 2);
+    format!("{}{}", &text[..from], &text[to..])
 }
 
 /// Where the messages of the current task begin, of which the last ones of users begin at `last` and say `shown`. A

@@ -11,6 +11,8 @@ fn request(messages: Vec<ChatMessage>) -> ModelRequest {
         messages,
         tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
+        stable: 0,
+        output: None,
     }
 }
 
@@ -135,6 +137,7 @@ fn a_task_is_read_from_a_message_of_its_own() {
     ];
     for (name, messages, input, turn) in table {
         let facts = RequestFacts::of(&request(messages));
+        assert!(!facts.user_text.contains("loaded") && !facts.user_text.contains("[Context: x]"), "{name}");
         assert_eq!((facts.input, facts.turn), (input, turn), "{name}");
     }
 }

@@ -191,7 +191,7 @@ fn a_task_ends_or_goes_on_as_its_reply_says() {
     let done = Some((JobStatus::Complete, None));
     let failed = |code| Some((JobStatus::Failed, Some(code)));
     let read = || calls(&[(READ, json!({}))]);
-    for (name, completion, state, reply, outcomes, expected) in [
+    for (name, completion, state, reply, outcomes, expected) in vec![
         ("text completes", "implicit", SessionState::default(), text("42"), vec![], done),
         ("text with a child open parks", "implicit", awaiting(begun(1, 1, false), 2), text("so far"), vec![], None),
         ("text is reminded once", "explicit", begun(1, 1, false), text("hm"), vec![], None),

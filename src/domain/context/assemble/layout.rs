@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! system │ front, goals, summaries, turns (with pieces where they came), what is new │ pieces that change, date,
-//!        │                                                                           │ map, running jobs, sections
-//!        │◀──────────── stays the same in the next request ──────────────────────────▶│ that came with the task, how it ends
+//!        │                                                                           │ map, running jobs,
+//!        │◀──────────── stays the same in the next request ─────────────────────────▶│ how the task ends
 //! ```
 
 use super::{Assembled, Assembly, GAP, Part};
@@ -54,7 +54,9 @@ impl Messages {
         }
         let bytes: usize = texts.iter().map(|text| text.len() + GAP).sum();
         let mut reference = Message::of(text::REFERENCE, text::REFERENCE.len() + bytes);
-        texts.iter().for_each(|text| reference.part(text));
+        for text in texts {
+            reference.part(text);
+        }
         self.all.push(reference.done());
         self.references += 1;
     }
@@ -142,21 +144,30 @@ impl<'i> Assembly<'i> {
         let task = self.tail.task.as_ref();
         let task_place = self.transcript.task_place();
         messages.reference(&at(Place::Front));
-        task.iter().filter(|_| task_place == TaskPlace::Before).for_each(|task| messages.user(task.as_str()));
+        // What came with the task stands as long as the task is open, where it stands.
+        let open = |messages: &mut Messages, task: &str| {
+            let mut scoped = Message::empty();
+            self.scoped(&mut scoped);
+            messages.all.extend(scoped.into_message());
+            messages.user(task);
+        };
+        task.iter().filter(|_| task_place == TaskPlace::Before).for_each(|task| open(&mut messages, task));
         self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::User { text: text.to_owned() }));
         for Exchange { turn, heard, task, said } in self.transcript.exchanges() {
             for (at, message) in heard.into_iter().enumerate() {
-                match task {
-                    Some(task) if task == at => messages.all.push(message),
-                    Some(_) | None => messages.conversation(message),
+                match (message, &self.tail.task) {
+                    (ChatMessage::User { text }, Some(_)) if task == Some(at) => open(&mut messages, &text),
+                    (message, _) => messages.conversation(message),
                 }
             }
             messages.reference(&at(Place::Turn(turn)));
-            said.into_iter().for_each(|message| messages.conversation(message));
+            for message in said {
+                messages.conversation(message);
+            }
         }
         // As the transcript shows them in the next prompt.
         self.shown().iter().for_each(|event| messages.user(text::heard(&event.text).into_owned()));
-        task.iter().filter(|_| task_place == TaskPlace::Behind).for_each(|task| messages.user(task.as_str()));
+        task.iter().filter(|_| task_place == TaskPlace::Behind).for_each(|task| open(&mut messages, task));
         messages.stable = messages.all.len();
         messages.reference(&at(Place::Turn(self.turn())));
         messages.reference(&at(Place::Tail));
@@ -167,7 +178,6 @@ impl<'i> Assembly<'i> {
         let mut running = Message::lines();
         self.tail.open.iter().for_each(|open| running.text(open));
         tail.under(text::PENDING, &running);
-        self.scoped(&mut tail);
         self.tail.input.iter().for_each(|input| tail.text(input));
         messages.all.push(tail.done());
         let used = fixed + map.len();
@@ -283,6 +293,7 @@ impl<'i> Assembly<'i> {
             Layout::StableFirst(_) => {
                 rows.extend(self.transcript.rows());
                 rows.append(&mut events);
+                rows.append(&mut scoped);
                 rows.append(&mut moved);
                 rows.push(map);
             }
