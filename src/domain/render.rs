@@ -25,6 +25,8 @@ const STRING_RESERVE: usize = 32;
 const PREFIX_MIN: usize = 6;
 /// Fewest bytes that a value gets.
 const VALUE_MIN: usize = 10;
+/// Rounds in which the values of a map share its room; each looks at no more bytes than the room has.
+const SHARE_ROUNDS: usize = 6;
 /// Most bytes that are reserved for the output at once.
 const OUT_MAX: usize = 16 * 1024;
 /// Containers inside each other; deeper ones are summed up, so that every reader's stack is enough
@@ -48,10 +50,16 @@ pub fn render(value: &Value, options: RenderOptions) -> String {
 
 /// [`render`], and whether nothing was left out.
 pub fn render_within(value: &Value, options: RenderOptions) -> (String, bool) {
-    let RenderOptions { budget, pretty } = options;
-    let mut renderer = Renderer { out: String::with_capacity(budget.min(OUT_MAX)), pretty, gauge: Gauge::new(budget) };
-    let whole = renderer.value(value, budget, 0);
+    let (renderer, whole) = Renderer::run(value, options);
     (renderer.out, whole)
+}
+
+/// [`render`], and how many characters are shown of the one string that is cut; `None` where none or several are.
+pub fn render_counted(value: &Value, options: RenderOptions) -> (String, Option<usize>) {
+    let (renderer, _) = Renderer::run(value, options);
+    let characters = renderer.cut_strings.as_slice();
+    let characters = if let [characters] = characters { Some(*characters) } else { None };
+    (renderer.out, characters)
 }
 
 /// About how many bytes `value` has in full, without looking at all of a large one.
@@ -63,9 +71,20 @@ struct Renderer {
     out: String,
     pretty: bool,
     gauge: Gauge,
+    /// Characters shown of each string that is cut.
+    cut_strings: Vec<usize>,
 }
 
 impl Renderer {
+    /// Renders a value; returns whether nothing was left out.
+    fn run(value: &Value, options: RenderOptions) -> (Self, bool) {
+        let RenderOptions { budget, pretty } = options;
+        let out = String::with_capacity(budget.min(OUT_MAX));
+        let mut renderer = Self { out, pretty, gauge: Gauge::new(budget), cut_strings: Vec::new() };
+        let whole = renderer.value(value, budget, 0);
+        (renderer, whole)
+    }
+
     /// `value` in about `budget` bytes, inside `depth` containers. Returns whether it is all there.
     fn value(&mut self, value: &Value, budget: usize, depth: usize) -> bool {
         let start = self.out.len();
@@ -224,11 +243,13 @@ impl Renderer {
             self.out.push('"');
             let taken = self.escape(text, start + 1 + prefix);
             if taken > 0 {
+                self.cut_strings.push(text[..taken].chars().count());
                 write!(self.out, "\" /* String, {size} */").expect("strings take everything");
                 return;
             }
             self.out.truncate(start);
         }
+        self.cut_strings.push(0);
         write!(self.out, "null /* truncated String, {size} */").expect("strings take everything");
     }
 
@@ -260,12 +281,14 @@ impl Renderer {
         let size = self.gauge.size(value);
         let room = self.room(budget, depth);
         let separator = self.separator_len(depth + 1);
-        let (visible, spent) = if depth < DEPTH_MAX { visible(map, room, separator) } else { (0, 0) };
+        let visible = if depth < DEPTH_MAX { visible(map, room, separator) } else { 0 };
         if visible == 0 {
             write!(self.out, "{{/* Map, {} keys, {size} */}}", map.len()).expect("strings take everything");
             return;
         }
-        let share = VALUE_MIN.max((room - spent) / visible);
+        let keys: usize = map.keys().take(visible).map(|key| key_len(key, room) + separator).sum();
+        let values = map.values().take(visible).collect();
+        let share = VALUE_MIN.max(self.share(values, room.saturating_sub(keys), depth + 1));
         let start = self.out.len();
         self.out.push('{');
         let mut shown = 0;
@@ -283,6 +306,37 @@ impl Renderer {
         self.end('}', map.len() - shown, &size, depth);
     }
 
+    /// Bytes that each of `values` may take of `room`: what small ones don't need goes to the large ones.
+    fn share(&mut self, values: Vec<&Value>, room: usize, depth: usize) -> usize {
+        let (mut large, mut left) = (values, room);
+        for _ in 1..SHARE_ROUNDS {
+            let (share, count) = (left / large.len(), large.len());
+            if count == 1 {
+                break;
+            }
+            large.retain(|value| match self.full_len(value, share, depth) {
+                Some(bytes) => {
+                    left -= bytes;
+                    false
+                }
+                None => true,
+            });
+            if large.is_empty() || large.len() == count {
+                return share;
+            }
+        }
+        left / large.len()
+    }
+
+    /// Bytes of a value in full, if they are no more than `limit`; of a larger one no more than that is looked at.
+    fn full_len(&mut self, value: &Value, limit: usize, depth: usize) -> Option<usize> {
+        let start = self.out.len();
+        let fits = self.whole(value, start + limit, depth);
+        let bytes = self.out.len() - start;
+        self.out.truncate(start);
+        fits.then_some(bytes)
+    }
+
     fn end(&mut self, bracket: char, more: usize, size: &str, depth: usize) {
         if more > 0 {
             self.separate(1, depth + 1);
@@ -292,17 +346,16 @@ impl Renderer {
     }
 }
 
-/// How many entries are shown in `room` bytes, and what their keys and smallest values cost.
-fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> (usize, usize) {
+/// How many entries are shown in `room` bytes: as many as have room for their keys and smallest values.
+fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> usize {
     let mut spent = 0;
     for (at, key) in map.keys().enumerate() {
-        let cost = key_len(key, room) + separator + VALUE_MIN;
-        if spent + cost > room {
-            return (at, spent);
+        spent += key_len(key, room) + separator + VALUE_MIN;
+        if spent > room {
+            return at;
         }
-        spent += cost;
     }
-    (map.len(), spent)
+    map.len()
 }
 
 /// Bytes of `key: `; of a key longer than `enough`, its length is answer enough.

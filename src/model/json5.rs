@@ -1,7 +1,8 @@
 //! Reads the JSON5 that a prompt shows back into a value, for models that are made of rules.
 
+use crate::domain::decode::number;
 use crate::domain::limits::VALUE_DEPTH;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 /// Deepest nesting read; a deeper text is not a value.
 const DEPTH_MAX: usize = VALUE_DEPTH;
@@ -108,7 +109,7 @@ impl<'t> Reader<'t> {
             "true" => Some(Value::Bool(true)),
             "false" => Some(Value::Bool(false)),
             "null" | "NaN" | "Infinity" | "-Infinity" => Some(Value::Null),
-            number => number.parse::<Number>().ok().map(Value::Number),
+            text => number(text).map(Value::Number),
         }
     }
 
@@ -156,6 +157,8 @@ mod tests {
             ("{/* Map, 3 keys, 1.0KB */}", Some(json!({}))),
             ("[NaN, -Infinity, true]", Some(json!([null, null, true]))),
             ("-3e2", Some(json!(-300.0))),
+            ("[18446744073709551615]", Some(json!([u64::MAX]))),
+            ("[18446744073709551616]", None),
             ("hello", None),
             ("{a: 1", None),
             ("{a 1}", None),

@@ -1,5 +1,7 @@
 //! `v/ops/lattice/*`: read, write and list the owner's tree.
 
+mod slice;
+
 use crate::domain::lattice::path::MAX_SEGMENTS;
 use crate::domain::lattice::value::below;
 use crate::domain::lattice::{Namespace, Path};
@@ -14,6 +16,7 @@ use crate::venue::workspace::{TreePage, WriteOp, page};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use slice::Slice;
 
 /// Covia's names of these operations.
 pub const ALIASES: [(&str, &str); 10] = [
@@ -285,63 +288,6 @@ impl Operation for List {
             }
         }
         Ok(answer.into())
-    }
-}
-
-/// Elements that the first step of a slice reads, and any step at most.
-const SLICE_STEP: usize = 32;
-const SLICE_MOST: usize = 128;
-
-/// Read a page of the elements of an array, or of the entries of a map.
-#[derive(Deserialize, JsonSchema)]
-struct Slice {
-    path: Path,
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
-}
-
-impl Operation for Slice {
-    const PATH: &'static str = "v/ops/lattice/slice";
-    const EFFECT: Effect = Effect::Read;
-
-    fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Ok(vec![need("crud/read", &self.path)])
-    }
-
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let Self { path, offset, limit } = self;
-        let limit = limit.unwrap_or(100);
-        let (mut values, mut bytes, mut step) = (Vec::new(), 0, SLICE_STEP);
-        loop {
-            // Nobody knows how large they are: few at first, then as many as they let.
-            let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
-            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(absent()) };
-            let Some(count) = page.count else {
-                return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
-            };
-            let (map, found) = (page.kind == "map", page.items.len());
-            for (key, value) in page.items {
-                let value = if map { json!({"key": key, "value": value}) } else { value };
-                bytes += serde_json::to_vec(&value).map_or(0, |text| text.len());
-                if bytes > READ_BYTES && !values.is_empty() {
-                    let next = offset + values.len();
-                    return Ok(json!({
-                        "exists": true, "type": page.kind, "count": count, "values": values, "offset": offset,
-                        "truncated": true, "next": next
-                    })
-                    .into());
-                }
-                values.push(value);
-            }
-            if found == 0 || offset.saturating_add(values.len()) >= count || values.len() >= limit {
-                return Ok(
-                    json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset})
-                        .into(),
-                );
-            }
-            step = if bytes < READ_BYTES / 8 { (step * 2).min(SLICE_MOST) } else { step };
-        }
     }
 }
 

@@ -63,7 +63,26 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
 #[cfg(test)]
 mod tests {
     use super::catalog;
+    use crate::domain::wire::dialect::DIALECTS;
+    use crate::domain::wire::schema::project;
     use serde_json::{Value, json};
+
+    #[test]
+    fn every_provider_takes_every_schema() {
+        let catalog = catalog(true);
+        let operations = catalog.operations().map(|found| (found.spec.path, &found.spec.input));
+        let tools = catalog.resources.all().flat_map(|provider| &provider.tools);
+        let tools = tools.map(|(tool, _)| (tool.name, &tool.input));
+        let all: Vec<_> = operations.chain(tools).collect();
+        assert!(all.len() > 90, "{} schemas", all.len());
+        for (name, input) in all {
+            for dialect in DIALECTS {
+                let sent = project(input, dialect.schema).unwrap_or_else(|error| panic!("{name}: {error}"));
+                let count = |schema: &Value| schema["properties"].as_object().map_or(0, serde_json::Map::len);
+                assert!(count(&sent.schema) >= count(input), "`{name}` for `{}`: {}", dialect.provider, sent.schema);
+            }
+        }
+    }
 
     /// Models see these schemas, and clients keep them: a change is meant, and `pinned.json` is changed with it.
     #[test]

@@ -1,25 +1,26 @@
 //! The real provider code over real HTTP, against rules served on loopback.
 
+use crate::support::model_calls::{call, models_at, plain_request, user};
+use crate::support::model_server::ModelServer;
+use crate::support::raw_reply::{Framing, Piece, RawReply};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, Reply, ToolCall, ToolSpec, Usage};
-use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
-use trellis::model::registry::{ModelOptions, Models};
+use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, ToolCall, ToolSpec, Usage};
 use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::Script;
 use trellis::model::{Model, ModelError, mock_server};
 
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 
+/// The mock of the product behind a strict judge.
 struct Server {
     url: String,
+    _judge: ModelServer,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
 }
@@ -27,14 +28,14 @@ struct Server {
 impl Server {
     async fn start(rules: &str) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let judge = ModelServer::in_front_of(listener.local_addr().unwrap());
         let script = Arc::new(Script::of("test rules", ScriptRules::parse(rules).unwrap()));
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
         };
         let task = tokio::spawn(mock_server::serve(listener, script, shutdown));
-        Server { url, stop: Some(stop), task }
+        Server { url: judge.url(""), _judge: judge, stop: Some(stop), task }
     }
 
     async fn stop(mut self) {
@@ -43,55 +44,24 @@ impl Server {
     }
 }
 
-/// Every provider at `url`; `openai` with a key.
-async fn models(url: &str, timeout: Duration) -> Models {
-    let endpoint = |path: &str, key: Option<&str>| ModelEndpoint {
-        base_url: format!("{url}{path}"),
-        api_key_env: key.map(Into::into),
-    };
-    let endpoints = BTreeMap::from([
-        ("openai".to_owned(), endpoint("/v1", Some("TEST_KEY"))),
-        ("anthropic".to_owned(), endpoint("/v1", None)),
-        ("gemini".to_owned(), endpoint("/v1beta", None)),
-        ("ollama".to_owned(), endpoint("", None)),
-    ]);
-    let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
-    let providers = ProviderOptions { endpoints, keys, ..ProviderOptions::default() };
-    Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap()
-}
-
 fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
-    ModelRequest {
-        model: ModelSettings { temperature: Some(0.5), max_tokens: Some(100), ..ModelSettings::new(provider, "small") },
-        system: "You are a clerk.".into(),
-        messages,
-        tools: vec![ToolSpec {
-            name: "get_invoice".into(),
-            description: "Looks an invoice up.".into(),
-            schema: json!({"type": "object", "properties": {"id": {"type": "integer"}}}),
-        }]
-        .into(),
-        turn: "acme/ann/clerk/default/1".into(),
-    }
-}
-
-fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    let mut request = plain_request(provider, messages);
+    request.model.temperature = Some(0.5);
+    request.tools = vec![ToolSpec {
+        name: "get_invoice".into(),
+        description: "Looks an invoice up.".into(),
+        schema: json!({"type": "object", "properties": {"id": {"type": "integer"}}}),
+    }]
+    .into();
+    request
 }
 
 /// One call of `provider` under `rules`: the outcome and what was streamed.
 async fn ask(rules: &str, provider: &str, messages: Vec<ChatMessage>) -> (Result<Reply, ModelError>, String) {
     let server = Server::start(rules).await;
-    let models = models(&server.url, Duration::from_mins(1)).await;
-    let (live, mut pieces) = unbounded_channel();
-    let outcome = models.complete(&request(provider, messages), None, &live).await;
-    drop(live);
-    let mut streamed = String::new();
-    while let Some(piece) = pieces.recv().await {
-        streamed.push_str(&piece);
-    }
+    let called = call(&server.url, &request(provider, messages)).await;
     server.stop().await;
-    (outcome, streamed)
+    called
 }
 
 #[tokio::test]
@@ -101,7 +71,7 @@ async fn text_and_usage_arrive() {
     for provider in PROVIDERS {
         let (outcome, streamed) = ask(rules, provider, vec![user("Ann")]).await;
         let text = "Grüße, Ann: one two three four";
-        let expected = Reply { text: text.into(), calls: vec![], usage: Usage::new(11, 7) };
+        let expected = Reply { text: text.into(), usage: Usage::new(11, 7), ..Reply::default() };
         assert_eq!(outcome, Ok(expected), "{provider}");
         assert_eq!(streamed, text, "{provider}");
     }
@@ -147,7 +117,7 @@ async fn pieces_arrive_before_the_end() {
     let rules = "[[rule]]\nthen = { text = 'a long text in a good many pieces', stream_chunk_ms = 40 }";
     for provider in PROVIDERS {
         let server = Server::start(rules).await;
-        let models = models(&server.url, Duration::from_mins(1)).await;
+        let models = models_at(&server.url, Duration::from_mins(1)).await;
         let (live, mut pieces) = unbounded_channel();
         let request = request(provider, vec![user("x")]);
         let call = tokio::spawn(async move { models.complete(&request, None, &live).await });
@@ -225,8 +195,8 @@ async fn a_request_without_a_rule_is_permanent() {
 async fn a_call_that_takes_too_long_or_finds_nobody_is_transient() {
     let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
     let (live, _pieces) = unbounded_channel();
-    let slow = models(&server.url, Duration::from_millis(150)).await;
-    let nobody = models("http://127.0.0.1:1", Duration::from_mins(1)).await;
+    let slow = models_at(&server.url, Duration::from_millis(150)).await;
+    let nobody = models_at("http://127.0.0.1:1", Duration::from_mins(1)).await;
     for (models, said) in [(slow, "no complete reply within 0.15 s"), (nobody, "onnection refused")] {
         match models.complete(&request("openai", vec![user("x")]), None, &live).await {
             Err(ModelError::Transient { reason, .. }) => assert!(reason.contains(said), "{reason}"),
@@ -236,50 +206,20 @@ async fn a_call_that_takes_too_long_or_finds_nobody_is_transient() {
     server.stop().await;
 }
 
-/// Accepts one connection, answers `response` and gives back what was asked; then waits until the
-/// client has closed it.
-async fn one_request(listener: TcpListener, response: String) -> (String, Duration) {
-    one_request_told(listener, response, oneshot::channel().0).await
-}
-
-/// The same; says when it has answered.
-async fn one_request_told(
-    listener: TcpListener,
-    response: String,
-    answered: oneshot::Sender<()>,
-) -> (String, Duration) {
-    let (mut socket, _) = listener.accept().await.unwrap();
-    let mut asked = Vec::new();
-    let mut buffer = [0_u8; 4096];
-    while !String::from_utf8_lossy(&asked).contains("\r\n\r\n") {
-        let read = socket.read(&mut buffer).await.unwrap();
-        asked.extend_from_slice(&buffer[..read]);
-    }
-    socket.write_all(response.as_bytes()).await.unwrap();
-    // Not everybody listens.
-    let _ = answered.send(());
-    let held = Instant::now();
-    while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
-    (String::from_utf8_lossy(&asked).to_ascii_lowercase(), held.elapsed())
-}
-
 #[tokio::test]
 async fn dropping_a_call_closes_its_connection() {
-    let opened = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     // Before any answer, and in the middle of a stream.
-    for response in [String::new(), opened.to_owned()] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let models = models(&format!("http://{}", listener.local_addr().unwrap()), Duration::from_mins(1)).await;
-        let (answered, is_answered) = oneshot::channel();
-        let server = tokio::spawn(one_request_told(listener, response, answered));
+    for (reply, body_bytes) in [(RawReply::silence(), 0), (RawReply::sse(": opened\n\n").then(Piece::Hold), 10)] {
+        let server = ModelServer::scripted(vec![reply]);
+        let models = models_at(&server.url(""), Duration::from_mins(1)).await;
         let (live, _pieces) = unbounded_channel();
         let request = request("openai", vec![user("x")]);
+        let is_open = |server: &ModelServer| server.calls().len() == 1 && server.body_bytes_sent() == body_bytes;
         tokio::select! {
             outcome = models.complete(&request, None, &live) => panic!("{outcome:?}"),
-            told = is_answered => told.unwrap(),
+            () = server.wait_until("it has been called", is_open) => {}
         }
-        let closed = tokio::time::timeout(Duration::from_mins(1), server).await;
-        closed.expect("the connection closes").unwrap();
+        server.wait_until("the connection is closed", |server| server.connections_ended() == 1).await;
     }
 }
 
@@ -288,21 +228,18 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
     let sse = "text/event-stream";
     let table = [
         ("openai", sse, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"}}]}\n\n"),
-        ("anthropic", sse, "event: content_block_delta\ndata: {\"index\":0,\"delta\":{\"text\":\"half\"}}\n\n"),
+        (
+            "anthropic",
+            sse,
+            "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"half\"}}\n\n",
+        ),
         ("gemini", sse, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"half\"}]}}]}\n\n"),
-        ("ollama", "application/x-ndjson", "{\"message\":{\"content\":\"half\"},\"done\":false}\n"),
+        ("ollama", sse, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"}}]}\n\n"),
         ("openai", "text/html", "<html>not a model</html>"),
     ];
     for (provider, kind, body) in table {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let length = body.len();
-        let head =
-            format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n");
-        let server = tokio::spawn(one_request(listener, format!("{head}\r\n{body}")));
-        let (live, mut pieces) = unbounded_channel();
-        let models = models(&url, Duration::from_mins(1)).await;
-        let outcome = models.complete(&request(provider, vec![user("x")]), None, &live).await;
+        let server = ModelServer::scripted(vec![RawReply::new(kind, body).framing(Framing::Length)]);
+        let (outcome, streamed) = call(&server.url(""), &request(provider, vec![user("x")])).await;
         match outcome {
             Err(ModelError::Transient { reason, .. }) => {
                 let no_stream = "its answer is no stream of events (200, content-type `text/html`): is the URL of the \
@@ -312,24 +249,14 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
             }
             other => panic!("{provider}: {other:?}"),
         }
-        assert_eq!(pieces.try_recv().ok().as_deref(), body.contains("half").then_some("half"), "{provider}");
-        server.await.unwrap();
+        assert_eq!(streamed, if body.contains("half") { "half" } else { "" }, "{provider}");
     }
 }
 
 /// What a stream of these events comes to.
 async fn streamed(events: &[&str]) -> Result<Reply, ModelError> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let body = format!("data: {}\n\n", events.join("\n\ndata: "));
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
-    let length = body.len();
-    let server = tokio::spawn(one_request(listener, format!("{head}content-length: {length}\r\n\r\n{body}")));
-    let (live, _pieces) = unbounded_channel();
-    let models = models(&url, Duration::from_mins(1)).await;
-    let outcome = models.complete(&request("openai", vec![user("x")]), None, &live).await;
-    server.await.unwrap();
-    outcome
+    let server = ModelServer::scripted(vec![RawReply::events(events)]);
+    call(&server.url(""), &request("openai", vec![user("x")])).await.0
 }
 
 #[tokio::test]
@@ -343,8 +270,8 @@ async fn a_refusal_and_a_reply_that_is_cut_off_say_so() {
     let error = streamed(&refused).await.unwrap_err().to_string();
     assert_eq!(error, "model `openai/small` refused the request: it says: I will not");
     for (finish, expected) in [
-        ("stop", Ok("half")),
-        ("length", Ok("half\n[cut off here: the limit of tokens was reached]")),
+        ("stop", Ok(false)),
+        ("length", Ok(true)),
         (
             "content_filter",
             Err("the provider's content filter (`content_filter`) cut its reply off after 4 characters"),
@@ -352,7 +279,7 @@ async fn a_refusal_and_a_reply_that_is_cut_off_say_so() {
     ] {
         let event = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"half"}},"finish_reason":"{finish}"}}]}}"#);
         match (streamed(&[event.as_str(), DONE]).await, expected) {
-            (Ok(reply), Ok(text)) => assert_eq!(reply.text, text),
+            (Ok(reply), Ok(truncated)) => assert_eq!((reply.text.as_str(), reply.truncated), ("half", truncated)),
             (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
             other => panic!("{finish}: {other:?}"),
         }
@@ -364,21 +291,17 @@ async fn a_refusal_and_a_reply_that_is_cut_off_say_so() {
 
 #[tokio::test]
 async fn a_key_goes_to_its_endpoint_only() {
-    for (provider, base_url, sent) in [
-        ("openai", None, "authorization: bearer sk-test-key\r\n"),
-        ("openai", Some("/elsewhere"), "authorization: bearer none\r\n"),
-        ("anthropic", Some("/other"), "x-api-key: none\r\n"),
+    for (provider, base_url, header, sent) in [
+        ("openai", None, "authorization", "Bearer sk-test-key"),
+        ("openai", Some("/elsewhere"), "authorization", "Bearer none"),
+        ("anthropic", Some("/other"), "x-api-key", "none"),
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 16\r\nconnection: close\r\n\r\nbad sk-test-key!";
-        let server = tokio::spawn(one_request(listener, refusal.to_owned()));
+        let refusal = RawReply::new("text/plain", "bad sk-test-key!").status(401);
+        let server = ModelServer::scripted(vec![refusal]);
         let mut request = request(provider, vec![user("x")]);
-        request.model.base_url = base_url.map(|path| format!("{url}{path}"));
-        let (live, _pieces) = unbounded_channel();
-        let outcome = models(&url, Duration::from_mins(1)).await.complete(&request, None, &live).await;
-        let (asked, _) = server.await.unwrap();
-        assert!(asked.contains(sent), "{asked}");
+        request.model.base_url = base_url.map(|path| server.url(path));
+        let (outcome, _) = call(&server.url(""), &request).await;
+        assert_eq!(server.calls()[0].headers[header], sent);
         match outcome {
             Err(ModelError::Unusable { reason, .. }) => {
                 let expected = if sent.contains("sk-test-key") { "401: bad …!" } else { "401: bad sk-test-key!" };
@@ -391,20 +314,12 @@ async fn a_key_goes_to_its_endpoint_only() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let (first, second) =
-        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let elsewhere = second.local_addr().unwrap();
-    let url = format!("http://{}", first.local_addr().unwrap());
-    let response = format!(
-        "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{elsewhere}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-    );
-    let server = tokio::spawn(one_request(first, response));
-    let (live, _pieces) = unbounded_channel();
-    let outcome =
-        models(&url, Duration::from_mins(1)).await.complete(&request("anthropic", vec![user("x")]), None, &live).await;
+    let elsewhere = ModelServer::scripted(vec![RawReply::sse("")]);
+    let moved = RawReply::new("text/plain", "").status(307).header("location", &elsewhere.url("/"));
+    let server = ModelServer::scripted(vec![moved]);
+    let (outcome, _) = call(&server.url(""), &request("anthropic", vec![user("x")])).await;
     assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{outcome:?}");
-    server.await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_millis(50), second.accept()).await.is_err());
+    assert_eq!((server.calls().len(), elsewhere.calls().len()), (1, 0));
 }
 
 #[tokio::test]
@@ -426,7 +341,8 @@ async fn whole_replies_and_models_are_served_too() {
     .await;
     let http = reqwest::Client::new();
     let post = async |path: &str| -> Value {
-        let body = json!({"model": "m", "stream": false, "messages": [{"role": "user", "content": "x"}]});
+        let body =
+            json!({"model": "m", "stream": false, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]});
         let response = http.post(format!("{}{path}", server.url)).json(&body).send().await.unwrap();
         assert_eq!(response.headers()["content-type"], "application/json");
         response.json().await.unwrap()
@@ -448,7 +364,7 @@ async fn whole_replies_and_models_are_served_too() {
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_hanging_call() {
     let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
-    let models = models(&server.url, Duration::from_mins(1)).await;
+    let models = models_at(&server.url, Duration::from_mins(1)).await;
     let (live, _pieces) = unbounded_channel();
     let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), None, &live).await });
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,13 +1,15 @@
 //! What an agent's configuration can make a worker do through its model: nothing to its files, its memory and the others.
 
 use crate::support::cli::Up;
-use crate::support::endless::{Endless, Pace};
+use crate::support::model_calls::{plain_request, user};
+use crate::support::model_server::ModelServer;
+use crate::support::raw_reply::RawReply;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
-use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
+use trellis::domain::chat::ModelSettings;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::Limit;
@@ -146,20 +148,15 @@ async fn an_owner_alone_has_all_slots_and_the_timeout_frees_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_has_the_calls_of_every_provider() {
     let (venue, dir) = TestVenue::embedded("").await;
-    let server = Endless::start("429 Too Many Requests\r\ncontent-length: 2", "no", "", Pace::Drip);
-    let endpoint = ModelEndpoint { base_url: server.url.clone(), api_key_env: None };
+    let server = ModelServer::scripted(vec![RawReply::new("text/plain", "no").status(429)]);
+    let endpoint = ModelEndpoint { base_url: server.url("/v1/"), api_key_env: None };
     let providers =
         ProviderOptions { endpoints: [("local".to_owned(), endpoint)].into(), ..ProviderOptions::default() };
     let calls_log = Some(dir.path().join("calls.jsonl"));
     let models = Models::new(ModelOptions { providers, calls_log, ..ModelOptions::default() }).await.unwrap();
     for (provider, name) in [("local", "m"), ("scripted", "echo")] {
-        let request = ModelRequest {
-            model: ModelSettings::new(provider, name),
-            system: String::new(),
-            messages: vec![ChatMessage::User { text: "hello".into() }],
-            tools: Vec::new().into(),
-            turn: "acme/ann/clerk/default/1".into(),
-        };
+        let mut request = plain_request(provider, vec![user("hello")]);
+        request.model.name = name.into();
         let _ = models.complete(&request, None, &unbounded_channel().0).await;
     }
     let calls = venue.model_calls();

@@ -4,6 +4,7 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
+use super::events::EventRoom;
 use super::fill::{Filled, fill};
 use super::inputs::{Inputs, Layout, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
@@ -11,12 +12,12 @@ use super::ledger::{Ledger, Row, Status};
 use super::message::Text;
 use super::offer::offer;
 use super::transcript::{OpenTask, Trim};
-use super::{map, text, transcript};
+use super::{events, map, text, transcript};
 use crate::chat::ModelRequest;
 use crate::event::{Event, Payload};
 use crate::foreign::Foreign;
 use crate::ids::JobId;
-use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::limits::ENTRY_FLOOR;
 use crate::prefix::{Place, StablePrefix};
 use crate::values::placeholder::UnresolvedPlaceholders;
 use std::collections::BTreeSet;
@@ -25,8 +26,6 @@ mod layout;
 
 /// Bytes between two parts of a message.
 const GAP: usize = 2;
-/// Results and messages together take at most one part of so many of the budget.
-const EVENTS_SHARE: usize = 4;
 /// From so many percent of the budget on, loads are unpinned.
 const UNPIN_AT: usize = 90;
 /// They are unpinned until less than so many percent are used.
@@ -285,11 +284,8 @@ impl<'i> Assembly<'i> {
             Part::Event(section, _, event) => {
                 let required = self.must_show(at);
                 let (header, content) = text::event(event);
-                // What is heard now must be shown again beside the results of the next calls.
-                let share = (self.budget / EVENTS_SHARE).saturating_sub(self.events);
-                let left = self.budget.saturating_sub(self.used);
-                let room = left.saturating_sub(header.len() + GAP).min(share);
-                let shown = offer(&header, Some(TOOL_RESULT_BYTES), &content, (left, room));
+                let left = self.budget.saturating_sub(self.used).saturating_sub(GAP);
+                let shown = events::offer(event, &header, &content, EventRoom::of(self.budget, left, self.events));
                 let wants = header.len() + GAP + shown.wants;
                 self.events += shown.row.rendered;
                 let key = match event.job() {

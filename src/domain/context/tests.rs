@@ -26,6 +26,7 @@ use std::sync::Arc;
 mod bounded;
 mod cached;
 mod data;
+mod events;
 mod forged;
 
 fn job(n: u8) -> JobId {
@@ -425,7 +426,8 @@ fn at_90_percent_loads_are_unpinned_newest_first_until_under_70() {
 fn what_is_heard_leaves_room_for_the_results_of_the_next_calls() {
     let results: Vec<_> = (1..=8).map(|n| result(n, "r".repeat(30_000))).collect();
     let assembled = built(&inputs(180_000, vec![], Served { results, ..doing(task(9, "x")) }));
-    assert_eq!(assembled.shown.len(), 2, "a quarter of the budget");
+    assert_eq!(assembled.shown.len(), 3, "what the budget has but for a third and a tenth");
+    assert!(assembled.shown.iter().all(|event| event.text.len() > 30_000));
     let heard = assembled.shown.iter().map(ShownEvent::heard).collect();
     let calls = called(1, 0).said[0].clone();
     let tool = |n: usize| ChatMessage::Tool { call: format!("c{n}"), name: "read".into(), text: "z".repeat(20_000) };

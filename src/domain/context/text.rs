@@ -1,9 +1,9 @@
 //! The exact texts of the sections, so that agents written for the sources keep working.
 
-use super::budget::{PromptBudget, RATIO_DEFAULT};
+use super::events;
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
-use crate::agent::{AgentConfig, CompletedBy};
+use crate::agent::CompletedBy;
 use crate::authority::capability::readable;
 use crate::authority::{Capability, ResourcePath};
 use crate::event::{Event, Payload};
@@ -11,7 +11,7 @@ use crate::external;
 use crate::foreign::{self, Foreign, name};
 use crate::ids::JobId;
 use crate::lattice::Namespace;
-use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::limits::TOOL_RESULT_BYTES;
 use crate::render::cut;
 use crate::render::{RenderOptions, render};
 use crate::session::PendingJob;
@@ -38,9 +38,6 @@ const RESOURCE: &str = "## Resource: ";
 
 /// Bytes of the reason why something can't be shown: it may be another agent's text.
 const REASON: usize = 400;
-
-/// Bytes of the line that says how to read on.
-const READ_ON: usize = 80;
 
 /// Section 1: identity, lattice reference, capability disclosure.
 pub fn system(frame: &Frame, configured: &str) -> String {
@@ -164,12 +161,10 @@ pub fn event(event: &Event) -> (String, Content) {
     }
 }
 
-/// An event as it is shown when nothing limits it.
+/// An event as a transcript keeps it that no prompt has shown.
 pub fn whole_event(event: &Event) -> String {
     let (header, content) = self::event(event);
-    let body = content.show(TOOL_RESULT_BYTES).map(|shown| shown.text.into_owned()).unwrap_or_default();
-    let body = if is_inline(&header) { Foreign::inline(body) } else { Foreign::text(body) };
-    let text = format!("{header}{body}");
+    let text = format!("{header}{}", events::body(event, (&header, &content), TOOL_RESULT_BYTES));
     match event.payload {
         Payload::Result { .. } => format!("{PENDING}\n{text}"),
         Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => text,
@@ -248,6 +243,15 @@ pub fn compacted(turns: u32, summary: &str) -> String {
     format!("[Compacted: {turns} turns] {}", Foreign::inline(summary))
 }
 
+/// Answers a text that is not what a typed output must be.
+pub fn refused_output(wrong: &str) -> String {
+    format!(
+        "Refused: this is not what the output must be: {}. Give it again: call the tool that completes the task, or \
+         answer with JSON of its type and nothing else.",
+        foreign::one_line(wrong)
+    )
+}
+
 /// The goal that is worked on.
 pub fn goal(frame: u32, description: &str) -> String {
     format!("[Current goal {frame}] {}", Foreign::inline(description))
@@ -294,26 +298,4 @@ pub fn how(what: &str, completion: CompletedBy, tools: &[&str], inner: bool, (re
         how.push_str("\nA limit is reached: this is your last turn, end the task now.");
     }
     how
-}
-
-/// Bytes of one of so many tool results: together they take at most a third of the context, because
-/// the model must see all of them in its next turn, beside the events of this one.
-pub fn tool_result_bytes(config: &AgentConfig, calls: usize) -> usize {
-    let model = &config.model;
-    let context = PromptBudget::of(config.context_budget, model.context_window, model.max_tokens, RATIO_DEFAULT).bytes;
-    (context / 3 / calls.max(1)).clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
-}
-
-/// A tool's result as the model sees it, in at most `limit` bytes, with how to read on when it is cut.
-pub fn tool_result(result: &Value, limit: usize) -> String {
-    let full = match result {
-        Value::String(text) => text.clone(),
-        other => foreign::json_line(other),
-    };
-    if full.len() <= limit {
-        return full;
-    }
-    let shown = value(result, limit.saturating_sub(READ_ON));
-    // In the line where it ends: a line of its own could be anybody's.
-    format!("{} [cut to {limit} bytes; read on with lattice_slice or job_result]", shown.trim_end())
 }

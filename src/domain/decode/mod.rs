@@ -7,6 +7,7 @@
 //! What this venue has written itself is read by [`stored`]; `tests/it/tidy.rs` checks that nobody
 //! reads JSON or TOML in another way.
 
+mod number;
 mod parse;
 mod place;
 mod propose;
@@ -16,6 +17,7 @@ use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, V
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
+pub use number::number;
 pub use place::{Code, Fact, Wrong};
 pub use propose::proposed;
 
@@ -53,10 +55,40 @@ pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
 /// A TOML text as a JSON value.
 pub fn toml(text: &str) -> Result<Value, TomlError> {
     let table: toml::Table = text.parse().map_err(TomlError::Syntax)?;
+    check_floats(&table).map_err(TomlError::Value)?;
     let value =
         serde_json::to_value(table).map_err(|error| TomlError::Value(Wrong::root(Code::Type, error.to_string())))?;
     check(&value).map_err(TomlError::Value)?;
     Ok(value)
+}
+
+/// Refuses a float of TOML that JSON has no word for: as a value it would be null.
+fn check_floats(table: &toml::Table) -> Result<(), Wrong> {
+    let found = table.iter().find_map(|(key, value)| Some((place::Step::Key(key.clone()), unreal(value)?)));
+    let Some((step, (float, mut steps))) = found else { return Ok(()) };
+    steps.push(step);
+    steps.reverse();
+    Err(Wrong::of(&steps, Code::Limit, format!("expected a finite number, got number {float}")))
+}
+
+/// The first float that isn't finite, and the way to it, from its end.
+fn unreal(value: &toml::Value) -> Option<(f64, Vec<place::Step>)> {
+    let (float, mut steps, step) = match value {
+        toml::Value::Float(float) => return (!float.is_finite()).then(|| (*float, Vec::new())),
+        toml::Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| {
+            let (float, steps) = unreal(item)?;
+            Some((float, steps, place::Step::Index(at)))
+        })?,
+        toml::Value::Table(table) => table.iter().find_map(|(key, item)| {
+            let (float, steps) = unreal(item)?;
+            Some((float, steps, place::Step::Key(key.clone())))
+        })?,
+        toml::Value::String(_) | toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Datetime(_) => {
+            return None;
+        }
+    };
+    steps.push(step);
+    Some((float, steps))
 }
 
 /// Why a TOML text is no value.

@@ -1,7 +1,9 @@
 //! JSON text to a value, no deeper than allowed, with the place of what is wrong.
 
 use super::not_shown;
+use super::number::{self, Literals};
 use super::place::{Code, Step, Wrong, too_deep, too_many};
+use crate::visible::is_secret_name;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Number, Value};
 use std::cell::{Cell, RefCell};
@@ -22,9 +24,9 @@ pub(super) struct Rules {
 
 /// Reads one value and nothing behind it.
 pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
-    let (way, parts) = (RefCell::new(Vec::new()), Cell::new(0));
+    let (way, numbers) = (RefCell::new(Vec::new()), Numbers::new(bytes));
     let mut reader = Deserializer::from_slice(bytes);
-    let node = Node { way: &way, parts: &parts, left: rules.depth, rules };
+    let node = Node { way: &way, numbers: &numbers, parts: &Cell::new(0), left: rules.depth, rules };
     let read = node.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     // Of what is no JSON the line and the column say where.
     read.map_err(|error| {
@@ -36,10 +38,28 @@ pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
     })
 }
 
+/// The numbers that were read so far, and the text in which they stand.
+struct Numbers<'b> {
+    count: Cell<usize>,
+    literals: RefCell<Literals<'b>>,
+}
+
+impl<'b> Numbers<'b> {
+    const fn new(bytes: &'b [u8]) -> Self {
+        Self { count: Cell::new(0), literals: RefCell::new(Literals::new(bytes)) }
+    }
+
+    /// Counts one more; returns its index.
+    fn count_one(&self) -> usize {
+        self.count.replace(self.count.get() + 1)
+    }
+}
+
 /// One value. The way to it is left behind where it fails.
 #[derive(Clone, Copy)]
 struct Node<'w> {
     way: &'w RefCell<Vec<Step>>,
+    numbers: &'w Numbers<'w>,
     /// Values so far.
     parts: &'w Cell<usize>,
     left: usize,
@@ -58,6 +78,21 @@ impl Node<'_> {
 
     fn left_out(self) -> Value {
         not_shown(self.rules.depth).into()
+    }
+
+    /// Refuses a float that stands for a whole number beyond 64 bits. What this venue has written is taken as it is:
+    /// it was let in before there was this rule.
+    fn check_float<E: Error>(self, float: f64) -> Result<(), E> {
+        let index = self.numbers.count_one();
+        if self.rules.cut || !number::is_suspect(float) {
+            return Ok(());
+        }
+        let literal = self.numbers.literals.borrow_mut().nth_literal(index).unwrap_or_default();
+        if !number::is_too_large(literal) {
+            return Ok(());
+        }
+        let is_secret = self.way.borrow().iter().any(|step| matches!(step, Step::Key(key) if is_secret_name(key)));
+        Err(E::custom(number::too_large((!is_secret).then_some(literal))))
     }
 }
 
@@ -89,14 +124,17 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        self.numbers.count_one();
         Ok(value.into())
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        self.numbers.count_one();
         Ok(value.into())
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        self.check_float(value)?;
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 

@@ -1,6 +1,6 @@
 //! The nearest right form of a value that somebody wrote by hand, found by trying it.
 
-use super::{Wrong, takes, typed};
+use super::{Wrong, number, takes, typed};
 use crate::visible::{beginning, is_secret_name};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn forms(found: &Value, keys: &[&str]) -> Vec<Value> {
         Value::String(text) => match text.to_lowercase().as_str() {
             "yes" | "on" | "true" => Some(json!(true)),
             "no" | "off" | "false" => Some(json!(false)),
-            number => number.parse().ok().map(Value::Number),
+            text => number(text).map(Value::Number),
         },
         Value::Number(_) | Value::Bool(_) => Some(found.to_string().into()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,

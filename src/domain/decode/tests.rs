@@ -175,14 +175,15 @@ fn what_is_read_is_what_serde_json_reads() {
         "true",
         "0",
         "-1",
-        "18446744073709551615",
         "1e3",
         "0.1",
         "-0.0",
         "1e999999",
         "\"\\u00e9\\ud83d\\ude00\"",
         "[1,[2,{\"z\":1,\"a\":2}],\"\"]",
-        "123456789012345678901234567890",
+        "1e30",
+        "-123456789012345678901234567890.5",
+        "18446744073709551615",
     ] {
         let (ours, theirs) = (json(text.as_bytes()).ok(), serde_json::from_str::<Value>(text).ok());
         assert_eq!(ours.map(|v| v.to_string()), theirs.map(|v| v.to_string()), "{text}");
@@ -264,4 +265,47 @@ fn the_value_of_a_secret_is_never_quoted() {
             "{wrong:?}"
         );
     }
+}
+
+#[test]
+fn whole_numbers_are_exact_or_refused() {
+    const LARGE: &str = "123456789012345678901234567890";
+    let check = |text: &str, expected: &str| {
+        for error in [json(text.as_bytes()), data(text.as_bytes()), message(text.as_bytes(), MESSAGE_DEPTH)] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}\nexpected {expected}");
+        }
+    };
+    check(LARGE, &format!("number {LARGE} is larger than 64 bits hold: write it as a text"));
+    check(&format!("{{\"a\": [1e30, 2, \"{LARGE}\", {LARGE}]}}"), &format!("`a[3]`: number {LARGE} is larger"));
+    check("[0.5, [-9223372036854775809]]", "`[1][0]`: number -9223372036854775809 is larger");
+    check("[18446744073709551616]", "`[0]`: number 18446744073709551616 is larger");
+    check(&"9".repeat(300), &format!("number {}… is larger", "9".repeat(38)));
+    check(&format!("{{\"token\": [{LARGE}]}}"), "`token[0]`: a number is larger");
+    check("[1e400]", "number out of range");
+    for taken in ["[1e+19,\"99999999999999999999\",{\"99999999999999999999\":1}]", "[-9223372036854775808]"] {
+        assert_eq!(data(taken.as_bytes()).unwrap().to_string(), taken);
+    }
+}
+
+#[test]
+fn numbers_of_old_stores_are_read() {
+    let old = "{\"n\":1.2345678901234568e29,\"m\":123456789012345678901234567890}";
+    let read = stored::<Value>(old.as_bytes()).unwrap();
+    assert_eq!(read["m"], json!(1.234_567_890_123_456_8e29));
+    let deep = format!("{}{old}{}", "[".repeat(130), "]".repeat(130));
+    assert!(stored::<Value>(deep.as_bytes()).is_ok());
+}
+
+#[test]
+fn numbers_of_toml_are_exact_or_refused() {
+    let check = |text: &str, expected: &str| {
+        let error = toml(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected {expected}");
+    };
+    check("a = 123456789012345678901234567890", "integer `123456789012345678901234567890`");
+    check("a = 1e400", "floating-point number overflowed");
+    check("[a]\nb = [1, inf]", "`a.b[1]`: expected a finite number, got number inf");
+    check("a = nan", "`a`: expected a finite number, got number NaN");
+    assert_eq!(toml("a = [0.1, 1e30, -3]").unwrap(), json!({"a": [0.1, 1e30, -3]}));
 }

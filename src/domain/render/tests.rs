@@ -51,6 +51,42 @@ fn what_does_not_fit_says_what_is_missing() {
     assert_eq!(pretty(&many, 60), "[\n  0,\n  1,\n  2,\n  /* +97 more, 390B */\n]");
 }
 
+/// Bytes that a cut value may leave unused: the reserve for the comment of each of up to four levels.
+const SLACK: usize = 200;
+
+#[test]
+fn a_large_value_gets_the_room_of_small_ones() {
+    let (long, list) = ("x".repeat(50_000), (0..20_000).collect::<Value>());
+    let small: Map<String, Value> = (0..50).map(|n| (format!("k{n}"), json!(n))).collect();
+    let with = |extra: &[(&str, &Value)]| {
+        let extra = extra.iter().map(|(key, value)| ((*key).to_owned(), (*value).clone()));
+        Value::Object(small.clone().into_iter().chain(extra).collect())
+    };
+    let check = |value: &Value| {
+        for (budget, pretty) in [(2_000, false), (32_768, false), (32_768, true)] {
+            let text = render(value, RenderOptions { budget, pretty });
+            assert!(text.len() + SLACK >= budget, "{} of {budget}: {}", text.len(), &text[..200]);
+            assert!(text.len() <= budget + 40, "{} of {budget}", text.len());
+        }
+    };
+    check(&json!(long));
+    check(&json!({"exists": true, "value": long, "version": 3}));
+    check(&json!({"value": list, "exists": true, "a": null, "b": {"c": "d"}}));
+    check(&json!({"a": {"b": {"c": {"small": 1, "text": long}}, "n": 2}, "more": [1, 2]}));
+    check(&json!([1, {"id": 1, "text": long, "tail": "end"}]));
+    check(&with(&[("text", &json!(long))]));
+    check(&with(&[("text", &json!(long)), ("list", &list), ("other", &json!(long))]));
+}
+
+#[test]
+fn large_values_share_what_small_ones_leave() {
+    let long = "x".repeat(1_000);
+    let text = compact(&json!({"a": long, "n": 1, "b": long, "c": "y".repeat(60)}), 330);
+    let runs: Vec<_> = text.split(|c| c != 'x').filter(|run| run.len() > 1).map(str::len).collect();
+    assert!(runs.len() == 2 && runs[0] == runs[1] && runs[0] > 70, "{text}");
+    assert!(text.contains(&"y".repeat(60)) && text.contains("n: 1"), "{text}");
+}
+
 #[test]
 fn sizes_have_three_forms_and_estimates_a_mark() {
     for (bytes, exact, expected) in [

@@ -374,7 +374,8 @@ impl Decision {
                     progress.reminded = true;
                 }
             }
-            Verdict::Refuse => {
+            Verdict::Refuse(wrong) => {
+                self.record.said.push(ChatMessage::User { text: text::refused_output(&wrong) });
                 if let Some(progress) = &mut self.state.task {
                     progress.reminded = true;
                     progress.refused += 1;

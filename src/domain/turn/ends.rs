@@ -1,13 +1,14 @@
 //! Calls of the harness that end a task or a goal, open a goal, or compact: what the model gets for
 //! them, and what they do to the session.
 
+use super::typed::{json_in, typed_text};
 use super::{CallOutcome, Recorded, Setting};
 use crate::call::Outcome;
 use crate::call::Resolved;
 use crate::call::ToolTarget;
 use crate::call::Unmade;
+use crate::context::result::{self, Rest, ResultRoom};
 use crate::context::text;
-use crate::decode;
 use crate::goal::Goal;
 use crate::job::{ErrorCode, JobResult};
 use crate::limits::SUMMARY_BYTES;
@@ -92,7 +93,7 @@ fn result(setting: &Setting, arguments: &Value) -> Value {
     match (setting.output(), given) {
         // Models like to write JSON as a text.
         (Some(schema), Value::String(text)) if outputs::wrong(schema, &Value::String(text.clone())).is_some() => {
-            decode::data(text.as_bytes()).unwrap_or(Value::String(text))
+            json_in(&text).unwrap_or(Value::String(text))
         }
         (_, given) => given,
     }
@@ -106,15 +107,6 @@ fn typed(output: Option<&Value>, result: &Value, done: &str) -> Result<String, U
             Err(Unmade::arguments(text))
         }
     }
-}
-
-/// The value that a text is, where it is JSON of the type that was asked for, bare or as one fenced block.
-pub(super) fn typed_text(schema: &Value, text: &str) -> Option<Value> {
-    let text = text.trim();
-    let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    let bare = fenced.map_or(text, |inside| inside.strip_prefix("json").unwrap_or(inside));
-    let value = decode::data(bare.as_bytes()).ok()?;
-    outputs::wrong(schema, &value).is_none().then_some(value)
 }
 
 fn failing(setting: &Setting, arguments: &Value) -> Result<String, Unmade> {
@@ -208,17 +200,17 @@ fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
         return CallOutcome::plain(Outcome::Error, "error: the goal ended with an empty reply, without a result");
     }
     let Some(schema) = output else { return returned(setting, &Value::String(text.to_owned())) };
-    if let Some(value) = typed_text(schema, text) {
-        return returned(setting, &value);
-    }
-    let wrong = outputs::wrong(schema, &Value::String(text.to_owned())).unwrap_or_default();
+    let wrong = match typed_text(schema, text) {
+        Ok(value) => return returned(setting, &value),
+        Err(wrong) => wrong.reason(),
+    };
     let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
-    let limit = text::tool_result_bytes(&setting.config, 1);
-    CallOutcome::plain(Outcome::Error, text::tool_result(&Value::String(text), limit))
+    CallOutcome::plain(Outcome::Error, result::shortened(&text, ResultRoom::of(&setting.config, 0).one()))
 }
 
-fn returned(setting: &Setting, result: &Value) -> CallOutcome {
-    CallOutcome::plain(Outcome::Ok, text::tool_result(result, text::tool_result_bytes(&setting.config, 1)))
+fn returned(setting: &Setting, given: &Value) -> CallOutcome {
+    let limit = ResultRoom::of(&setting.config, 0).one();
+    CallOutcome::plain(Outcome::Ok, result::tool_result(given, limit, &Rest::Lost))
 }
 
 fn error(arguments: &Value) -> String {

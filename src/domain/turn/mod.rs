@@ -24,14 +24,12 @@ mod settle;
 mod spend;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod verdict;
 
 use crate::approval::{Answer, AwaitingCall, Ruling};
 use crate::authority::{Authority, Capability};
-use crate::call::Outcome;
-use crate::call::PlannedCall;
-use crate::call::Resolved;
-use crate::call::ToolTarget;
+use crate::call::{Outcome, PlannedCall, Resolved, ToolTarget};
 use crate::chat::{Arguments, ModelRequest, Reply};
 use crate::context::assemble::{Assembled, ContextError, assemble};
 use crate::context::inputs::{Inputs, ShownEvent};
@@ -248,11 +246,13 @@ pub struct Turn {
     calls: Vec<(u32, PlannedCall)>,
     /// What its model calls have used.
     spent: Spent,
+    /// Bytes of the budget that its prompt has left; 0 of a turn that has built none.
+    bytes_left: usize,
 }
 
 impl Turn {
     fn at(setting: Box<Setting>, phase: Phase) -> Self {
-        Self { setting, phase, calls: Vec::new(), spent: Spent::default() }
+        Self { setting, phase, calls: Vec::new(), spent: Spent::default(), bytes_left: 0 }
     }
 
     /// A turn from the beginning.
@@ -353,6 +353,11 @@ impl Turn {
         }
     }
 
+    /// Bytes of the budget that its prompt has left; 0 of a turn that has built none.
+    pub const fn bytes_left(&self) -> usize {
+        self.bytes_left
+    }
+
     /// The calls that it makes, each at its place in the reply.
     pub fn calls(&self) -> &[(u32, PlannedCall)] {
         &self.calls
@@ -418,6 +423,7 @@ impl Turn {
             Ok(assembled) => {
                 let sections = Sections::of(inputs, &assembled);
                 let Assembled { request, ledger, shown, unpinned, conversation: _, prefix } = assembled;
+                self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
                 let used = sight::used(&inputs.items, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);

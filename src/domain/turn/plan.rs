@@ -6,13 +6,13 @@ use crate::call::Resolved;
 use crate::call::ToolTarget;
 use crate::call::Unmade;
 use crate::chat::{Arguments, ToolCall};
-use crate::decode;
+use crate::decode::{self, Code};
 use crate::lattice::catalog::RUN;
 use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::nearest::did_you_mean;
 use crate::schema::misfits;
 use crate::scope::Reach;
-use crate::secret::hide;
+use crate::secret::hide::{self, HIDDEN};
 use crate::tools::ToolTable;
 use crate::tools::guard::GuardPassage;
 use crate::turn::scoped::{Chosen, Sections, take};
@@ -76,9 +76,7 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
             (Err(Unmade::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", call.name))), Chosen::default())
         }
         (Some(_), Arguments::Malformed(text)) => {
-            let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
-            let why = decode::data(text.as_bytes()).err().map(|wrong| wrong.fact.reason).unwrap_or_default();
-            let text = format!("the arguments of `{}` are not JSON: {why}: {shown}", call.name);
+            let text = unreadable(text, &call.name, tools);
             (Err(Unmade::arguments(text)), Chosen::default())
         }
         (Some(target), Arguments::Json(written)) => {
@@ -103,6 +101,21 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
         scoped.clear();
     }
     PlannedCall { id, tool, what, injection, instance, scoped }
+}
+
+/// The error for arguments that can't be read as JSON of this venue's limits.
+fn unreadable(text: &str, tool: &str, tools: &ToolTable) -> String {
+    let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == tool));
+    let (rule, why) = match decode::data(text.as_bytes()) {
+        // It quotes numbers, which are hidden where the text is.
+        Err(wrong) if wrong.fact.code == Code::Limit && shown == HIDDEN => {
+            ("can't be taken", wrong.veiled().to_string())
+        }
+        Err(wrong) if wrong.fact.code == Code::Limit => ("can't be taken", wrong.to_string()),
+        Err(wrong) => ("are not JSON", wrong.fact.reason),
+        Ok(_) => ("are not JSON", String::new()),
+    };
+    format!("the arguments of `{tool}` {rule}: {why}: {shown}")
 }
 
 fn resolve(

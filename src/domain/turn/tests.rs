@@ -268,8 +268,9 @@ fn a_result_that_was_shown_is_not_awaited_any_more() {
 
 #[test]
 fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
-    let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({}))]);
+    let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({})), (READ, json!({}))]);
     reply.calls[1].arguments = Arguments::Malformed("{not json".into());
+    reply.calls[2].arguments = Arguments::Malformed(r#"{"n": 123456789012345678901}"#.into());
     let setting = setting("implicit", SessionState::default(), vec![task(1)]);
     let (mut turn, _) = Turn::begin(setting, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
@@ -282,6 +283,9 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
         errors[1].text,
         "the arguments of `lattice_read` are not JSON: key must be a string at line 1 column 2: {not json"
     );
+    let inexact =
+        "the arguments of `lattice_read` can't be taken: `n`: number 123456789012345678901 is larger than 64 bits";
+    assert!(errors[2].text.starts_with(inexact), "{}", errors[2].text);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a reply means for what its turn serves: it ends, goes on, waits or is told something.
 
 use super::ends::{self, Ending};
+use super::typed::typed_text;
 use super::{CallOutcome, Recorded, Setting};
 use crate::agent::CompletedBy;
 use crate::job::{ErrorCode, JobResult};
@@ -23,8 +24,8 @@ pub(super) enum Verdict {
     WindDown,
     /// Text, where only a call completes the task, or nothing at all: it is told so once.
     Remind,
-    /// Text, where the output is typed: it is told so.
-    Refuse,
+    /// Text that is not what the output must be: it is told what is wrong.
+    Refuse(String),
     /// Nothing more to do, and no task.
     Idle,
     /// Too many turns without a task.
@@ -49,6 +50,10 @@ pub(super) fn verdict(
     if let (Some(last), true) = (&setting.last, open) {
         // What a goal inside the task returns is not the task's output.
         let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
+        let output = setting.output().filter(|_| is_text);
+        if let Some(Ok(value)) = output.map(|output| typed_text(output, &recorded.reply.text)) {
+            return Verdict::Ended(JobResult::complete(value));
+        }
         return Verdict::Ended(last.ending(&recorded.reply, is_text, completion));
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
@@ -98,15 +103,16 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
             Verdict::Ended(JobResult::failed(ErrorCode::ModelError, text))
         }
         (true, false, CompletedBy::Explicit) if let Some(output) = setting.output() => {
-            if let Some(value) = ends::typed_text(output, text) {
-                return Verdict::Ended(JobResult::complete(value));
-            }
+            let wrong = match typed_text(output, text) {
+                Ok(value) => return Verdict::Ended(JobResult::complete(value)),
+                Err(wrong) => wrong.reason(),
+            };
             let refused = progress.map_or(0, |progress| progress.refused);
             match (refused < OUTPUT_REFUSALS, at_limit) {
-                (true, false) => Verdict::Refuse,
+                (true, false) => Verdict::Refuse(wrong),
                 (true, true) => Verdict::Ended(limit_reached(limit, recorded)),
                 (false, _) if recorded.reply.truncated => Verdict::Ended(cut_off(setting)),
-                (false, _) => Verdict::Ended(invalid(&format!("text alone is no output; the text was: {text}"))),
+                (false, _) => Verdict::Ended(invalid(&format!("{wrong}; the text was: {text}"))),
             }
         }
         (true, false, CompletedBy::Explicit) if !reminded && !at_limit => Verdict::Remind,

@@ -299,6 +299,7 @@ pub const DIALECTS: [Dialect; 38] = [
         base_url: Some("https://generativelanguage.googleapis.com/v1beta/openai/"),
         key_env: Some("GEMINI_API_KEY"),
         reasoning_return: ReasoningReturn::ExtraContent,
+        schema: SchemaSubset::Gemini,
         think_tags: false,
         parallel_tool_calls: false,
         seed: false,

@@ -1,13 +1,14 @@
 //! Stage 7. In comes a turn's decision, out goes one commit and what it leaves for the outbox (stage 8); conflicts are
 //! resolved and tried again. It decides nothing but what others have taken away meanwhile.
 
+mod messages;
 mod output;
 mod recheck;
 
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
-use crate::domain::context::text;
+use crate::domain::context::result::{self, Rest, ResultRoom};
 use crate::domain::dead::DeadLetter;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
@@ -61,6 +62,7 @@ pub(crate) async fn commit(
     if decision.cancelled {
         discard(worker, leased, ground).await?;
     }
+    messages::keep(ground, turn, &decision).await?;
     put_notes(worker, ground, turn, &decision).await?;
     output::put(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
@@ -87,6 +89,7 @@ pub(crate) async fn commit(
             Committed::Cancelled => {
                 decision = decision.cancel(turn.setting());
                 discard(worker, leased, ground).await?;
+                messages::keep(ground, turn, &decision).await?;
             }
             Committed::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
@@ -159,12 +162,12 @@ fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         })
         .collect();
-    let limit = text::tool_result_bytes(config, shown.len());
-    for (call, result) in results {
+    let limit = ResultRoom::of(config, 0).equal(shown.len());
+    for (call, value) in results {
         let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
         if let Some(place) = place {
-            **place = match result {
-                Ok(value) => text::tool_result(value, limit),
+            **place = match value {
+                Ok(value) => result::tool_result(value, limit, &Rest::Lost),
                 Err(error) => format!("error: {error}"),
             };
         }

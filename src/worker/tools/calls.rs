@@ -1,6 +1,7 @@
 //! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
 
 use super::answers::{self, Made};
+use super::results::Results;
 use super::{hand, harness, resources};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
@@ -8,7 +9,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Causes, causes};
 use crate::domain::call::{Outcome, PlannedCall, Resolved};
-use crate::domain::context::text;
+use crate::domain::context::result::{Rest, ResultRoom};
 use crate::domain::decode;
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
@@ -56,8 +57,8 @@ pub(crate) struct Round<'a> {
     ground: &'a Ground,
     setting: &'a Setting,
     pub(crate) agent: &'a AgentRecord,
-    /// Bytes of one result.
-    result_bytes: usize,
+    /// Results of this round, and their room.
+    pub(super) results: Results,
     pub(crate) caller: Caller,
     parent: Parent,
     turn: u64,
@@ -93,7 +94,7 @@ pub(crate) async fn make(
         ground,
         setting,
         agent,
-        result_bytes: text::tool_result_bytes(&setting.config, planned.len()),
+        results: Results::new(ResultRoom::of(&setting.config, turn.bytes_left()), planned.len()),
         caller: Caller {
             owner: setting.owner.clone(),
             name: format!("agent:{}", setting.session.agent),
@@ -185,11 +186,6 @@ impl Round<'_> {
         &self.ground.workspace
     }
 
-    /// Bytes of one result.
-    pub(crate) const fn result_bytes(&self) -> usize {
-        self.result_bytes
-    }
-
     pub(crate) const fn setting(&self) -> &Setting {
         self.setting
     }
@@ -233,7 +229,7 @@ impl Round<'_> {
             outcomes.push(outcome?);
         }
         outcomes.sort_by_key(|(index, _)| *index);
-        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+        Ok(self.results.fit(outcomes))
     }
 
     async fn make_one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
@@ -399,7 +395,9 @@ impl Round<'_> {
         let reads = Reads::default();
         let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
         let called = dispatch::invoke(&invocation, path, arguments.clone()).await;
-        let made = self.returned(called, &reads, || server(path, arguments))?;
+        let is_read = self.worker.venue.catalog.resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
+        let rest = |result: &Value| Rest::of(Some(path), arguments, result, is_read);
+        let made = self.returned(index, called, &reads, (|| server(path, arguments), rest))?;
         // What stood beside its arguments, its result may show.
         let beside = call.scoped.iter().flat_map(ScopedSection::seen);
         Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
@@ -440,18 +438,20 @@ impl Round<'_> {
         }
     }
 
-    /// What the model gets for what an operation returned; `agent` is who serves a child job.
+    /// What the model gets for what an operation returned; `agent` is who serves a child job, `rest` where the rest of
+    /// a large result is.
     pub(crate) fn returned(
         &self,
+        index: u32,
         called: Result<Output, OpError>,
         reads: &Reads,
-        agent: impl FnOnce() -> AgentId,
+        (agent, rest): (impl FnOnce() -> AgentId, impl FnOnce(&Value) -> Rest),
     ) -> Result<CallOutcome, Stop> {
         match called {
             Ok(output) => Ok(CallOutcome {
                 started: output.started.map(|job| (job, agent())),
                 reads: reads.seen(),
-                ..CallOutcome::plain(Outcome::Ok, text::tool_result(&output.value, self.result_bytes))
+                ..CallOutcome::plain(Outcome::Ok, self.results.show(index, output.value, rest))
             }),
             // An error may say something of what was read.
             Err(error) => Ok(CallOutcome { reads: reads.seen(), ..refused(error)? }),

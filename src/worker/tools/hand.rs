@@ -4,6 +4,7 @@ use super::answers::{self, Made};
 use super::calls::Round;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Outcome, PlannedCall};
+use crate::domain::context::result::Rest;
 use crate::domain::scope::{Delegate, Scopes};
 use crate::domain::turn::CallOutcome;
 use crate::ops::agent::send;
@@ -38,7 +39,8 @@ pub(crate) async fn delegate(
     let reads = Reads::default();
     let started = send::delegate(&round.invocation(index, call, &NOTHING, &reads), to, arguments).await;
     let served = || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone());
-    let made = round.returned(started, &reads, served)?;
+    let rest = |result: &Value| Rest::of(None, &Value::Null, result, false);
+    let made = round.returned(index, started, &reads, (served, rest))?;
     Ok(made.outward().by(used))
 }
 

@@ -7,3 +7,4 @@ pub(super) mod answers;
 mod hand;
 mod harness;
 mod resources;
+mod results;

@@ -6,7 +6,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Outcome, PlannedCall};
-use crate::domain::context::text;
+use crate::domain::context::result::Rest;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf};
 use crate::domain::limits::OPERATION_TIME;
@@ -46,7 +46,8 @@ async fn make(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resu
         Ok(Ran::Done(Ok(value), at_once)) => {
             let reads = read(round, called).await;
             // What was written here can hold earlier results, what comes from elsewhere anything.
-            let text = text::tool_result(&decode::shown(value), round.result_bytes());
+            let rest = if at_once { Rest::Lost } else { Rest::Again };
+            let text = round.results.show(called.index, decode::shown(value), |_| rest);
             let made = CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) };
             Ok(if at_once { made.outward() } else { made })
         }

@@ -3,8 +3,9 @@
 
 use super::nested;
 use crate::support::cli::{Done, Up};
+use crate::support::model_server::ModelServer;
 use crate::support::provider::{ProviderServer, answer};
-use axum::response::{IntoResponse, Response};
+use crate::support::raw_reply::RawReply;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use trellis::domain::limits::VALUE_DEPTH;
@@ -151,17 +152,16 @@ async fn content_of_an_asset_that_is_too_deep_is_refused_or_a_text() {
 }
 
 /// One piece of an answer as `OpenAI` streams it.
-fn streamed(delta: &Value, more: &Value) -> Response {
+fn streamed(delta: &Value, more: &Value) -> RawReply {
     let piece = json!({"id": "x", "object": "chat.completion.chunk", "model": "m", "more": more,
         "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
     let end = json!({"id": "x", "object": "chat.completion.chunk", "model": "m",
         "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 5, "completion_tokens": 5}});
-    let body = format!("data: {piece}\n\ndata: {end}\n\ndata: [DONE]\n\n");
-    ([("content-type", "text/event-stream")], body).into_response()
+    RawReply::events(&[piece.to_string(), end.to_string(), "[DONE]".to_owned()])
 }
 
 /// Models that say too much, each until it sees the result of a tool.
-fn said(message: &Value) -> Response {
+fn said(message: &Value) -> RawReply {
     let model = message["model"].as_str().unwrap_or_default();
     let (what, depth) = model.split_once('-').unwrap_or((model, "0"));
     let deep = nested(depth.parse().unwrap_or(0));
@@ -180,8 +180,8 @@ fn said(message: &Value) -> Response {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_of_a_model_that_is_too_deep_is_refused_or_a_text() {
-    let server = ProviderServer::start(said).await;
-    let base = format!("models.endpoints.openai.base_url=http://127.0.0.1:{}/v1/", server.port);
+    let server = ModelServer::start(|call| said(&call.body));
+    let base = format!("models.endpoints.openai.base_url={}", server.url("/v1/"));
     let up = Up::start_with(&[&base, "retry.total=2s"]);
     for depth in DEPTHS {
         let agent = |what: &str, mut config: Value| {
@@ -210,5 +210,6 @@ async fn a_reply_of_a_model_that_is_too_deep_is_refused_or_a_text() {
         assert!(done.code == 0 || done.err.contains("MODEL_ERROR"), "{done:?}");
         is_readable(&up, &whole).await;
     }
-    assert!(server.count() < 40, "nothing is asked again and again: {}", server.count());
+    let count = server.calls().len();
+    assert!(count < 40, "nothing is asked again and again: {count}");
 }

@@ -4,6 +4,7 @@
 use super::parrot::{Parrot, encodings};
 use crate::support::cli::{Process, command, run};
 use crate::support::fleet::Fleet;
+use crate::support::model_server::ModelServer;
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use serde_json::{Value, json};
@@ -55,14 +56,17 @@ fn files(folder: &Path, each: &mut impl FnMut(&Path, Vec<u8>)) {
 struct Scene {
     parrot: Parrot,
     mock: Process,
+    /// In front of the mock.
+    _judge: ModelServer,
     mock_place: String,
 }
 
 impl Scene {
     fn start(dir: &Path) -> Self {
         let mut mock = Process::start(dir, ["mock-llm", "echo", "--listen", "127.0.0.1:0"]);
-        let mock_place = mock.says("on http://").trim_end_matches("/v1/").to_owned();
-        Self { parrot: Parrot::start(), mock, mock_place }
+        let judge = ModelServer::in_front_of_url(&mock.says("on http://"));
+        let mock_place = judge.address().to_string();
+        Self { parrot: Parrot::start(), mock, _judge: judge, mock_place }
     }
 
     /// Settings of every process.

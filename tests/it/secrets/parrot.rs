@@ -1,5 +1,6 @@
 //! A server that says back what it was sent, in every encoding, and remembers it.
 
+use crate::support::strict::{self, Judge};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -91,7 +92,13 @@ fn answer(mut stream: TcpStream, log: &Mutex<String>) {
         let length = body.len();
         format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{more}content-length: {length}\r\n{close}\r\n{body}")
     };
-    let text = if path.ends_with("/chat/completions") {
+    let refusal = Judge::for_path(&path).and_then(|judge| {
+        let body = asked.split_once("\r\n\r\n").map(|(_, body)| serde_json::from_str(body).unwrap_or_default());
+        Some(judge.error_body(&strict::refusal(judge, &body.unwrap_or_default())?).to_string())
+    });
+    let text = if let Some(refusal) = refusal {
+        whole("400 Bad Request", "application/json", "", &refusal)
+    } else if path.ends_with("/chat/completions") {
         let delta = |content: &str, end: Value| {
             let choice =
                 json!([{"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": end}]);

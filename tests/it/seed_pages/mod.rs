@@ -56,7 +56,7 @@ async fn saw(venue: &TestVenue, job: &Job, turn: u64) -> (String, Value, Ledger)
     let past = ledger::load(&*venue.venue.store, &venue.owner, &session, turn).await.unwrap();
     let inputs = past.unwrap().seen.unwrap().inputs.unwrap();
     let assembled = assemble(&inputs).unwrap();
-    let tools = json!(assembled.request.tools);
+    let tools = json!(*assembled.request.tools);
     let texts: Vec<_> = assembled.request.messages.iter().map(|message| json!(message)["text"].clone()).collect();
     let texts: Vec<_> = texts.iter().filter_map(Value::as_str).collect();
     (format!("{}\n\n{}", assembled.request.system, texts.join("\n\n")), tools, assembled.ledger)

@@ -1,6 +1,7 @@
 //! Configurations as the sources write them, in the formats that they use: applied by the binary, and a task each.
 
 use crate::support::cli::{Process, Up};
+use crate::support::model_server::ModelServer;
 use crate::support::provider::{ProviderServer, answer};
 use serde_json::{Value, json};
 
@@ -195,7 +196,8 @@ fn configurations_of_the_sources_are_applied_as_they_stand_and_work_on_a_task() 
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("rules.toml"), RULES).unwrap();
     let mut mock = Process::start(dir.path(), ["mock-llm", "rules.toml", "--listen", "127.0.0.1:0"]);
-    let address = mock.says("serving `rules.toml` on ");
+    let judge = ModelServer::in_front_of_url(&mock.says("serving `rules.toml` on "));
+    let address = judge.url("/v1/");
     let up = Up::start_with(&[&format!("models.endpoints.openai.base_url={address}"), "catalog.test=true"]);
     for (file, text, expected, shown) in examples() {
         up.file(file, text);

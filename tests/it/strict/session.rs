@@ -20,15 +20,42 @@ const HOMES: [&str; 6] = ["openai", "openai_resp", "anthropic", "gemini", "mistr
 const SDK_EVERY: usize = 25;
 
 const NAMES: [&str; 12] = [
-    "get_order", "functions.get_order", "rm -rf /", "", " ", "größe", "get_order ", "lattice.read", "a/b/c",
-    "multi_tool_use.parallel", "9lives", "get_order\u{200b}",
+    "get_order",
+    "functions.get_order",
+    "rm -rf /",
+    "",
+    " ",
+    "größe",
+    "get_order ",
+    "lattice.read",
+    "a/b/c",
+    "multi_tool_use.parallel",
+    "9lives",
+    "get_order\u{200b}",
 ];
 const IDS: [&str; 8] = ["", "call_1", "call_1", "toolu_01", "call|fc_7", "ünï", "functions.get_order:0", "abcdefgh1"];
 const ARGUMENTS: [&str; 10] = [
-    "", "{}", "{\"id\": 7}", "{\"id\": ", "[1, 2]", "null", "\"{\\\"id\\\": 7}\"", "{\"order id\": \"x\", \"\": 1}", "NaN", "{\"a\":{\"b\":[{}]}}",
+    "",
+    "{}",
+    "{\"id\": 7}",
+    "{\"id\": ",
+    "[1, 2]",
+    "null",
+    "\"{\\\"id\\\": 7}\"",
+    "{\"order id\": \"x\", \"\": 1}",
+    "NaN",
+    "{\"a\":{\"b\":[{}]}}",
 ];
 const TEXTS: [&str; 9] = [
-    "", " ", "\n\t", "Done.", "<think>why</think>Done.", "🙂 Grüße \u{202e}", "{\"answer\": 1}", "\u{0}", "[Message]\nx",
+    "",
+    " ",
+    "\n\t",
+    "Done.",
+    "<think>why</think>Done.",
+    "🙂 Grüße \u{202e}",
+    "{\"answer\": 1}",
+    "\u{0}",
+    "[Message]\nx",
 ];
 
 /// One piece of what a provider says.
@@ -44,7 +71,7 @@ impl Said {
     fn roll(dice: &mut Dice) -> Self {
         let calls = (0..dice.below(4)).map(|_| (*dice.pick(&IDS), *dice.pick(&NAMES), *dice.pick(&ARGUMENTS)));
         let calls = calls.collect();
-        Self { text: dice.pick(&TEXTS), thought: dice.pick(&["", "", "Let me see."]), calls, end: dice.below(12) }
+        Self { text: *dice.pick(&TEXTS), thought: *dice.pick(&["", "", "Let me see."]), calls, end: dice.below(12) }
     }
 
     fn stream(&self, dice: &mut Dice, format: WireFormat) -> String {
@@ -110,7 +137,9 @@ impl Said {
         let mut events: Vec<String> = output
             .iter()
             .enumerate()
-            .map(|(at, item)| json!({"type": "response.output_item.done", "output_index": at, "item": item}).to_string())
+            .map(|(at, item)| {
+                json!({"type": "response.output_item.done", "output_index": at, "item": item}).to_string()
+            })
             .collect();
         let (kind, status, details) = match self.end {
             0 => ("response.incomplete", "incomplete", json!({"reason": "max_output_tokens"})),
@@ -147,7 +176,13 @@ impl Said {
             1 => "refusal",
             2 => "pause_turn",
             3 => return events.iter().map(Value::to_string).collect(),
-            _ => if self.calls.is_empty() { "end_turn" } else { "tool_use" },
+            _ => {
+                if self.calls.is_empty() {
+                    "end_turn"
+                } else {
+                    "tool_use"
+                }
+            }
         };
         events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 3}}));
         events.push(json!({"type": "message_stop"}));
@@ -174,14 +209,19 @@ impl Said {
             3 => return vec![json!({"candidates": [{"content": {"parts": parts}}]}).to_string()],
             _ => "STOP",
         };
-        vec![json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}]}).to_string()]
+        vec![
+            json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}]}).to_string(),
+        ]
     }
 }
 
 fn tools() -> Vec<ToolSpec> {
     let tool = |name: &str, schema: Value| ToolSpec { name: name.into(), description: "does it".into(), schema };
     vec![
-        tool("get_order", json!({"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array"}}})),
+        tool(
+            "get_order",
+            json!({"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array"}}}),
+        ),
         tool("put", json!({"type": ["object", "null"], "properties": {"order id": {"type": ["array", "string"]}}})),
         tool("any.of", json!({"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object"}]})),
         tool("nothing", json!({"type": "object"})),
@@ -211,7 +251,8 @@ impl Session {
             self.messages.drain(..from);
         }
         self.messages.push(ChatMessage::User { text: (*dice.pick(&TEXTS)).to_owned() });
-        let mut model = ModelSettings::new(dialect.provider, dice.pick(&["small", "gemini-3-pro", "claude-sonnet-4-5"]));
+        let mut model =
+            ModelSettings::new(dialect.provider, *dice.pick(&["small", "gemini-3-pro", "claude-sonnet-4-5"]));
         model.max_tokens = dice.one_in(2).then_some(4_000);
         if dialect.reasoning != ReasoningRequest::Unsupported && dice.one_in(2) {
             model.reasoning = Some(*dice.pick(&[Effort::None, Effort::Low, Effort::High, Effort::Tokens(2_000)]));
@@ -247,11 +288,14 @@ impl Session {
     /// Keeps a reply with the results of its calls, as far as there are any.
     fn keep(&mut self, reply: Reply) {
         let Reply { text, calls, reasoning, .. } = reply;
-        let results: Vec<_> = calls.iter().filter_map(|ToolCall { id, name, .. }| {
-            let text = (*self.dice.pick(&TEXTS)).to_owned();
-            // Of a turn that was cut off.
-            (!self.dice.one_in(20)).then(|| ChatMessage::Tool { call: id.clone(), name: name.clone(), text })
-        }).collect();
+        let results: Vec<_> = calls
+            .iter()
+            .filter_map(|ToolCall { id, name, .. }| {
+                let text = (*self.dice.pick(&TEXTS)).to_owned();
+                // Of a turn that was cut off.
+                (!self.dice.one_in(20)).then(|| ChatMessage::Tool { call: id.clone(), name: name.clone(), text })
+            })
+            .collect();
         self.messages.push(ChatMessage::Assistant { text, calls, reasoning });
         self.messages.extend(results);
     }

@@ -69,8 +69,8 @@ fn place(turn: &str) -> Place {
 
 /// Prompts as texts: what goes to a provider, but for what its turn pays.
 fn text(request: &ModelRequest) -> String {
-    let ModelRequest { model, system, messages, tools, turn } = request;
-    format!("{turn} {}\n{system}\n{messages:#?}\n{tools:#?}", model.id())
+    let ModelRequest { model, system, messages, tools, turn, stable, output } = request;
+    format!("{turn} {}\n{system}\n{messages:#?}\n{tools:#?}\n{stable} {output:?}", model.id())
 }
 
 impl Foreseen {

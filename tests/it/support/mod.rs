@@ -1,13 +1,15 @@
 //! What several tests need.
 
+pub mod aimock;
 pub mod both;
 pub mod certificates;
 pub mod cli;
 pub mod dice;
-pub mod endless;
 pub mod fleet;
 pub mod foresight;
 pub mod http;
+pub mod model_calls;
+pub mod model_server;
 pub mod nats;
 pub mod nats_cluster;
 pub mod operate;
@@ -15,11 +17,16 @@ pub mod port;
 pub mod provider;
 pub mod python;
 pub mod raw;
+pub mod raw_reply;
+pub mod real_model;
 pub mod redis;
 pub mod redis_cluster;
 pub mod redis_load;
 pub mod redis_sentinel;
+pub mod sdk_judge;
 pub mod site;
+pub mod strict;
+pub mod supervised;
 pub mod terminal;
 pub mod venue;
 pub mod watched;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::context::goals::View;
+use crate::context::result::{self, Rest};
 use crate::context::text;
 use crate::turn::decide;
 
@@ -47,9 +48,9 @@ fn everything(evil: &str) -> Inputs {
         heard: told.iter().map(decide::heard).collect(),
         said: vec![
             ChatMessage::assistant(evil.into(), vec![call]),
-            tool(text::tool_result(&json!(evil), 1_000)),
-            tool(text::tool_result(&structured, 1_000)),
-            tool(text::tool_result(&json!(vec![evil; 500]), 1_000)),
+            tool(result::tool_result(&json!(evil), 1_000, &Rest::Lost)),
+            tool(result::tool_result(&structured, 1_000, &Rest::Lost)),
+            tool(result::tool_result(&json!(vec![evil; 500]), 1_000, &Rest::Lost)),
         ],
         calls: vec![
             CallRecord {

@@ -233,6 +233,7 @@ fn a_typed_output_is_refused_twice_with_what_is_wrong_and_fails_then() {
         ("fits", vec![right()], Some((JobStatus::Complete, None))),
         ("text that is it", vec![text("{\"total\": 3}")], Some((JobStatus::Complete, None))),
         ("fenced", vec![text("```json\n{\"total\": 3}\n```\n")], Some((JobStatus::Complete, None))),
+        ("in prose", vec![text("Here:\n```json\n{\"total\": 3}\n```")], Some((JobStatus::Complete, None))),
         ("text, then fits", vec![text("3"), right()], Some((JobStatus::Complete, None))),
         ("wrong twice, then fits", vec![wrong(), wrong(), right()], Some((JobStatus::Complete, None))),
         ("wrong three times", vec![wrong(), wrong(), wrong()], invalid),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::budget::{Deadline, LimitOrigin};
+use crate::chat::ChatMessage;
 
 fn windy(mut setting: Setting) -> Setting {
     let mut config = (*setting.config).clone();
@@ -111,5 +112,32 @@ fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
     setting.purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
     let (_, action) = Turn::begin(setting, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
+}
+
+#[test]
+fn a_refused_text_is_told_what_does_not_fit() {
+    let output = json!({"type": "object", "required": ["total"], "properties": {"total": {"type": "number"}}});
+    let typed = || {
+        let mut task = task(1);
+        task.event.response_schema = Some(output.clone());
+        setting("implicit", SessionState::default(), vec![task])
+    };
+    for (given, told) in [
+        (
+            r#"{"total": "x"}"#,
+            "Refused: this is not what the output must be: at `/total`: \"x\" is not of type \"number\". ",
+        ),
+        (r#"{"total": 3"#, "Refused: this is not what the output must be: it can't be read: EOF while parsing"),
+        ("three", "Refused: this is not what the output must be: text alone is no output. Give it again: "),
+    ] {
+        let decision = drive(typed(), text(given), vec![]);
+        let Some(ChatMessage::User { text }) = decision.record.said.last() else { panic!("{:?}", decision.record) };
+        assert!(text.starts_with(told) && ended(&decision).is_none(), "{text}");
+    }
+    let last = Setting { last: Some(last(ErrorCode::LimitReached)), ..windy(typed()) };
+    let decision = drive(last.clone(), text(r#"{"total": 3}"#), vec![]);
+    assert_eq!(ended(&decision), Some((JobStatus::Complete, None)), "also in the last turn");
+    let decision = drive(last, text("three"), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
 }

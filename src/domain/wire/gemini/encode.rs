@@ -112,7 +112,7 @@ fn signature(recorded: &[Value], is_of_part: impl Fn(&Value) -> bool) -> Option<
 fn is_base64(text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_');
     let digits = text.trim_end_matches('=');
-    !digits.is_empty() && text.len() % 4 == 0 && text.len() - digits.len() <= 2 && digits.chars().all(is_digit)
+    !digits.is_empty() && text.len().is_multiple_of(4) && text.len() - digits.len() <= 2 && digits.chars().all(is_digit)
 }
 
 fn signed(mut part: Value, signature: Option<&str>) -> Value {

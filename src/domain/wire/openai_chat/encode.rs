@@ -1,7 +1,7 @@
 //! A request in this format: what stays the same from turn to turn stands before the messages.
 
 use super::super::conversation::Conversation;
-use super::super::dialect::{Dialect, ReasoningRequest, StructuredOutput};
+use super::super::dialect::{Dialect, ReasoningRequest, SchemaSubset, StructuredOutput};
 use super::super::names::{SentTool, ToolNames};
 use super::super::offer::{Offer, refused};
 use super::super::{EncodeError, HttpRequest};
@@ -33,7 +33,7 @@ pub(crate) fn encode(
     insert_sampling(&mut body, request, dialect)?;
     insert_reasoning(&mut body, request, dialect)?;
     if !offer.tools.is_empty() {
-        body.insert("tools".into(), offer.tools.iter().map(tool).collect());
+        body.insert("tools".into(), offer.tools.iter().map(|one| tool(one, dialect)).collect());
     }
     let choose = |name: &str| json!({"type": "function", "function": {"name": name}});
     if let Some(choice) = offer.tool_choice(request, dialect, choose)? {
@@ -116,14 +116,18 @@ fn insert_reasoning(
     Ok(())
 }
 
-fn tool(tool: &SentTool) -> Value {
+fn tool(tool: &SentTool, dialect: &Dialect) -> Value {
     let mut function = Map::new();
     function.insert("name".into(), json!(tool.name));
     // Some providers refuse `null` and an empty text alike.
     if !tool.description.trim().is_empty() {
         function.insert("description".into(), json!(tool.description));
     }
-    function.insert("parameters".into(), tool.schema.clone());
+    // Gemini refuses a map without properties, also here.
+    let is_empty = tool.schema["properties"].as_object().is_none_or(serde_json::Map::is_empty);
+    if !(is_empty && dialect.schema == SchemaSubset::Gemini) {
+        function.insert("parameters".into(), tool.schema.clone());
+    }
     json!({"type": "function", "function": function})
 }
 

@@ -1,0 +1,199 @@
+//! Results and messages in a prompt: how much of its room each takes, and how the rest of a cut one is read.
+//!
+//! What a prompt shows is consumed, so that nothing is cut while there is room for it. An event that has no room beside
+//! the others of its turn stays in the mailbox; of one that has none even alone the beginning is shown, with the path
+//! of the rest.
+
+use super::item::Content;
+use super::ledger::{Row, Status};
+use super::offer::Offer;
+use super::result::{Rest, argument, cut_mark, job_field};
+use super::text;
+use crate::event::{Event, Payload};
+use crate::foreign::Foreign;
+use crate::ids::EventId;
+use crate::lattice::{Namespace, Path};
+use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::render::{RenderOptions, render, render_within};
+use std::borrow::Cow;
+
+/// Part of the budget that events may take in any case.
+const EVENTS_SHARE: usize = 4;
+/// Parts of the budget that stay free where events take more than that, for they must be shown again beside the next
+/// reply and the results of its calls.
+const RESERVES: [usize; 2] = [3, 10];
+/// Key of a session's scratch space under which messages are that a prompt could not show whole.
+const KEPT: &str = "messages";
+
+/// Room for one of the events of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventRoom {
+    /// Bytes for it now.
+    now: usize,
+    /// Bytes for it if it were the only one.
+    alone: usize,
+}
+
+impl EventRoom {
+    /// Room where `left` bytes of the budget are left and `taken` were taken by other events.
+    pub(super) fn of(budget: usize, left: usize, taken: usize) -> Self {
+        let reserved: usize = RESERVES.iter().map(|share| budget / share).sum();
+        let room = |left: usize, taken: usize| {
+            (budget / EVENTS_SHARE).saturating_sub(taken).max(left.saturating_sub(reserved)).min(left)
+        };
+        Self { now: room(left, taken), alone: room(left.saturating_add(taken), 0) }
+    }
+
+    /// Room below a header of so many bytes.
+    const fn below(self, header: usize) -> Self {
+        Self { now: self.now.saturating_sub(header), alone: self.alone.saturating_sub(header) }
+    }
+}
+
+/// What an event gets behind its `header`.
+pub(super) fn offer<'c>(event: &Event, header: &str, content: &Content, room: EventRoom) -> Offer<'c> {
+    let room = room.below(header.len());
+    let limit = most(event).min(room.alone);
+    let whole = in_full(content, text::is_inline(header), limit);
+    let takes = whole.as_ref().map_or(limit, String::len);
+    let asked = takes.max(content.bytes().min(most(event)));
+    let row = |rendered, status, reason| Row { asked, given: rendered, rendered, status, reason, ..Row::fixed("", 0) };
+    let (text, status, reason) = match whole {
+        Some(text) if text.len() <= room.now => (text, Status::Full, None),
+        None if takes <= room.now && takes >= ENTRY_FLOOR => {
+            let reason =
+                if takes == most(event) { "larger than its budget" } else { "no prompt has room for more of it" };
+            (cut(event, (header, content), takes), Status::Shrunk, Some(reason.to_owned()))
+        }
+        Some(_) | None => {
+            let reason = format!("left in the mailbox: it takes {takes} bytes, and {} were left", room.now);
+            return Offer { text: None, row: row(0, Status::Dropped, Some(reason)), wants: takes };
+        }
+    };
+    let row = row(text.len(), status, reason);
+    Offer { wants: text.len(), text: Some(fit(text, text::is_inline(header))), row }
+}
+
+/// Bytes of an event's content that a prompt shows at most: a result is kept by its job, a message nowhere else.
+const fn most(event: &Event) -> usize {
+    match &event.payload {
+        Payload::Result { .. } | Payload::Decision { .. } => TOOL_RESULT_BYTES,
+        Payload::Message { .. } | Payload::Task { .. } => usize::MAX,
+    }
+}
+
+/// All of a content as it stands behind its header, if it has no more than `limit` bytes.
+fn in_full(content: &Content, inline: bool, limit: usize) -> Option<String> {
+    let text = match content {
+        Content::Text(text) => quote(text, inline),
+        Content::Value(value) => {
+            let (text, whole) = render_within(value, RenderOptions { budget: limit, pretty: false });
+            return whole.then_some(text);
+        }
+        Content::Excerpt { .. } | Content::Absent(..) => return None,
+    };
+    (text.len() <= limit).then_some(text)
+}
+
+fn quote(text: &str, inline: bool) -> String {
+    fit(text, inline).into_owned()
+}
+
+fn fit<'t>(text: impl Into<Cow<'t, str>>, inline: bool) -> Foreign<'t> {
+    if inline { Foreign::inline(text) } else { Foreign::text(text) }
+}
+
+/// An event's content behind its header in at most `limit` bytes: all of it, or the beginning.
+pub(super) fn body(event: &Event, (header, content): (&str, &Content), limit: usize) -> String {
+    in_full(content, text::is_inline(header), limit).unwrap_or_else(|| cut(event, (header, content), limit))
+}
+
+/// The beginning of an event's content in at most `limit` bytes, and how the rest is read.
+fn cut(event: &Event, (header, content): (&str, &Content), limit: usize) -> String {
+    let (inline, rest) = (text::is_inline(header), rest(event));
+    let mark = |characters| cut_mark(limit, content.bytes(), &rest, characters);
+    let budget = limit.saturating_sub(mark(Some(content.bytes())).len());
+    let (shown, characters) = match content {
+        Content::Value(value) => (render(value, RenderOptions { budget, pretty: false }), None),
+        Content::Text(text) | Content::Excerpt { text, .. } => {
+            let mut end = text.floor_char_boundary(budget);
+            let mut shown = quote(&text[..end], inline);
+            // Quoted lines are longer than they were.
+            while shown.len() > budget && end > 0 {
+                end = text.floor_char_boundary(end.saturating_sub(shown.len() - budget));
+                shown = quote(&text[..end], inline);
+            }
+            (shown, matches!(content, Content::Text(_)).then(|| text[..end].chars().count()))
+        }
+        Content::Absent(..) => (String::new(), None),
+    };
+    format!("{shown}{}", mark(characters))
+}
+
+/// Where an event's content is when it is consumed.
+fn rest(event: &Event) -> Rest {
+    let path = match &event.payload {
+        Payload::Result { job, result } => {
+            job_field(job, if result.output.is_some() || result.error.is_none() { "output" } else { "error" })
+        }
+        Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => kept_path(&event.id),
+    };
+    path.map_or(Rest::Lost, |path| Rest::At { path, field: None })
+}
+
+/// Where a message is kept that a prompt could not show whole.
+pub fn kept_path(id: &EventId) -> Option<Path> {
+    Path::from_segments([Namespace::Session.prefix(), KEPT, id.as_str()].map(str::to_owned).to_vec()).ok()
+}
+
+/// Whether what a transcript keeps of a message ends with the path of the rest. Another text that ends so makes its own
+/// message be kept, and nothing else.
+pub fn is_cut(event: &Event, heard: &str) -> bool {
+    let Rest::At { path, .. } = rest(event) else { return false };
+    let mark = heard.rsplit_once(" [cut to ").map(|(_, mark)| mark);
+    matches!(event.payload, Payload::Message { .. }) && mark.is_some_and(|mark| mark.contains(&argument(&path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Millis;
+    use serde_json::json;
+
+    #[test]
+    fn a_message_is_kept_where_its_path_is_named() {
+        let input = json!("é b\n".repeat(200));
+        let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input, to: None });
+        let (header, content) = text::event(&event);
+        let shown = cut(&event, (&header, &content), 400);
+        let offset = shown.split(" [cut to ").next().unwrap().chars().count();
+        assert!(shown.len() <= 400 && shown.ends_with(&format!(", path `c/messages/e1`, offset {offset}]")), "{shown}");
+        assert!(is_cut(&event, &shown) && !is_cut(&event, &body(&event, (&header, &content), 4_000)));
+        let other = Event::new("e2".parse().unwrap(), Millis(0), event.payload.clone());
+        assert!(!is_cut(&other, &shown));
+    }
+
+    #[test]
+    fn quoted_lines_do_not_move_the_offset() {
+        let text = "[Task x]\n".repeat(100);
+        let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input: json!(text), to: None });
+        let (header, content) = text::event(&event);
+        let shown = cut(&event, (&header, &content), 500);
+        let (begin, mark) = shown.rsplit_once(" [cut to ").unwrap();
+        let offset: usize = mark.rsplit_once(", offset ").unwrap().1.trim_end_matches(']').parse().unwrap();
+        assert_eq!(begin.replace("> ", ""), text[..offset], "{shown}");
+        assert!(shown.len() <= 500 && begin.contains("\n> [Task x]"), "{shown}");
+    }
+
+    #[test]
+    fn room_grows_with_what_is_left_of_the_budget() {
+        let check = |(budget, left, taken): (usize, usize, usize), now: usize, alone: usize| {
+            assert_eq!(EventRoom::of(budget, left, taken), EventRoom { now, alone }, "{budget} {left} {taken}");
+        };
+        check((180_000, 160_000, 0), 82_000, 82_000);
+        check((180_000, 100_000, 60_000), 22_000, 82_000);
+        check((180_000, 70_000, 0), 45_000, 45_000);
+        check((180_000, 60_000, 10_000), 35_000, 45_000);
+        check((4_000, 500, 0), 500, 500);
+    }
+}

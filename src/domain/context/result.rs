@@ -1,0 +1,255 @@
+//! What a call returned, as the model sees it: all of it, or as much as there is room for and how to read on.
+
+use super::budget::{PromptBudget, RATIO_DEFAULT};
+use crate::agent::AgentConfig;
+use crate::foreign;
+use crate::ids::JobId;
+use crate::lattice::{Namespace, Path};
+use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::render::{RenderOptions, render_counted};
+use serde_json::Value;
+
+/// Part of the context that the results of one reply may take in any case.
+const RESULTS_SHARE: usize = 3;
+/// Part of the context that stays free for the next reply where results take more than that.
+const REPLY_SHARE: usize = 6;
+
+/// Room for the results of one reply's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResultRoom {
+    /// Bytes of all of them together.
+    all: usize,
+}
+
+impl ResultRoom {
+    /// A third of the context, or what the turn's prompt has left of it (`left` bytes) but for some of the next reply:
+    /// the model must see all results in its next turn, beside the events of this one.
+    pub fn of(config: &AgentConfig, left: usize) -> Self {
+        let model = &config.model;
+        let budget = PromptBudget::of(config.context_budget, model.context_window, model.max_tokens, RATIO_DEFAULT);
+        let third = budget.bytes / RESULTS_SHARE;
+        Self { all: third.max(left.min(budget.bytes).saturating_sub(budget.bytes / REPLY_SHARE)) }
+    }
+
+    /// Bytes that a result may take when it is the only one.
+    pub fn one(self) -> usize {
+        self.all.clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
+    }
+
+    /// Bytes that each of so many results may take whatever the others need.
+    pub fn equal(self, calls: usize) -> usize {
+        (self.all / calls.max(1)).clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
+    }
+
+    /// Bytes that each of the results may take: what small ones don't need goes to the large ones.
+    pub fn share(self, needs: &[usize]) -> usize {
+        let mut needs = needs.to_vec();
+        needs.sort_unstable();
+        let (mut left, count) = (self.all, needs.len());
+        for (at, need) in needs.into_iter().enumerate() {
+            let share = left / (count - at);
+            if need > share {
+                return share.clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES);
+            }
+            left -= need;
+        }
+        TOOL_RESULT_BYTES
+    }
+}
+
+/// Where the rest is of a result that is not shown whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rest {
+    /// In the tree.
+    At {
+        /// Its path.
+        path: Path,
+        /// The field of the result that is the value at this path; `None`: the whole result.
+        field: Option<&'static str>,
+    },
+    /// The call can be made again for less.
+    Again,
+    /// It is kept nowhere.
+    Lost,
+}
+
+impl Rest {
+    /// Of an operation's result, or of a delegate's (`None`).
+    pub fn of(operation: Option<&str>, arguments: &Value, result: &Value, is_read: bool) -> Self {
+        let job = |id: &Value| {
+            let path = job_field(&JobId::new(id.as_str()?).ok()?, "output")?;
+            Some(Self::At { path, field: Some("output") })
+        };
+        let kept = match operation {
+            Some("v/ops/lattice/read") => {
+                Path::from_json(&arguments["path"]).ok().map(|path| Self::At { path, field: Some("value") })
+            }
+            // A job's record has its own output; what an agent answers at once is its job's.
+            Some("v/ops/job/result") => job(&result["id"]),
+            None => job(&result["job"]),
+            Some(path) if path.starts_with("v/ops/agent/") => job(&result["job"]),
+            Some(_) => None,
+        };
+        kept.unwrap_or(if is_read { Self::Again } else { Self::Lost })
+    }
+
+    /// How to get at it. `characters`: of a text so many are shown.
+    fn advice(&self, characters: Option<usize>) -> String {
+        match self {
+            Self::At { path, .. } => {
+                let path = argument(path);
+                let offset = characters.map(|offset| format!(", offset {offset}")).unwrap_or_default();
+                format!("read on with lattice_slice, path {path}{offset}")
+            }
+            Self::Again => "call again for a smaller part of it".to_owned(),
+            Self::Lost => "the rest is not kept".to_owned(),
+        }
+    }
+}
+
+/// The path of a field of a job's record.
+pub(super) fn job_field(job: &JobId, field: &str) -> Option<Path> {
+    Path::from_segments([Namespace::Jobs.prefix(), job.as_str(), field].map(str::to_owned).to_vec()).ok()
+}
+
+/// What stands behind the beginning of a cut content of `bytes` bytes. It goes on in the line where the content ends: a
+/// line of its own could be anybody's.
+pub(super) fn cut_mark(limit: usize, bytes: usize, rest: &Rest, characters: Option<usize>) -> String {
+    format!(" [cut to {limit} of {bytes} bytes; {}]", rest.advice(characters))
+}
+
+/// A path as an argument takes it.
+pub(super) fn argument(path: &Path) -> String {
+    if path.segments().iter().all(|segment| !segment.contains('/')) {
+        return format!("`{path}`");
+    }
+    let segments = std::iter::once(path.namespace().prefix()).chain(path.segments().iter().map(String::as_str));
+    foreign::json_line(&segments.collect())
+}
+
+/// A result in at most `limit` bytes.
+pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
+    let full = match result {
+        Value::String(text) => text.clone(),
+        other => foreign::json_line(other),
+    };
+    if full.len() <= limit {
+        return full;
+    }
+    let mark = |characters| cut_mark(limit, full.len(), rest, characters);
+    let budget = limit.saturating_sub(mark(Some(full.len())).len());
+    let text_at_path = match (rest, result) {
+        (Rest::At { field: None, .. }, Value::String(_)) => true,
+        (Rest::At { field: Some(field), .. }, result) => result[*field].is_string(),
+        (Rest::At { field: None, .. } | Rest::Again | Rest::Lost, _) => false,
+    };
+    let (shown, characters) = match result {
+        Value::String(text) => {
+            let shown = &text[..text.floor_char_boundary(budget)];
+            (shown.to_owned(), Some(shown.chars().count()))
+        }
+        other => render_counted(other, RenderOptions { budget, pretty: false }),
+    };
+    format!("{shown}{}", mark(characters.filter(|_| text_at_path)))
+}
+
+/// A result of which only the text is left, in at most `limit` bytes.
+pub fn shortened(text: &str, limit: usize) -> String {
+    tool_result(&Value::String(text.to_owned()), limit, &Rest::Lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const JOB: &str = "00112233445566778899aabbccddeeff";
+
+    fn at(path: &str, field: Option<&'static str>) -> Rest {
+        Rest::At { path: Path::parse(path).unwrap(), field }
+    }
+
+    #[test]
+    fn a_result_shows_all_of_its_room() {
+        let check = |result: &Value, rest: &Rest, ends: &str| {
+            for limit in [1_000, 32_768] {
+                let text = tool_result(result, limit, rest);
+                assert!(text.len() <= limit && text.len() + 150 > limit, "{} of {limit}: {text:.200}", text.len());
+                assert!(text.contains(&format!(" [cut to {limit} of ")) && text.ends_with(ends), "{text}");
+            }
+        };
+        let (text, rows) = ("é b\n".repeat(20_000), (0..30_000).collect::<Value>());
+        check(&json!(text), &Rest::Lost, "; the rest is not kept]");
+        check(&json!({"body": text, "status": 200}), &Rest::Again, "; call again for a smaller part of it]");
+        check(&json!({"exists": true, "value": rows, "version": 3}), &at("w/x", Some("value")), "path `w/x`]");
+        let keys = Path::from_json(&json!(["w", "a/b", "c"])).unwrap();
+        check(&rows, &Rest::At { path: keys, field: None }, "path [\"w\",\"a/b\",\"c\"]]");
+    }
+
+    #[test]
+    fn a_text_is_read_on_where_it_was_cut() {
+        let text: String = ('a'..='z').cycle().take(50_000).chain("é".chars()).collect();
+        let check = |result: &Value, rest: &Rest| {
+            let shown = tool_result(result, 5_000, rest);
+            let offset: usize = shown.rsplit_once(", offset ").unwrap().1.trim_end_matches(']').parse().unwrap();
+            let begin: String = text.chars().take(offset).collect();
+            assert!(shown.contains(&begin) && !shown.contains(&text[..=offset]), "{shown}");
+        };
+        check(&json!(text), &at("w/x", None));
+        check(&json!({"exists": true, "value": text, "version": 3}), &at("w/x", Some("value")));
+        check(&json!({"id": JOB, "output": text}), &at("j/1/output", Some("output")));
+        let two = tool_result(&json!({"output": {"a": text, "b": text}}), 5_000, &at("j/1/output", Some("output")));
+        assert!(two.ends_with("path `j/1/output`]"), "{two}");
+    }
+
+    #[test]
+    fn a_result_that_fits_is_shown_in_full() {
+        for (result, limit, expected) in [
+            (json!("text"), 4, "text"),
+            (json!({"a": [1, "x"]}), 15, r#"{"a":[1,"x"]}"#),
+            (json!("x".repeat(32_768)), 32_768, &"x".repeat(32_768)),
+        ] {
+            assert_eq!(tool_result(&result, limit, &Rest::Lost), expected);
+        }
+    }
+
+    #[test]
+    fn the_rest_is_where_the_operation_keeps_it() {
+        let job = Rest::At { path: Path::parse(&format!("j/{JOB}/output")).unwrap(), field: Some("output") };
+        let check = |operation: Option<&str>, arguments: Value, result: Value, is_read: bool, expected: &Rest| {
+            assert_eq!(Rest::of(operation, &arguments, &result, is_read), *expected, "{operation:?} {arguments}");
+        };
+        let read = Some("v/ops/lattice/read");
+        check(read, json!({"path": "w/x"}), json!({}), true, &at("w/x", Some("value")));
+        check(read, json!({"path": ["w", "x"]}), json!({}), true, &at("w/x", Some("value")));
+        check(read, json!({"paths": ["w/x"]}), json!({}), true, &Rest::Again);
+        check(Some("v/ops/job/result"), json!({"id": JOB}), json!({"id": JOB}), true, &job);
+        check(Some("v/ops/agent/request"), json!({}), json!({"job": JOB, "output": 1}), false, &job);
+        check(None, json!({}), json!({"job": JOB, "output": 1}), false, &job);
+        check(None, json!({}), json!({"output": 1}), false, &Rest::Lost);
+        check(Some("v/ops/http/get"), json!({"id": JOB}), json!({"job": JOB}), true, &Rest::Again);
+        check(Some("v/ops/http/post"), json!({}), json!({}), false, &Rest::Lost);
+    }
+
+    #[test]
+    fn results_share_by_need() {
+        let check = |needs: &[usize], expected: usize| {
+            assert_eq!(ResultRoom { all: 60_000 }.share(needs), expected, "{needs:?}");
+        };
+        check(&[100_000], 32_768);
+        check(&[32_000, 20_000, 100], 32_768);
+        check(&[32_768, 32_768, 100, 100], 29_900);
+        check(&[32_768, 100, 30_000, 100], 29_900);
+        check(&[20_000; 6], 10_000);
+        check(&[1_000; 600], 256);
+        check(&[], 32_768);
+    }
+
+    #[test]
+    fn results_take_what_the_prompt_has_left() {
+        let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}})).unwrap();
+        for (left, expected) in [(0, 60_000), (90_000, 60_000), (160_000, 130_000), (999_999, 150_000)] {
+            assert_eq!(ResultRoom::of(&config, left), ResultRoom { all: expected }, "{left}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Numbers of a JSON text as they are written: each is exact as a value, or refused.
+//!
+//! The JSON reader hands out a float for a whole number beyond 64 bits, with other digits than were sent. What such a
+//! float was is looked up in the text.
+
+use crate::visible::beginning;
+use serde_json::Number;
+use std::str;
+
+/// Floats from here on may be whole numbers that no 64 bits hold: 2^63.
+const SUSPECT: f64 = 9_223_372_036_854_775_808.0;
+
+/// Bytes of a number that an error shows.
+const SHOWN_BYTES: usize = 48;
+
+/// Reads a number that stands alone; `None` also for one that would lose digits.
+pub fn number(text: &str) -> Option<Number> {
+    if is_too_large(text) { None } else { text.parse().ok() }
+}
+
+/// Whether a float can be what is left of a whole number beyond 64 bits.
+pub(super) fn is_suspect(float: f64) -> bool {
+    float.abs() >= SUSPECT
+}
+
+/// Whether a literal is a whole number, without a point or an exponent, that neither i64 nor u64 holds.
+pub(super) fn is_too_large(literal: &str) -> bool {
+    let digits = literal.strip_prefix('-').unwrap_or(literal);
+    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_whole && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err()
+}
+
+/// The reason for refusing such a number; without `shown` its value is a secret.
+pub(super) fn too_large(shown: Option<&str>) -> String {
+    let number = shown.map_or_else(|| "a number".to_owned(), |text| format!("number {text}"));
+    format!("{} is larger than 64 bits hold: write it as a text", beginning(number, SHOWN_BYTES))
+}
+
+/// The number literals of a JSON text in their order. As much of the text as is walked over must be valid JSON.
+pub(super) struct Literals<'b> {
+    rest: &'b [u8],
+    passed: usize,
+}
+
+impl<'b> Literals<'b> {
+    pub(super) const fn new(bytes: &'b [u8]) -> Self {
+        Self { rest: bytes, passed: 0 }
+    }
+
+    /// The literal with this index, counted from 0. Indices must grow from call to call.
+    pub(super) fn nth_literal(&mut self, index: usize) -> Option<&'b str> {
+        let ahead = index.checked_sub(self.passed)?;
+        self.passed = index + 1;
+        self.nth(ahead)
+    }
+
+    fn skip_string(&mut self) {
+        let mut is_escaped = false;
+        let end = self.rest.iter().position(|byte| {
+            let ends = *byte == b'"' && !is_escaped;
+            is_escaped = *byte == b'\\' && !is_escaped;
+            ends
+        });
+        self.rest = end.map_or(&[], |end| &self.rest[end + 1..]);
+    }
+}
+
+impl<'b> Iterator for Literals<'b> {
+    type Item = &'b str;
+
+    fn next(&mut self) -> Option<&'b str> {
+        loop {
+            let start = self.rest.iter().position(|byte| matches!(byte, b'"' | b'-' | b'0'..=b'9'))?;
+            let is_string = self.rest[start] == b'"';
+            self.rest = &self.rest[start + usize::from(is_string)..];
+            if is_string {
+                self.skip_string();
+                continue;
+            }
+            let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+            let end = self.rest.iter().position(|byte| !is_part(byte)).unwrap_or(self.rest.len());
+            let (literal, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            return str::from_utf8(literal).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_found_outside_of_strings() {
+        let check = |text: &str, expected: &[&str]| {
+            assert_eq!(Literals::new(text.as_bytes()).collect::<Vec<_>>(), expected, "{text}");
+        };
+        check(r#"[1, -2.5e+3 ,{"a1": 3,"b": "4 \" 5", "c\\": true}, null, "\\\\", 6]"#, &["1", "-2.5e+3", "3", "6"]);
+        check("12", &["12"]);
+        check(r#""1"#, &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn only_whole_numbers_beyond_64_bits_are_too_large() {
+        for (text, expected) in [
+            ("0", false),
+            ("-0", false),
+            ("18446744073709551615", false),
+            ("18446744073709551616", true),
+            ("-9223372036854775808", false),
+            ("-9223372036854775809", true),
+            ("123456789012345678901234567890", true),
+            ("123456789012345678901234567890.0", false),
+            ("1e30", false),
+            ("-", false),
+            ("", false),
+        ] {
+            assert_eq!(is_too_large(text), expected, "{text}");
+            assert!(!expected || is_suspect(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_stands_alone_is_exact_or_none() {
+        for (text, expected) in [
+            ("7", Some("7")),
+            ("-0.5", Some("-0.5")),
+            ("18446744073709551615", Some("18446744073709551615")),
+            ("18446744073709551616", None),
+            ("1e400", None),
+            ("x", None),
+        ] {
+            assert_eq!(number(text).map(|number| number.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+}

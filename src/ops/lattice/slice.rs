@@ -1,0 +1,130 @@
+//! `v/ops/lattice/slice`: a page of an array, a map or a text.
+
+use super::{absent, need, page_at};
+use crate::domain::lattice::Path;
+use crate::domain::limits::READ_BYTES;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output};
+use crate::venue::tree::value_at;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Elements that the first step of a slice reads, and any step at most.
+const SLICE_STEP: usize = 32;
+const SLICE_MOST: usize = 128;
+
+/// Characters of a text that a slice returns when nothing is said: a tool's result shows them whole.
+const SLICE_CHARACTERS: usize = 8_000;
+
+/// Read a page of the elements of an array, of the entries of a map, or of the characters of a text; of what is longer,
+/// `next` is the offset to read on from.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Slice {
+    path: Path,
+    /// elements, entries or characters before the page
+    #[serde(default)]
+    offset: usize,
+    /// elements, entries or characters of the page; 100, of a text 8000, when absent
+    limit: Option<usize>,
+}
+
+impl Operation for Slice {
+    const PATH: &'static str = "v/ops/lattice/slice";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(vec![need("crud/read", &self.path)])
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let Self { path, offset, limit } = self;
+        let asked = limit;
+        let limit = limit.unwrap_or(100);
+        let (mut values, mut bytes, mut step) = (Vec::new(), 0, SLICE_STEP);
+        loop {
+            // Nobody knows how large they are: few at first, then as many as they let.
+            let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
+            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(absent()) };
+            let Some(count) = page.count else {
+                return match value_at(call, &path).await? {
+                    Some(Value::String(text)) => {
+                        Ok(slice_text(&text, offset, asked.unwrap_or(SLICE_CHARACTERS)).into())
+                    }
+                    None => Ok(absent()),
+                    Some(_) => Err(OpError::Invalid(format!(
+                        "`{path}` is a {}, expected a map, an array or a text",
+                        page.kind
+                    ))),
+                };
+            };
+            let (map, found) = (page.kind == "map", page.items.len());
+            for (key, value) in page.items {
+                let value = if map { json!({"key": key, "value": value}) } else { value };
+                bytes += serde_json::to_vec(&value).map_or(0, |text| text.len());
+                if bytes > READ_BYTES && !values.is_empty() {
+                    let next = offset + values.len();
+                    return Ok(json!({
+                        "exists": true, "type": page.kind, "count": count, "values": values, "offset": offset,
+                        "truncated": true, "next": next
+                    })
+                    .into());
+                }
+                values.push(value);
+            }
+            if found == 0 || offset.saturating_add(values.len()) >= count || values.len() >= limit {
+                return Ok(
+                    json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset})
+                        .into(),
+                );
+            }
+            step = if bytes < READ_BYTES / 8 { (step * 2).min(SLICE_MOST) } else { step };
+        }
+    }
+}
+
+/// A page of a text, counted in characters.
+fn slice_text(text: &str, offset: usize, limit: usize) -> Value {
+    let count = text.chars().count();
+    let place = |characters: usize| text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at);
+    let start = place(offset);
+    let end = place(offset.saturating_add(limit)).min(text.floor_char_boundary(start.saturating_add(READ_BYTES)));
+    let page = &text[start..end];
+    let mut answer = json!({"exists": true, "type": "string", "count": count, "values": page, "offset": offset});
+    if end < text.len() {
+        answer["next"] = (offset + page.chars().count()).into();
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_sliced_in_characters() {
+        let check = |(offset, limit): (usize, usize), values: &str, next: Option<usize>| {
+            let sliced = slice_text("aé😀\nz", offset, limit);
+            assert_eq!(
+                (sliced["values"].as_str(), sliced["count"].as_u64()),
+                (Some(values), Some(5)),
+                "{offset} {limit}"
+            );
+            assert_eq!(sliced.get("next").and_then(Value::as_u64), next.map(|next| next as u64), "{offset} {limit}");
+        };
+        check((0, 8_000), "aé😀\nz", None);
+        check((0, 2), "aé", Some(2));
+        check((2, 2), "😀\n", Some(4));
+        check((4, 1), "z", None);
+        check((5, 1), "", None);
+        check((usize::MAX, usize::MAX), "", None);
+        check((1, 0), "", Some(1));
+    }
+
+    #[test]
+    fn a_page_of_a_text_has_its_limit_in_bytes() {
+        let text = "é".repeat(READ_BYTES);
+        let sliced = slice_text(&text, 1, usize::MAX);
+        assert_eq!(sliced["values"].as_str().map(str::len), Some(READ_BYTES));
+        assert_eq!(sliced["next"], 1 + READ_BYTES / 2);
+    }
+}
