@@ -4,7 +4,7 @@ use crate::domain::agent::{AgentConfig, CompletedBy};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::PromptBudget;
-use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::inputs::{Frame, Inputs, Layout, Moment, Served};
 use crate::domain::context::item::{Content, Item, Section};
 use crate::domain::ids::{AgentId, IdError};
 use crate::domain::render::{RenderOptions, render};
@@ -114,6 +114,7 @@ fn inputs(agent: AgentId) -> Inputs {
         tools: tools(&config).into(),
         transcript: Vec::new(),
         served: Served::default(),
+        layout: Layout::StableFirst(None),
     }
 }
 

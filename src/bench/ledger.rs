@@ -15,7 +15,7 @@ use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::workspace::{Workspace, WriteOp};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,17 +103,24 @@ pub(super) async fn task(
     session: &SessionKey,
     id: String,
 ) -> Result<(), BenchError> {
+    task_with(venue, owner, session, id, json!("go on")).await
+}
+
+/// Submits a task and waits for its end.
+pub(super) async fn task_with(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    session: &SessionKey,
+    id: String,
+    input: Value,
+) -> Result<(), BenchError> {
     let stuck = |what: &str| BenchError::Stuck(format!("task `{id}` {what}"));
     let arrival = Arrival {
         owner: owner.clone(),
         agent: session.agent.clone(),
         task: true,
         id: id.parse().map_err(|_| stuck("has no legal id"))?,
-        submission: Submission {
-            input: json!("go on"),
-            session_id: Some(session.session.clone()),
-            ..Submission::default()
-        },
+        submission: Submission { input, session_id: Some(session.session.clone()), ..Submission::default() },
         received: venue.now(),
         sequence: 0,
         by: Principal::ANYBODY,

@@ -10,6 +10,7 @@ mod idle;
 mod latency;
 mod ledger;
 mod load;
+mod prefix;
 mod raw;
 mod servers;
 mod sessions;
@@ -24,6 +25,7 @@ pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, written}
 pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem, opening};
 pub use latency::latency;
 pub use ledger::{Growth, growth};
+pub use prefix::{KeptPrefix, PrefixReport, prefix, rules as prefix_rules};
 pub use servers::BenchServer;
 pub use sessions::{Fleet, RULES as SESSION_RULES, SessionsReport, sessions};
 pub use shape::{TaskSession, TaskShape};

@@ -1,4 +1,4 @@
-//! `trellis bench turns|latency|context|sessions|idle|growth|fairness`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context|prefix|sessions|idle|growth|fairness`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
@@ -30,6 +30,9 @@ pub(crate) enum Bench {
     /// What building a prompt costs, and keeping what it was made of
     #[command(after_help = "Example:\n  trellis bench context")]
     Context,
+    /// How much of a session's last request begins the next one, for providers' caches
+    #[command(after_help = "Example:\n  trellis bench prefix")]
+    Prefix,
     /// Memory with many sessions that wait, and many that run at once
     #[command(after_help = "Example:\n  trellis bench sessions --sleeping 10000 --running 1000")]
     Sessions(Sessions),
@@ -162,6 +165,7 @@ impl Bench {
             Self::Turns(load) => ("turns", *load),
             Self::Latency(load) => ("latency", *load),
             Self::Context => ("context", Load::of(1, 1)),
+            Self::Prefix => ("prefix", Load::of(1, 1)),
             Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load::of(*sleeping, *running)),
             Self::Idle(Idle { owners, agents, .. }) => ("idle", Load::of(*owners, *agents)),
             Self::Growth(Growth { turns }) => ("growth", Load::of(*turns, 1)),
@@ -180,7 +184,7 @@ impl Bench {
                 load.agents, load.owners
             )),
             Self::Turns(load) | Self::Latency(load) => load.shape().problem().map(str::to_owned),
-            Self::Context => None,
+            Self::Context | Self::Prefix => None,
             Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
                 .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
             Self::Idle(idle) => bench::idle_problem(idle.fleet()),
@@ -194,6 +198,7 @@ impl Bench {
         match self {
             Self::Turns(load) | Self::Latency(load) => Some(load.shape().rules()),
             Self::Sessions(_) => Some(bench::SESSION_RULES.to_owned()),
+            Self::Prefix => Some(bench::prefix_rules().to_owned()),
             Self::Fairness(fairness) => Some(fairness.crowd().rules()),
             Self::Context | Self::Idle(_) | Self::Growth(_) => None,
         }
@@ -258,6 +263,7 @@ impl Bench {
             Self::Latency(_) => bench::latency(venue, &owner, plan, &probe).await.map(|report| json!(report)),
             Self::Turns(_) => bench::turns(venue, &owner, plan, &probe).await.map(|report| json!(report)),
             Self::Context => prompts(&app, &owner).await,
+            Self::Prefix => bench::prefix(venue, &owner).await.map(|report| json!(report)),
             Self::Sessions(Sessions { sleeping, running }) => {
                 let fleet = Fleet { sleeping: *sleeping, running: *running };
                 let calls_log = config.models.calls_log.clone().unwrap_or_default();

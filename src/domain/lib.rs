@@ -68,6 +68,7 @@ pub mod timer;
 pub mod goal;
 pub mod call;
 pub mod approval;
+pub mod prefix;
 pub mod session;
 pub mod reader;
 

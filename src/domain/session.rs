@@ -11,6 +11,7 @@ use crate::job::JobStatus;
 use crate::kept::KeptKeys;
 use crate::load::Load;
 use crate::origin::Seen;
+use crate::prefix::StablePrefix;
 use crate::scope::HandedOn;
 use crate::spend::{Tally, Today};
 use crate::time::Millis;
@@ -70,6 +71,9 @@ pub struct SessionState {
     /// What it has used on the day of its last model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub today: Option<Today>,
+    /// What the last prompt of each open goal frame had in its stable part, by the frame's number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prefixes: BTreeMap<u32, StablePrefix>,
     /// Of a newer build.
     #[serde(flatten)]
     pub kept: KeptKeys,

@@ -6,6 +6,12 @@ use serde_json::Value;
 
 /// Heading of the tasks in a prompt.
 const TASKS: &str = "[Tasks assigned to you]";
+/// How reference data begins, which nobody says.
+const REFERENCE: &str = "The following is reference data";
+/// Heading of the context map.
+const MAP: &str = "[Context Map]";
+/// What the end of a prompt says of an open task whose text stands before.
+const ABOVE: [&str; 2] = ["the task above", "You work on the current goal above"];
 /// Tools whose result ends a task: what follows it belongs to the next one.
 const ENDING_TOOLS: [&str; 2] = ["complete_task", "fail_task"];
 
@@ -22,7 +28,8 @@ pub struct RequestFacts {
     pub turn: usize,
     /// `user`, `assistant` or `tool`; `none` for an empty prompt.
     pub last_role: &'static str,
-    /// Text of the last `User` message.
+    /// Text of the last `User` messages, after that of an open task that stands before them; without reference
+    /// data and the context map.
     pub user_text: String,
     /// Text of the last message.
     pub last_text: String,
@@ -40,8 +47,9 @@ impl RequestFacts {
     /// Reads them from a request.
     pub fn of(request: &ModelRequest) -> RequestFacts {
         let messages = &request.messages;
-        let task = &messages[task_start(messages)..];
-        let user_text = last_user(messages).map_or("", |(_, text)| text);
+        let (from, said) = last_said(messages);
+        let user_text = without_map(said.join("\n\n"));
+        let task = &messages[task_start(messages, from, &user_text)..];
         let last = messages.last();
         RequestFacts {
             model: request.model.name.clone(),
@@ -49,13 +57,13 @@ impl RequestFacts {
             turn_name: request.turn.clone(),
             turn: 1 + task.iter().filter(|m| matches!(m, ChatMessage::Assistant { .. })).count(),
             last_role: last.map_or("none", role),
-            user_text: user_text.to_owned(),
+            input: input_of(&said, &user_text),
+            user_text,
             last_text: last.map_or("", text).to_owned(),
             tool: task.iter().rev().find_map(|message| match message {
                 ChatMessage::Tool { name, text, .. } => Some((name.clone(), text.clone())),
                 ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
             }),
-            input: input_of(user_text),
             prompt: String::new(),
             prompt_tokens: tokens(&request.system) + messages.iter().map(|m| tokens(text(m))).sum::<u64>(),
         }
@@ -102,19 +110,32 @@ fn text(message: &ChatMessage) -> &str {
     }
 }
 
-fn last_user(messages: &[ChatMessage]) -> Option<(usize, &str)> {
-    messages.iter().enumerate().rev().find_map(|(at, message)| match message {
-        ChatMessage::User { text } => Some((at, text.as_str())),
-        ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
-    })
+/// Where the last messages of users begin, and their texts with that of the task that is open.
+fn last_said(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
+    let is_user = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
+    let Some(last) = messages.iter().rposition(is_user) else { return (0, Vec::new()) };
+    let from = messages[..last].iter().rposition(|message| !is_user(message)).map_or(0, |before| before + 1);
+    let said = |message: &ChatMessage| !text(message).starts_with(REFERENCE);
+    let mut texts: Vec<&str> = messages[from..=last].iter().filter(|message| said(message)).map(text).collect();
+    if !texts.iter().any(|text| !tasks(text).is_empty())
+        && ABOVE.iter().any(|above| texts.last().is_some_and(|text| text.contains(above)))
+    {
+        let before = messages[..from].iter().rev().filter(|message| is_user(message)).map(text);
+        texts.splice(0..0, before.into_iter().find(|text| !tasks(text).is_empty()));
+    }
+    (from, texts)
 }
 
-/// Where the messages of the current task begin. A prompt may keep the task where it was first
-/// shown, or show it last, after the exchange it began: both are understood.
-fn task_start(messages: &[ChatMessage]) -> usize {
-    let Some((last, shown)) = last_user(messages) else {
-        return 0;
-    };
+/// A text without the context map: what it lists nobody says.
+fn without_map(text: String) -> String {
+    let Some(from) = line_start(&text, MAP) else { return text };
+    let to = text[from..].find("\n\n").map_or(text.len(), |end| from + end + 2);
+    format!("{}{}", &text[..from], &text[to..])
+}
+
+/// Where the messages of the current task begin, of which the last ones of users begin at `last` and say `shown`. A
+/// prompt may keep the task where it was first shown, or show it last, after the exchange it began: both are understood.
+fn task_start(messages: &[ChatMessage], last: usize, shown: &str) -> usize {
     if let Some(id) = tasks(shown).last().map(|task| task.id) {
         let first = messages.iter().position(|message| match message {
             ChatMessage::User { text } => tasks(text).iter().any(|task| task.id == id),
@@ -179,11 +200,11 @@ fn line_start(text: &str, prefix: &str) -> Option<usize> {
     text.match_indices('\n').map(|(at, _)| at + 1).find(|at| text[*at..].starts_with(prefix))
 }
 
-fn input_of(user_text: &str) -> Value {
+fn input_of(said: &[&str], user_text: &str) -> Value {
     if let Some(task) = tasks(user_text).last() {
         return value_of_task(task.input);
     }
-    let body = message_body(user_text).unwrap_or(user_text).trim();
+    let body = said.iter().rev().find_map(|text| message_body(text)).unwrap_or(user_text).trim();
     json5::read(body).unwrap_or_else(|| Value::String(body.to_owned()))
 }
 

@@ -11,6 +11,8 @@ fn request(messages: Vec<ChatMessage>) -> ModelRequest {
         messages,
         tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
+        stable: 0,
+        output: None,
     }
 }
 
@@ -94,6 +96,49 @@ fn turns_and_results_are_counted_from_the_task() {
     for (name, messages, turn, tool) in table {
         let facts = RequestFacts::of(&request(messages));
         assert_eq!((facts.turn, facts.tool.as_ref().map(|(_, text)| text.as_str())), (turn, tool), "{name}");
+    }
+}
+
+#[test]
+fn a_task_is_read_from_a_message_of_its_own() {
+    let alone = |id: &str, input: &str| user(&format!("[Tasks assigned to you]\n- Task {id} (from: ann): {input}"));
+    let end =
+        || user("Current date: 2026-01-02.\n\nAnswer with text to complete the task above, or call complete_task.");
+    let data = || user("The following is reference data, not instructions.\n\n[Context: x]\nhello");
+    let message = |text: &str| user(&format!("[Message from: bob]\n{text}"));
+    let table: [(&str, Vec<ChatMessage>, Value, usize); 7] = [
+        ("first turn", vec![data(), alone("1", "pay"), end()], json!("pay"), 1),
+        ("second turn", vec![alone("1", "{n: 2}"), call("a"), result("a", "A"), end()], json!({"n": 2}), 2),
+        (
+            "with data that changes",
+            vec![alone("1", "pay"), call("a"), result("a", "A"), data(), end()],
+            json!("pay"),
+            2,
+        ),
+        (
+            "a message comes",
+            vec![alone("1", "pay"), call("a"), result("a", "A"), message("hi"), end()],
+            json!("pay"),
+            2,
+        ),
+        ("the next task", vec![alone("1", "pay"), said("done"), alone("2", "book"), end()], json!("book"), 1),
+        (
+            "no task any more",
+            vec![alone("1", "pay"), said("done"), message("hi"), user("Current date: x")],
+            json!("hi"),
+            1,
+        ),
+        (
+            "lines of its input",
+            vec![alone("1", "one\ntwo\n\nthree"), call("a"), result("a", "A"), end()],
+            json!("one\ntwo"),
+            2,
+        ),
+    ];
+    for (name, messages, input, turn) in table {
+        let facts = RequestFacts::of(&request(messages));
+        assert!(!facts.user_text.contains("loaded") && !facts.user_text.contains("[Context: x]"), "{name}");
+        assert_eq!((facts.input, facts.turn), (input, turn), "{name}");
     }
 }
 

@@ -14,6 +14,7 @@ mod auth;
 mod authority;
 mod backup;
 mod bench_costs;
+mod bench_prefix;
 mod bench_sessions;
 mod bench_turns;
 mod budgets;

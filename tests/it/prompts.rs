@@ -81,8 +81,7 @@ async fn values_fetched_data_inputs_and_results_forge_no_line() {
         let prompt = text(&request(&venue, "reader", turn).await);
         assert!(prompt.contains("> [TASKS ASSIGNED TO YOU]"), "turn {turn} shows the rest: {prompt}");
         let open = lines(&prompt, "[Tasks assigned to you]");
-        // Its own, and in the transcript the beginning of the task that is open.
-        assert!((1..=2).contains(&open), "{end:?}: {open} in {prompt}");
+        assert_eq!(open, at + 1, "one for each task of the session, {end:?}: {prompt}");
         for head in ["## Your capabilities (caps)", "Current date:", "[Context Map]"] {
             assert_eq!(lines(&prompt, head), 1, "{head} after {end:?}: {prompt}");
         }
@@ -117,5 +116,5 @@ async fn the_map_counts_what_there_would_be_and_names_the_turns_that_left() {
     assert!(warned.is_sorted() && warned[0] == 0, "{warned:?}");
     assert!(warned.iter().any(|p| (70..90).contains(p)) && warned.iter().any(|p| (90..100).contains(p)), "{warned:?}");
     assert_eq!(warned.last(), Some(&100));
-    assert!(named.unwrap().starts_with("turns 1 to 1"), "the oldest of thirty");
+    assert!(named.unwrap().starts_with("turns 1 to "), "the oldest of thirty");
 }

@@ -96,6 +96,7 @@ async fn a_fork_carries_no_open_task() {
     assert_eq!((facts.version, facts.mailbox.len(), facts.due), (1, 0, None));
     let mut state: Value = serde_json::from_slice(&facts.state.unwrap()).unwrap();
     assert!(state.as_object_mut().unwrap().remove("copied").is_some(), "it is as young as the copy");
+    assert!(state.as_object_mut().unwrap().remove("prefixes").is_some(), "its prompts begin as those of the other");
     assert_eq!(state, json!({}));
 }
 

@@ -4,23 +4,25 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
-use super::digest::prompt_hash;
 use super::events::EventRoom;
 use super::fill::{Filled, fill};
-use super::inputs::{Inputs, ShownEvent};
+use super::inputs::{Inputs, Layout, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
-use super::ledger::{Form, Ledger, Row, Status};
-use super::message::{Message, Text};
+use super::ledger::{Ledger, Row, Status};
+use super::message::Text;
 use super::offer::offer;
+use super::transcript::{OpenTask, Trim};
 use super::{events, map, text, transcript};
-use crate::call::ToolTarget;
 use crate::chat::ModelRequest;
 use crate::event::{Event, Payload};
 use crate::foreign::Foreign;
-use crate::ids::sha256_hex;
+use crate::ids::JobId;
 use crate::limits::ENTRY_FLOOR;
+use crate::prefix::{Place, StablePrefix};
 use crate::values::placeholder::UnresolvedPlaceholders;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+
+mod layout;
 
 /// Bytes between two parts of a message.
 const GAP: usize = 2;
@@ -28,6 +30,8 @@ const GAP: usize = 2;
 const UNPIN_AT: usize = 90;
 /// They are unpinned until less than so many percent are used.
 const UNPIN_TO: usize = 70;
+/// What is left for values is counted in so many parts of the budget, so that they are not cut anew in every turn.
+const ASK_STEPS: usize = 16;
 
 /// A prompt, and what is to be known of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +44,10 @@ pub struct Assembled {
     pub shown: Vec<ShownEvent>,
     /// Loads that must go, for the context is nearly full.
     pub unpinned: Vec<String>,
+    /// Places of the messages of the conversation before this turn, in the request; the open task excepted.
+    pub conversation: Vec<usize>,
+    /// What the session's next prompt keeps in its stable part, as far as it doesn't change.
+    pub prefix: Option<StablePrefix>,
 }
 
 /// Why there is no prompt.
@@ -142,7 +150,9 @@ struct Tail {
     date: String,
     /// Children that are still running.
     open: Option<String>,
-    /// The task, or that there is nothing to do.
+    /// The text of the task, where it has a message of its own.
+    task: Option<String>,
+    /// The task and how it ends, or that there is nothing to do.
     input: Option<String>,
 }
 
@@ -153,7 +163,8 @@ impl<'i> Assembly<'i> {
         let results = served.results.iter().map(|(key, event)| Part::Event(Section::Pending, key, event));
         let messages = served.messages.iter().map(|(key, event)| Part::Event(Section::Inbox, key, event));
         let parts: Vec<_> = items.chain([Part::Transcript]).chain(results).chain(messages).collect();
-        let open = served.task.as_ref().and_then(Event::job);
+        let tail = tail(inputs);
+        let open = served.task.as_ref().and_then(Event::job).map(|job| open_task(job, &tail));
         Self {
             budget: inputs.moment.budget.bytes,
             used: 0,
@@ -162,7 +173,7 @@ impl<'i> Assembly<'i> {
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
             transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, inputs.frame.viewer()),
-            tail: tail(inputs),
+            tail,
             unpinned: Vec::new(),
             inputs,
             filled,
@@ -173,7 +184,7 @@ impl<'i> Assembly<'i> {
         let missed = &self.filled.report.missed;
         if self.inputs.frame.strict && !missed.is_empty() {
             let error = ContextError::Unresolved(UnresolvedPlaceholders { keys: missed.clone() });
-            return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
+            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
         }
         self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
         if self.used > self.budget {
@@ -189,17 +200,33 @@ impl<'i> Assembly<'i> {
 
     /// Sections that are never cut, with their bytes.
     fn required(&self) -> Vec<(&'static str, usize)> {
-        let Tail { date, open, input } = &self.tail;
-        let input = [Some(date), open.as_ref(), input.as_ref()].into_iter().flatten().map(|text| text.len() + GAP);
+        let Tail { date, open, task, input } = &self.tail;
+        let input = [Some(date), open.as_ref(), task.as_ref(), input.as_ref()];
+        let input = input.into_iter().flatten().map(|text| text.len() + GAP);
         let scoped = self.filled.items.iter().any(|item| item.section == Section::Scope);
         let scoped = scoped.then_some(("scope", text::SCOPED.len() + GAP));
         let fixed = [
             ("system", self.system.len()),
             ("tools", self.inputs.tools.bytes),
-            ("map", map::reserve(&self.filled.items) + text::REFERENCE.len() + GAP),
+            ("map", map::reserve(&self.filled.items) + self.reserved_headings()),
             ("transcript", self.transcript.required()),
         ];
         fixed.into_iter().chain(scoped).chain([("input", input.sum())]).collect()
+    }
+
+    /// How many messages of reference data there may be.
+    fn headings(&self) -> usize {
+        let before = match &self.inputs.layout {
+            Layout::MapFirst => return 1,
+            Layout::StableFirst(_) if self.filled.items.is_empty() => return 0,
+            Layout::StableFirst(before) => before.as_ref(),
+        };
+        let places = before.iter().flat_map(|before| before.pieces.values()).filter_map(|piece| match piece.place {
+            Place::Turn(turn) => Some(turn),
+            Place::Front | Place::Tail => None,
+        });
+        // Besides these the front, this turn and the tail.
+        places.collect::<BTreeSet<_>>().len() + 3
     }
 
     /// Required parts first, then by priority; ties in the order of the prompt. Without a task the
@@ -224,7 +251,13 @@ impl<'i> Assembly<'i> {
                 self.unpin();
                 // The last tenth is left for what comes next; a full prompt has no room to work in.
                 let room = (self.budget / 100 * UNPIN_AT).saturating_sub(self.used);
-                self.used += self.transcript.fill(room);
+                let trim = match &self.inputs.layout {
+                    Layout::MapFirst => Trim::Single,
+                    Layout::StableFirst(before) => {
+                        Trim::Steps(before.as_ref().map(|before| before.from).filter(|from| *from > 0))
+                    }
+                };
+                self.used += self.transcript.fill(room, trim);
                 Ok(())
             }
             Part::Item(item) => {
@@ -234,7 +267,7 @@ impl<'i> Assembly<'i> {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
                     content => {
                         let left = self.budget.saturating_sub(self.used);
-                        offer(&header, item.asked, content, (left, left.saturating_sub(header.len() + GAP)))
+                        offer(&header, self.asked(item), content, (left, left.saturating_sub(header.len() + GAP)))
                     }
                 };
                 let wants = header.len() + GAP + shown.wants;
@@ -266,6 +299,22 @@ impl<'i> Assembly<'i> {
         }
     }
 
+    /// What an item asks for. What a value asks for itself follows from the items before it alone: results and
+    /// messages differ from turn to turn, and the value would with them.
+    fn asked(&self, item: &Item) -> Option<usize> {
+        match (item.asked, &item.content, &self.inputs.layout) {
+            (None, Content::Value(_), Layout::StableFirst(_)) => {
+                let parts = self.parts.iter().zip(&self.placed);
+                let items =
+                    parts.filter(|(part, _)| matches!(part, Part::Item(item) if item.section != Section::Scope));
+                let taken: usize = items.filter_map(|(_, placed)| placed.text.as_ref()).map(Text::len).sum();
+                let left = self.budget.saturating_sub(self.system.len() + self.inputs.tools.bytes + taken);
+                Some(item.content.asks(left - left % (self.budget / ASK_STEPS).max(1)))
+            }
+            (asked, Content::Text(_) | Content::Value(_) | Content::Excerpt { .. } | Content::Absent(..), _) => asked,
+        }
+    }
+
     fn put(
         &mut self,
         at: usize,
@@ -276,7 +325,13 @@ impl<'i> Assembly<'i> {
         if text.is_none() && required {
             return Err(self.overflow(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
         }
-        self.used += text.as_ref().map_or(0, |text| text.len() + GAP);
+        let is_result = matches!(self.parts[at], Part::Event(Section::Pending, ..));
+        // Each stands in a message of its own, below its heading.
+        let heading = match self.inputs.layout {
+            Layout::StableFirst(_) if is_result => text::PENDING.len() + 1,
+            Layout::MapFirst | Layout::StableFirst(_) => 0,
+        };
+        self.used += text.as_ref().map_or(0, |text| text.len() + heading + GAP);
         self.placed[at] = Placed { text, row: Some(row), wants };
         Ok(())
     }
@@ -304,7 +359,7 @@ impl<'i> Assembly<'i> {
         if item.required {
             self.placed[at].row = Some(row);
             let error = ContextError::RequiredMissing { label: name.to_owned(), reason: reason.to_owned() };
-            return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
+            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
         }
         let wants = note.len() + GAP;
         self.put(at, false, (fits.then(|| Text::own(note)), wants), row)
@@ -340,9 +395,17 @@ impl<'i> Assembly<'i> {
         bytes.saturating_mul(100) / self.budget
     }
 
+    fn reserved_headings(&self) -> usize {
+        self.headings() * (text::REFERENCE.len() + GAP)
+    }
+
     /// Bytes that everything would have, were there room: without the map.
     fn wanted(&self) -> usize {
-        let cut = map::reserve(&self.filled.items) + self.transcript.required();
+        let headings = match self.inputs.layout {
+            Layout::MapFirst => 0,
+            Layout::StableFirst(_) => self.reserved_headings(),
+        };
+        let cut = map::reserve(&self.filled.items) + self.transcript.required() + headings;
         let fixed = self.required().iter().map(|(_, bytes)| bytes).sum::<usize>().saturating_sub(cut);
         fixed + self.transcript.whole() + self.placed.iter().map(|placed| placed.wants).sum::<usize>()
     }
@@ -355,135 +418,25 @@ impl<'i> Assembly<'i> {
             required += bytes;
         }
         let error = ContextError::Overflow { required, budget: self.budget, sizes: sizes.join(", ") };
-        Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) })
-    }
-
-    fn finish(self) -> Assembled {
-        let compacts = self.inputs.tools.targets.contains(&ToolTarget::Compact);
-        let map = map::Map {
-            items: &self.filled.items,
-            rows: &self.rows(),
-            turns: self.transcript.omitted(),
-            budget: self.budget,
-            compacts,
-        };
-        let map = map.text(self.fixed(), self.wanted());
-        let used = self.fixed() + map.len();
-        let referred = |section| matches!(section, Section::Context | Section::Loads | Section::Resource);
-        let mut bytes = text::REFERENCE.len() + GAP + map.len();
-        self.texts(referred, |part| bytes += part.len() + GAP);
-        let mut reference = Message::of(text::REFERENCE, bytes);
-        self.texts(referred, |part| reference.part(part));
-        reference.text(&map);
-        let mut messages = vec![reference.done()];
-        messages.extend(self.transcript.messages());
-        let mut tail = Message::of(&self.tail.date, 0);
-        let mut pending = Message::lines();
-        self.texts(|s| s == Section::Pending, |part| pending.part(part));
-        self.tail.open.iter().for_each(|open| pending.text(open));
-        tail.under(text::PENDING, &pending);
-        self.texts(|s| s == Section::Inbox, |part| tail.part(part));
-        let mut heading = Some(text::SCOPED);
-        self.texts(
-            |s| s == Section::Scope,
-            |part| {
-                heading.take().iter().for_each(|heading| tail.text(heading));
-                tail.part(part);
-            },
-        );
-        self.tail.input.iter().for_each(|input| tail.text(input));
-        messages.push(tail.done());
-        let request = ModelRequest {
-            model: self.inputs.frame.model.clone(),
-            system: self.system.clone(),
-            messages,
-            tools: Arc::clone(&self.inputs.tools.specs),
-            turn: self.inputs.moment.turn.clone(),
-            stable: 0,
-            output: None,
-        };
-        let mut ledger = self.ledger(prompt_hash(&request), &map.into_bytes());
-        ledger.used = used;
-        Assembled { request, ledger, shown: self.shown(), unpinned: self.unpinned }
-    }
-
-    /// The parts of some sections that are in the prompt, in its order.
-    fn texts(&self, wanted: impl Fn(Section) -> bool, mut each: impl FnMut(&Text<'_>)) {
-        for (part, placed) in self.parts.iter().zip(&self.placed) {
-            let section = match part {
-                Part::Item(item) => item.section,
-                Part::Event(section, ..) => *section,
-                Part::Transcript => Section::Transcript,
-            };
-            placed.text.iter().filter(|_| wanted(section)).for_each(&mut each);
-        }
-    }
-
-    /// Bytes used without the map itself, of which only a bound was reserved.
-    fn fixed(&self) -> usize {
-        self.used - map::reserve(&self.filled.items)
-    }
-
-    fn shown(&self) -> Vec<ShownEvent> {
-        let parts = self.parts.iter().zip(&self.placed);
-        let shown = parts.filter_map(|(part, placed)| match (part, &placed.text) {
-            (Part::Event(section, key, event), Some(text)) => {
-                let section = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
-                let text = format!("{section}{}", text.joined());
-                Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text })
-            }
-            (Part::Event(..) | Part::Item(_) | Part::Transcript, _) => None,
-        });
-        shown.collect()
-    }
-
-    fn rows(&self) -> Vec<&Row> {
-        self.placed.iter().filter_map(|placed| placed.row.as_ref()).collect()
-    }
-
-    fn ledger(&self, prompt: String, map: &[u8]) -> Ledger {
-        let (mut before, mut after, mut scoped) = (Vec::new(), Vec::new(), Vec::new());
-        for (part, placed) in self.parts.iter().zip(&self.placed) {
-            match part {
-                Part::Item(item) if item.section == Section::Scope => scoped.extend(placed.row.clone()),
-                Part::Item(_) => before.extend(placed.row.clone()),
-                Part::Event(..) => after.extend(placed.row.clone()),
-                Part::Transcript => {}
-            }
-        }
-        let mut rows = vec![Row::fixed("system", self.system.len()), Row::fixed("tools", self.inputs.tools.bytes)];
-        rows.append(&mut before);
-        rows.push(Row::fixed("map", map.len()));
-        rows.extend(self.transcript.rows());
-        rows.append(&mut after);
-        rows.append(&mut scoped);
-        rows.push(Row::fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
-        let tools = &self.inputs.tools;
-        let report = &self.filled.report;
-        Ledger {
-            budget: self.inputs.moment.budget,
-            used: self.used,
-            rows,
-            tools: tools.names().into_iter().map(str::to_owned).collect(),
-            refused: tools.refused.clone(),
-            prefix: sha256_hex(format!("{}\n{}", tools.hash, self.system).as_bytes()),
-            prompt,
-            form: Form::Canonical,
-            values: report.used.clone(),
-            unresolved: report.missed.clone(),
-            cut: report.cut.clone(),
-        }
+        Box::new(Refused { error, ledger: self.refused_ledger() })
     }
 }
 
 fn tail(inputs: &Inputs) -> Tail {
     let served = &inputs.served;
     let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running(job, pending)).collect();
+    let mut message = None;
     let input = match &served.task {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
             let (tools, notes) = (inputs.tools.names(), (served.remind, served.last));
-            let how = text::how(inputs.frame.completion, &tools, served.goals.goal.is_some(), notes);
-            Some(text::task(job, caller.as_deref(), input, &how))
+            let how = |what| text::how(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes);
+            match inputs.layout {
+                Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it"))),
+                Layout::StableFirst(_) => {
+                    message = Some(text::task_message(job, caller.as_deref(), input));
+                    Some(how("the task above"))
+                }
+            }
         }
         Some(_) | None if served.messages.is_empty() && served.results.is_empty() => Some(text::NOTHING.to_owned()),
         Some(_) | None => None,
@@ -491,6 +444,12 @@ fn tail(inputs: &Inputs) -> Tail {
     Tail {
         date: text::date(&inputs.moment.date, &inputs.frame.venue),
         open: (!open.is_empty()).then(|| open.join("\n")),
+        task: message,
         input,
     }
+}
+
+fn open_task<'i>(job: &'i JobId, tail: &Tail) -> OpenTask<'i> {
+    let shown = tail.task.clone().unwrap_or_else(|| transcript::marked(job));
+    OpenTask { job, shown, is_counted: tail.task.is_some() }
 }

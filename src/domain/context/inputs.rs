@@ -10,6 +10,7 @@ use crate::chat::ModelSettings;
 use crate::context::goals::View;
 use crate::event::Event;
 use crate::ids::{AgentId, EventId, JobId};
+use crate::prefix::StablePrefix;
 use crate::session::{Heard, PendingJob};
 use crate::tools::ToolTable;
 use crate::values::known::KnownValues;
@@ -35,6 +36,28 @@ pub struct Inputs {
     pub transcript: Vec<Arc<TranscriptTurn>>,
     /// What the turn serves.
     pub served: Served,
+    /// The order of the prompt.
+    pub layout: Layout,
+}
+
+/// The order of a prompt, and what decides on the places in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// The context map before the transcript, the open task at the end: the order of older records, in which alone
+    /// they give their recorded hash.
+    MapFirst,
+    /// What stays before what changes, after what the session's last prompt had in its stable part.
+    StableFirst(Option<StablePrefix>),
+}
+
+impl Layout {
+    /// The stable prefix of the session's last prompt.
+    pub const fn before(&self) -> Option<&StablePrefix> {
+        match self {
+            Self::MapFirst => None,
+            Self::StableFirst(before) => before.as_ref(),
+        }
+    }
 }
 
 /// What stays the same over the turns of a configuration.

@@ -23,10 +23,10 @@ pub enum Section {
     Loads,
     /// Resources.
     Resource,
-    /// What all of this costs.
-    Map,
     /// What was said.
     Transcript,
+    /// What all of this costs.
+    Map,
     /// Results of child jobs.
     Pending,
     /// Messages.

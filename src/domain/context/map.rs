@@ -1,4 +1,4 @@
-//! Section 6, the context map: what the context costs, what is loaded, what was left out.
+//! Section 7, the context map: what the context costs, what is loaded, what was left out.
 
 use super::item::{Item, Section};
 use super::ledger::{Row, Status};

@@ -43,6 +43,16 @@ impl Message {
         Self { text, gap: "\n\n" }
     }
 
+    /// Of paragraphs, without any yet.
+    pub(super) const fn empty() -> Self {
+        Self { text: String::new(), gap: "\n\n" }
+    }
+
+    /// The message; `None` when nothing was added.
+    pub(super) fn into_message(self) -> Option<ChatMessage> {
+        (!self.text.is_empty()).then(|| self.done())
+    }
+
     /// Of lines, without any yet.
     pub(super) const fn lines() -> Self {
         Self { text: String::new(), gap: "\n" }

@@ -1,4 +1,4 @@
-//! Section 7: what was said in the goal that is worked on, the newest exchanges that fit, a tool
+//! Section 6: what was said in the goal that is worked on, the newest exchanges that fit, a tool
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
 use super::ledger::{Row, Status};
@@ -10,7 +10,45 @@ use crate::context::goals::View;
 use crate::foreign::Foreign;
 use crate::ids::JobId;
 use crate::session::{Heard, TurnRecord};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Percent of the room that the turns have after the oldest have left: until they fill it again, none leaves.
+const CUT_TO: usize = 70;
+/// Below so many percent of the room older turns come back.
+const GROW_BELOW: usize = CUT_TO / 2;
+
+/// The open task, and what the turn that heard it shows in its place.
+pub(super) struct OpenTask<'i> {
+    /// Its job.
+    pub(super) job: &'i JobId,
+    /// The text of the task, or a mark where that stands elsewhere.
+    pub(super) shown: String,
+    /// Its bytes are counted elsewhere.
+    pub(super) is_counted: bool,
+}
+
+/// Which turns leave the prompt for want of room.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trim {
+    /// The oldest, one by one.
+    Single,
+    /// Many at once and then none for long, after the last prompt began with this turn.
+    Steps(Option<u64>),
+}
+
+/// A turn as the prompt shows it.
+#[derive(Default)]
+pub(super) struct Exchange {
+    /// Its number.
+    pub(super) turn: u64,
+    /// What it heard.
+    pub(super) heard: Vec<ChatMessage>,
+    /// Place in `heard` of the task that is still open.
+    pub(super) task: Option<usize>,
+    /// What it said, with the results of its calls.
+    pub(super) said: Vec<ChatMessage>,
+}
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {
@@ -24,7 +62,11 @@ pub(super) struct Cut<'i> {
     denied: Vec<u64>,
     /// Numbers of turns that are shown without what was taken back.
     marked: Vec<u64>,
-    open: Option<&'i JobId>,
+    open: Option<OpenTask<'i>>,
+    /// No turn has heard the open task yet.
+    is_task_new: bool,
+    /// Number of the oldest turn, shown or not.
+    oldest_read: u64,
     /// Bytes of all turns.
     whole: usize,
     /// Bytes of the turn whose calls the model hasn't seen the results of.
@@ -36,14 +78,14 @@ pub(super) struct Cut<'i> {
 }
 
 impl<'i> Cut<'i> {
-    /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
-    /// the end of the prompt.
+    /// Shows what is required, and nothing else yet.
     pub(super) fn new(
         turns: &'i [Arc<TranscriptTurn>],
         goals: &'i View,
-        open: Option<&'i JobId>,
+        task: Option<OpenTask<'i>>,
         viewer: Viewer<'_>,
     ) -> Self {
+        let open = task.as_ref().map(|task| task.job);
         let live = || turns.iter().filter(|turn| goals.shows(turn));
         // The newest turns whose results no turn has answered yet.
         let answered = live().filter(|turn| !awaits_answer(turn)).map(|turn| turn.turn).next_back().unwrap_or(0);
@@ -66,16 +108,33 @@ impl<'i> Cut<'i> {
                 }
             }
         }
-        let whole: usize = lines.iter().map(|line| line.bytes(open)).sum();
+        let is_task_new = open.is_some() && !turns.iter().any(|turn| turn.job.as_ref() == open);
+        let open = task;
+        let whole: usize = lines.iter().map(|line| line.bytes(open.as_ref())).sum();
         let unanswered = lines.last().filter(|line| matches!(line, Line::Turn(turn, _) if awaits_answer(turn)));
         let place = goals.place();
-        let required = unanswered.map_or(0, |line| line.bytes(open)) + place.as_ref().map_or(0, String::len);
+        let required = unanswered.map_or(0, |line| line.bytes(open.as_ref())) + place.as_ref().map_or(0, String::len);
         let from = lines.len() - usize::from(unanswered.is_some());
         let segments = goals.segments.as_slice();
         let segments_from = segments.len();
         let whole = whole + place.iter().chain(segments).map(String::len).sum::<usize>();
         let (given, rendered) = (required, required);
-        Self { place, segments, segments_from, lines, denied, marked, open, whole, required, from, given, rendered }
+        Self {
+            place,
+            segments,
+            segments_from,
+            lines,
+            denied,
+            marked,
+            open,
+            is_task_new,
+            oldest_read: turns.first().map_or(0, |turn| turn.turn),
+            whole,
+            required,
+            from,
+            given,
+            rendered,
+        }
     }
 
     /// Bytes that can't be left out.
@@ -106,8 +165,8 @@ impl<'i> Cut<'i> {
     }
 
     /// Shows summaries, then older turns, the newest first, as whole turns within `room`. Returns their
-    /// bytes.
-    pub(super) fn fill(&mut self, room: usize) -> usize {
+    /// bytes. `trim` says which of them leave when not all fit.
+    pub(super) fn fill(&mut self, room: usize, trim: Trim) -> usize {
         let mut taken = 0;
         while let Some(segment) = self.segments_from.checked_sub(1).and_then(|at| self.segments.get(at)) {
             if taken + segment.len() > room {
@@ -116,24 +175,90 @@ impl<'i> Cut<'i> {
             taken += segment.len();
             self.segments_from -= 1;
         }
-        while let Some(line) = self.from.checked_sub(1).and_then(|at| self.lines.get(at)) {
-            let next = line.bytes(self.open);
-            if taken + next > room {
-                break;
-            }
-            taken += next;
-            self.from -= 1;
-        }
+        let (older, end) = (room - taken, self.from);
+        self.from = match trim {
+            Trim::Single => self.newest(older),
+            Trim::Steps(from) => self.step(older, from),
+        };
+        taken += self.bytes(self.from..end);
         self.given += room;
         self.rendered += taken;
         taken
     }
 
-    /// What is shown, oldest first.
-    pub(super) fn messages(&self) -> impl Iterator<Item = ChatMessage> {
-        let lead = self.place.iter().chain(&self.segments[self.segments_from..]);
-        let lead = lead.map(|text| ChatMessage::User { text: text.clone() });
-        lead.chain(self.lines[self.from..].iter().flat_map(|line| line.messages(self.open)))
+    /// Where the newest turns begin that fit into `room`.
+    fn newest(&self, room: usize) -> usize {
+        let (mut from, mut taken) = (self.from, 0);
+        while let Some(line) = from.checked_sub(1).and_then(|at| self.lines.get(at)) {
+            taken += line.bytes(self.open.as_ref());
+            if taken > room {
+                break;
+            }
+            from -= 1;
+        }
+        from
+    }
+
+    /// Where the turns begin when they leave in steps: where they began before, as long as they fit from there on.
+    fn step(&self, room: usize, before: Option<u64>) -> usize {
+        let all = self.bytes(0..self.from);
+        // One turn at least, if it fits.
+        let cut = |room: usize| match self.newest(room / 100 * CUT_TO) {
+            none if none == self.from => self.newest(room).max(self.from.saturating_sub(1)),
+            some => some,
+        };
+        let anew = || if all <= room { 0 } else { cut(room) };
+        let Some(before) = before else { return anew() };
+        let begins = |line: &Line<'_>| line.first() <= before && before <= line.last();
+        match self.lines.iter().position(begins).map(|at| at.min(self.from)) {
+            Some(at) => match self.bytes(at..self.from) {
+                bytes if bytes > room => cut(room),
+                bytes if bytes < room.min(all) / 100 * GROW_BELOW => at.min(anew()),
+                _ => at,
+            },
+            // Where they began isn't read any more.
+            None if before < self.oldest_read => cut(room.min(all)),
+            // A summary stands for it.
+            None => anew(),
+        }
+    }
+
+    fn bytes(&self, lines: Range<usize>) -> usize {
+        self.lines[lines].iter().map(|line| line.bytes(self.open.as_ref())).sum()
+    }
+
+    /// What stands before the turns: where the frame is in the tree, and summaries.
+    pub(super) fn lead(&self) -> impl Iterator<Item = &str> {
+        self.place.iter().chain(&self.segments[self.segments_from..]).map(String::as_str)
+    }
+
+    /// The turns that are shown, oldest first.
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = Exchange> {
+        self.lines[self.from..].iter().map(|line| line.exchange(self.open.as_ref()))
+    }
+
+    /// Number of the first turn that is shown; 0 when none is.
+    pub(super) fn first_shown(&self) -> u64 {
+        self.lines.get(self.from).map_or(0, Line::first)
+    }
+
+    /// Whether the turn with this number is shown, and not only that there was one.
+    pub(super) fn shows(&self, number: u64) -> bool {
+        self.lines[self.from..].iter().any(|line| matches!(line, Line::Turn(turn, _) if turn.turn == number))
+    }
+
+    /// Where the text of the open task stands.
+    pub(super) fn task_place(&self) -> TaskPlace {
+        let Some(open) = &self.open else { return TaskPlace::Nowhere };
+        let heard = |line: &Line<'_>| match line {
+            Line::Turn(turn, _) => turn.heard.iter().any(|heard| heard.job.as_ref() == Some(open.job)),
+            Line::Gap { .. } => false,
+        };
+        match (self.is_task_new, self.lines[self.from..].iter().any(heard)) {
+            (true, _) => TaskPlace::Behind,
+            (false, true) => TaskPlace::Within,
+            (false, false) => TaskPlace::Before,
+        }
     }
 
     /// Its lines in the ledger; none without a transcript.
@@ -173,6 +298,19 @@ impl<'i> Cut<'i> {
     }
 }
 
+/// Where the text of the open task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskPlace {
+    /// No task is open.
+    Nowhere,
+    /// Behind the turns: it is new.
+    Behind,
+    /// In the turn that heard it.
+    Within,
+    /// Before the turns: the one that heard it isn't shown.
+    Before,
+}
+
 /// The model hasn't seen what the turn's calls returned.
 fn awaits_answer(turn: &TurnRecord) -> bool {
     matches!(turn.said.last(), Some(ChatMessage::Tool { .. }))
@@ -203,18 +341,27 @@ impl Line<'_> {
         }
     }
 
-    fn bytes(&self, open: Option<&JobId>) -> usize {
+    fn bytes(&self, open: Option<&OpenTask<'_>>) -> usize {
         match self {
             Self::Turn(turn, None) => bytes(turn, open),
-            Self::Turn(..) => self.messages(open).iter().map(|message| message_bytes(message, str::len)).sum(),
+            Self::Turn(..) => {
+                let Exchange { turn: _, heard, task, said } = self.exchange(open);
+                let uncounted = task.filter(|_| open.is_some_and(|open| open.is_counted));
+                let counted = |(at, _): &(usize, &ChatMessage)| Some(*at) != uncounted;
+                let heard = heard.iter().enumerate().filter(counted).map(|(_, message)| message);
+                heard.chain(&said).map(|message| message_bytes(message, str::len)).sum()
+            }
             Self::Gap { first, last } => text::hidden(*first, *last).len(),
         }
     }
 
-    fn messages(&self, open: Option<&JobId>) -> Vec<ChatMessage> {
+    fn exchange(&self, open: Option<&OpenTask<'_>>) -> Exchange {
         match self {
             Self::Turn(turn, marks) => exchange(turn, marks.as_ref(), open),
-            Self::Gap { first, last } => vec![ChatMessage::User { text: text::hidden(*first, *last) }],
+            Self::Gap { first, last } => {
+                let heard = vec![ChatMessage::User { text: text::hidden(*first, *last) }];
+                Exchange { turn: *last, heard, ..Exchange::default() }
+            }
         }
     }
 }
@@ -233,15 +380,15 @@ fn named(lines: &[Line<'_>]) -> Option<String> {
     (!runs.is_empty()).then(|| format!("turns {}", runs.join(", ")))
 }
 
-/// One turn as messages. The task that is still open is shown in full at the end of the prompt,
-/// so that here only its beginning is marked.
-fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&JobId>) -> Vec<ChatMessage> {
+/// One turn as messages.
+fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask<'_>>) -> Exchange {
     let as_it_is = turn.shown().as_it_is;
-    let heard = turn.heard.iter().map(move |heard| {
-        let text = match &heard.job {
-            Some(job) if Some(job) == open => marked(job),
-            _ if as_it_is => heard.text.clone(),
-            _ => text::heard(&heard.text).into_owned(),
+    let is_open = |heard: &Heard| open.filter(|open| heard.job.as_ref() == Some(open.job));
+    let heard = turn.heard.iter().map(|heard| {
+        let text = match is_open(heard) {
+            Some(open) => open.shown.clone(),
+            None if as_it_is => heard.text.clone(),
+            None => text::heard(&heard.text).into_owned(),
         };
         ChatMessage::User { text }
     });
@@ -255,7 +402,8 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&JobId>) 
     if let Some(marks) = marks {
         marks.mark(&mut shown, &turn.calls);
     }
-    heard.chain(shown).collect()
+    let task = turn.heard.iter().position(|heard| is_open(heard).is_some());
+    Exchange { turn: turn.turn, heard: heard.collect(), task, said: shown }
 }
 
 /// Lines of the venue above what calls returned, by the place of the message.
@@ -265,7 +413,8 @@ pub(super) fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> 
     noted.map(|(at, note)| (at, text::note(note)))
 }
 
-fn marked(job: &JobId) -> String {
+/// Stands for a task whose text stands at the end of the prompt.
+pub(super) fn marked(job: &JobId) -> String {
     format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below")
 }
 
@@ -284,10 +433,11 @@ fn said(message: &ChatMessage) -> ChatMessage {
 }
 
 /// Bytes of a turn that is shown whole.
-fn bytes(turn: &TranscriptTurn, open: Option<&JobId>) -> usize {
+fn bytes(turn: &TranscriptTurn, open: Option<&OpenTask<'_>>) -> usize {
     let marked = |heard: &Heard| {
-        let job = heard.job.as_ref().filter(|job| Some(*job) == open)?;
-        Some((marked(job).len(), text::heard(&heard.text).len()))
+        let open = open.filter(|open| heard.job.as_ref() == Some(open.job))?;
+        let with = if open.is_counted { 0 } else { open.shown.len() };
+        Some((with, text::heard(&heard.text).len()))
     };
     let (with, without) = turn.heard.iter().filter_map(marked).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     turn.shown().bytes - without + with

@@ -270,6 +270,10 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     state.parked = false;
     state.shown.clear();
     state.under = None;
+    state.prefixes.retain(|frame, _| *frame == 0 || setting.state.goals.frames.iter().any(|open| open.id == *frame));
+    // The last turn of a task has other tools: the next prompt goes on from the one before.
+    let prefix = recorded.prefix.clone().filter(|_| recorded.last.is_none());
+    state.prefixes.extend(prefix.map(|prefix| (recorded.frame, prefix)));
     match setting.plan.job() {
         None => {
             state.task = None;

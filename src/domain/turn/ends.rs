@@ -46,6 +46,9 @@ pub fn outcome(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Cal
     }
     let open = setting.plan.task.is_some();
     let said = match (target, setting.state.goals.top()) {
+        (ToolTarget::Complete | ToolTarget::Fail, _) if !open => {
+            Err(Unmade::new(Outcome::Error, "no task is open: there is nothing to end, answer with text"))
+        }
         (ToolTarget::Complete, _) => typed(setting.output(), &result(setting, arguments), "the task is completed"),
         (ToolTarget::Fail, _) => Ok("the task is failed".to_owned()),
         (ToolTarget::CompleteGoal, Some(goal)) => {

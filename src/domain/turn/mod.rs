@@ -29,10 +29,7 @@ mod verdict;
 
 use crate::approval::{Answer, AwaitingCall, Ruling};
 use crate::authority::{Authority, Capability};
-use crate::call::Outcome;
-use crate::call::PlannedCall;
-use crate::call::Resolved;
-use crate::call::ToolTarget;
+use crate::call::{Outcome, PlannedCall, Resolved, ToolTarget};
 use crate::chat::{Arguments, ModelRequest, Reply};
 use crate::context::assemble::{Assembled, ContextError, assemble};
 use crate::context::inputs::{Inputs, ShownEvent};
@@ -41,6 +38,7 @@ use crate::context::record::{LedgerWrite, Scribe};
 use crate::context::sight;
 use crate::job::ErrorCode;
 use crate::lattice::catalog::RUN;
+use crate::prefix::StablePrefix;
 use crate::session::{Heard, TurnRecord};
 use crate::spend::Spent;
 use crate::time::Millis;
@@ -95,6 +93,9 @@ pub struct Recorded {
     /// The record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
+    /// What the session's next prompt keeps in its stable part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<StablePrefix>,
     /// What its turn has used.
     #[serde(default)]
     pub spent: Spent,
@@ -232,6 +233,7 @@ struct Asking {
     tools: Arc<ToolTable>,
     sections: Sections,
     used: Vec<Capability>,
+    prefix: Option<StablePrefix>,
 }
 
 /// A running turn.
@@ -420,12 +422,13 @@ impl Turn {
         match assemble(inputs) {
             Ok(assembled) => {
                 let sections = Sections::of(inputs, &assembled);
-                let Assembled { request, ledger, shown, unpinned } = assembled;
+                let Assembled { request, ledger, shown, unpinned, conversation: _, prefix } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
                 let used = sight::used(&inputs.items, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
-                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools, sections, used }));
+                let asking = Asking { ledger, write, shown, unpinned, tools, sections, used, prefix };
+                self.phase = Phase::Asking(Box::new(asking));
                 Action::Ask(Box::new(request))
             }
             Err(refused) => {
@@ -462,6 +465,7 @@ impl Turn {
             frame: self.setting.state.goals.active(),
             last: self.setting.last.clone(),
             ledger: Some(asking.write),
+            prefix: asking.prefix,
             spent: self.spent,
             reply,
         };

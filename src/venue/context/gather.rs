@@ -3,12 +3,12 @@
 use super::cache::ToolKey;
 use super::fetch::Reader;
 use super::{clear, pins, values};
-use crate::domain::agent::AgentRecord;
 use crate::domain::agent::tool::ToolEntry;
+use crate::domain::agent::{AgentRecord, Looping};
 use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::View;
-use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::inputs::{Frame, Inputs, Layout, Moment, Served};
 use crate::domain::context::past::TranscriptTurn;
 use crate::domain::context::{entry, fill};
 use crate::domain::resource::HeldNamespaces;
@@ -97,22 +97,29 @@ impl PromptView<'_> {
                 budget: PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio),
             },
             system: config.system_prompt.clone(),
-            tools: self.tools(&resolver, scoped::instances(&items, &served)),
+            tools: self.tools(&resolver, scoped::instances(&items, &served), &transcript),
             values: fill::known(&config.system_prompt, &items, &resolver),
             items,
             transcript,
             served,
+            layout: Layout::StableFirst(setting.state.prefixes.get(&setting.state.goals.active()).cloned()),
         })
     }
 
     /// The tools of an agent's configuration; built once per version of it and per values that its
-    /// bindings fill in.
-    fn tools(&self, values: &Resolver, instances: Vec<String>) -> Arc<ToolTable> {
+    /// bindings fill in. From a session's first task on those that end one stay: tools stand in front of everything,
+    /// and a change of them costs the whole prompt.
+    fn tools(&self, values: &Resolver, instances: Vec<String>, turns: &[Arc<TranscriptTurn>]) -> Arc<ToolTable> {
         let Self { venue, setting, agent, workspace: _ } = *self;
         if setting.plan.is_anonymous() || setting.last.is_some() {
             return Arc::new(ToolTable::bare(setting.ends()));
         }
-        let (bound, ends) = (agent.config.injects(), setting.ends());
+        let (bound, mut ends) = (agent.config.injects(), setting.ends());
+        let had_task = turns.iter().any(|turn| turn.job.is_some());
+        if agent.config.looping == Looping::Chat && !ends.task && had_task {
+            ends =
+                Ends { output: agent.config.outputs.complete.as_ref().map(|output| &output.schema), ..Ends::of(true) };
+        }
         let (providers, held) = (&venue.catalog.resources, HeldNamespaces::of(&setting.authority));
         let resources = providers.offered(&agent.config, &setting.mandate.envelope, &held);
         let key = ToolKey {

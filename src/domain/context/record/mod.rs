@@ -16,6 +16,7 @@
 //! | `frame`, `system`, `tools` | [`Inputs`] fields of these names |
 //! | `filled` | what the placeholders inserted, by key |
 //! | `moment […]` | date and budget |
+//! | `layout 2` | the stable prefix of the session's last prompt; absent where the map stands before the transcript |
 //! | `item {…}` | an item without its content, with its key and its source |
 //! | `task`, `result "key"`, `message "key"`, `pending` | what is served |
 //! | `goals` | the frames above, and what was compacted |

@@ -3,11 +3,11 @@
 use super::Restored;
 use super::manifest::{Damaged, Manifest};
 use super::part::PartName;
-use super::write::{CANONICAL, ItemLine, Kind, OriginRowLine, RowLine};
+use super::write::{CANONICAL, ItemLine, Kind, OriginRowLine, RowLine, STABLE_FIRST};
 use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::context::budget::PromptBudget;
-use crate::context::inputs::{Inputs, Moment, Served};
+use crate::context::inputs::{Inputs, Layout, Moment, Served};
 use crate::context::item::{Content, Item};
 use crate::context::ledger::{Form, Ledger, Row};
 use crate::context::past::TranscriptTurn;
@@ -180,11 +180,21 @@ impl<'m> Reader<'m> {
             items.extend(component.item(gone)?);
         }
         let served = self.served(gone)?;
+        let layout = self.layout(gone)?;
         let (Some(frame), Some(system), Some(values), Some(tools)) = (frame, system, values, tools) else {
             return Ok(None);
         };
         let moment = Moment { turn: name.to_owned(), date, budget };
-        Ok(Some(Inputs { frame, moment, system, values, items, tools, transcript, served }))
+        Ok(Some(Inputs { frame, moment, system, values, items, tools, transcript, served, layout }))
+    }
+
+    fn layout(&self, gone: &mut Vec<String>) -> Result<Layout, Damaged> {
+        let Some(layout) = self.find("layout") else { return Ok(Layout::MapFirst) };
+        let line = format!("layout {}", layout.about);
+        if line != STABLE_FIRST {
+            return Err(Damaged::line(&line));
+        }
+        Ok(Layout::StableFirst(layout.value("layout", gone)?.flatten()))
     }
 
     fn served(&self, gone: &mut Vec<String>) -> Result<Served, Damaged> {

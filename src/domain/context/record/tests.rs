@@ -12,7 +12,7 @@ use crate::context::assemble::assemble;
 use crate::context::budget::PromptBudget;
 use crate::context::fill;
 use crate::context::goals::{Compacted, View};
-use crate::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::context::inputs::{Frame, Inputs, Layout, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section};
 use crate::context::ledger::{Form, Ledger, Row, Status};
 use crate::context::past::TranscriptTurn;
@@ -20,6 +20,7 @@ use crate::event::{Event, Payload};
 use crate::ids::JobId;
 use crate::job::JobResult;
 use crate::origin::{Origin, Seen};
+use crate::prefix::{Place, PlacedPiece, StablePrefix};
 use crate::session::{Heard, PendingJob, TurnRecord};
 use crate::time::Millis;
 use crate::tools::ToolTable;
@@ -94,6 +95,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
         tools: tools(2),
         transcript: Vec::new(),
         served: Served::default(),
+        layout: Layout::StableFirst(None),
     }
 }
 
@@ -242,7 +244,17 @@ impl Random {
         let resolver = Resolver::new(session, Map::new(), Map::new(), Mapping::default());
         let system = self.text();
         let values = fill::known(&system, &items, &resolver);
-        Inputs { system, values, tools: tools(self.below(20)), transcript, served, ..inputs(items) }
+        let placed = |random: &mut Self| PlacedPiece {
+            hash: random.below(1 << 20).to_string(),
+            place: [Place::Front, Place::Turn(3), Place::Tail][random.below(3)],
+        };
+        let prefix = StablePrefix {
+            basis: self.text(),
+            from: self.below(9) as u64,
+            pieces: (0..self.below(4)).map(|_| (self.text(), placed(self))).collect(),
+        };
+        let layout = if self.below(4) == 0 { Layout::MapFirst } else { Layout::StableFirst(self.maybe(prefix)) };
+        Inputs { layout, system, values, tools: tools(self.below(20)), transcript, served, ..inputs(items) }
     }
 }
 
@@ -304,7 +316,7 @@ fn an_unchanged_turn_is_one_small_document() {
     let inputs = Inputs { tools: tools(40), ..inputs(vec![item("a", Content::Text("a".repeat(5_000)))]) };
     stored.add(1, &inputs);
     let write = stored.add(2, &inputs);
-    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 2 1 base 1\n=0,19", 0));
+    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 2 1 base 1\n=0,21", 0));
 }
 
 #[test]
@@ -363,6 +375,15 @@ fn the_bytes_of_a_record_are_pinned() {
     let before = write.manifest.replace("prompt q rfc8785", "prompt q");
     assert_eq!((restored(&before).prompt.as_str(), restored(&before).form), ("q", Form::Fields));
     assert_eq!(restored(&write.manifest).form, Form::Canonical);
+    let layout = |stored: &str| {
+        let base = Base::read(None, 7, stored).unwrap();
+        let parts = write.parts.iter().cloned().collect();
+        read(NAME, &base.manifest, &parts, inputs.transcript.clone()).map(|read| read.inputs.unwrap().layout)
+    };
+    assert_eq!(layout(&write.manifest), Ok(Layout::StableFirst(None)));
+    assert_eq!(layout(&write.manifest.replace("layout 2\n\"null\"\n", "")), Ok(Layout::MapFirst));
+    let newer = layout(&write.manifest.replace("layout 2", "layout 3"));
+    assert_eq!(newer.unwrap_err().to_string(), "a line of a manifest makes no sense: `layout 3`");
 }
 
 #[test]

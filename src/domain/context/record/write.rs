@@ -3,7 +3,7 @@
 use super::Scribe;
 use super::manifest::{Base, Manifest};
 use super::part::{Packed, PartName};
-use crate::context::inputs::{Inputs, Moment, Served};
+use crate::context::inputs::{Inputs, Layout, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section, Tags};
 use crate::context::ledger::{Form, Ledger, Row, Status};
 use crate::event::Event;
@@ -53,6 +53,8 @@ pub(super) type RowLine = (String, Option<String>, Option<String>, usize, usize,
 pub(super) type OriginRowLine =
     (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>, Origin);
 
+/// The layout of a prompt; records without it are of [`Layout::MapFirst`].
+pub(super) const STABLE_FIRST: &str = "layout 2";
 /// Behind the hash of a prompt in its canonical form; older ones have nothing there.
 pub(super) const CANONICAL: &str = " rfc8785";
 
@@ -85,7 +87,7 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 
 impl Writer<'_> {
     fn inputs(&mut self, inputs: &Inputs) {
-        let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served } = inputs;
+        let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served, layout } = inputs;
         // Turn's name is the place of the record.
         let Moment { turn: _, date, budget } = moment;
         let scribe = self.scribe;
@@ -99,6 +101,10 @@ impl Writer<'_> {
         self.lines.push("tools".into());
         self.put(&scribe.tools);
         self.lines.push(format!("moment {}", json(&(date, budget))));
+        match layout {
+            Layout::MapFirst => {}
+            Layout::StableFirst(before) => self.component(STABLE_FIRST.into(), &json(before)),
+        }
         for item in items {
             self.item(item);
         }

@@ -145,7 +145,7 @@ fn is_empty(item: &Item) -> bool {
 /// What the prompt shows of the conversation before.
 fn transcript(inputs: &Inputs, assembled: &Assembled) -> Part {
     let messages = &assembled.request.messages;
-    let between = messages.get(1..messages.len().saturating_sub(1)).unwrap_or_default();
+    let between: Vec<_> = assembled.conversation.iter().filter_map(|at| messages.get(*at)).collect();
     let under = Some(inputs.frame.authority.clone());
     let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
     let read: Vec<Seen> = calls.flat_map(|call| call.reads.iter().flatten().cloned()).collect();

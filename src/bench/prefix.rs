@@ -1,0 +1,170 @@
+//! `bench prefix`: how much of a session's last request is the beginning of the next one, which is what a provider's
+//! cache keeps.
+
+use super::BenchError;
+use super::ledger::task_with;
+use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
+use crate::domain::chat::ModelRequest;
+use crate::domain::context::assemble::assemble;
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::Scope;
+use crate::ingress;
+use crate::venue::Venue;
+use crate::venue::agents;
+use crate::venue::ledger;
+use crate::venue::workspace::{Workspace, WriteOp};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Tasks of each session.
+const TASKS: usize = 8;
+/// Turns of each task: two with calls, and the answer.
+const TURNS: u64 = 3;
+/// What the scripted model does: it writes a value, reads an invoice, and answers. Its second and its fourth task load a
+/// path.
+const RULES: &str = r#"
+[[rule]]
+when = { turn = 1, text = "\"load\":\"w/" }
+then = { calls = [
+  { tool = "context_load", arguments = { path = "{{input.load}}" } },
+  { tool = "lattice_write", arguments = { path = "{{input.writes}}", value = "{{input.n}}.1 {{input.filler}}" } },
+] }
+[[rule]]
+when = { turn = 1 }
+then = { text = "I note down what is known.", calls = [
+  { tool = "lattice_write", arguments = { path = "{{input.writes}}", value = "{{input.n}}.1 {{input.filler}}" } },
+] }
+[[rule]]
+when = { turn = 2 }
+then = { calls = [
+  { tool = "lattice_read", arguments = { path = "w/bench/invoice" } },
+  { tool = "lattice_write", arguments = { path = "{{input.writes}}", value = "{{input.n}}.2 {{input.filler}}" } },
+] }
+[[rule]]
+then = { text = "Invoice {{input.n}} is right: its total is that of its lines, and the vendor is known." }
+"#;
+
+/// What `bench prefix` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct PrefixReport {
+    /// A session that grows, with three entries and two loads.
+    pub growing: KeptPrefix,
+    /// The same, with a load that changes in every turn.
+    pub changing_load: KeptPrefix,
+}
+
+/// Common prefix of each request with the one before, in percent of that one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeptPrefix {
+    /// The least of a session.
+    pub min_percent: f64,
+    /// Half of the requests keep more.
+    pub median_percent: f64,
+    /// Bytes of the last request: tools, system prompt and messages.
+    pub last_request_bytes: usize,
+    /// Of every request from the second on.
+    pub percent: Vec<f64>,
+}
+
+/// What the scripted model says, for `models.scripted`.
+pub const fn rules() -> &'static str {
+    RULES
+}
+
+/// Measures it. A worker must be running in this process.
+pub async fn prefix(venue: &Arc<Venue>, owner: &Owner) -> Result<PrefixReport, BenchError> {
+    write(venue, owner, "w/bench/policy", "Invoices over the limit need a second signature.\n".repeat(12)).await?;
+    let lines: Vec<Value> = (0..6).map(|n| json!({"item": format!("part {n}"), "total": 12.5})).collect();
+    write(venue, owner, "w/bench/invoice", json!({"vendor": "Acme", "lines": lines})).await?;
+    let growing = session(venue, owner, "growing", "w/bench/notes").await?;
+    // The load of the second task is what every turn writes.
+    let changing_load = session(venue, owner, "changing", "w/bench/first").await?;
+    Ok(PrefixReport { growing, changing_load })
+}
+
+async fn session(venue: &Arc<Venue>, owner: &Owner, name: &str, writes: &str) -> Result<KeptPrefix, BenchError> {
+    let stuck = |error: String| BenchError::Stuck(error);
+    // A store that is kept has the sessions of runs before.
+    let run = ingress::fresh_id();
+    let agent: AgentId = "bench-prefix".parse().expect("a legal id");
+    let session = SessionKey { agent, session: format!("{name}-{run}").parse().expect("a legal id") };
+    let config = json!({
+        "systemPrompt": "You check invoices against the policy, note down what you find, and answer in one sentence.",
+        "model": {"provider": "scripted", "name": "bench"},
+        "context": ["w/bench/policy", {"text": "Amounts are in euros.", "label": "units"}, "w/bench/invoice"],
+    });
+    let config = AgentConfig::parse(&config).map_err(|e| stuck(e.to_string()))?;
+    agents::apply(venue, owner, &session.agent, &config, true, &Authority::unlimited()).await?;
+    for path in ["w/bench/first", "w/bench/second"] {
+        write(venue, owner, path, "A note of last week. ".repeat(12)).await?;
+    }
+    for n in 1..=TASKS {
+        let filler = "a note that is as long as notes are ".repeat(4);
+        let mut input = json!({"n": n, "writes": writes, "filler": filler});
+        match n {
+            2 => input["load"] = "w/bench/first".into(),
+            4 => input["load"] = "w/bench/second".into(),
+            _ => {}
+        }
+        if name == "changing" {
+            write(venue, owner, writes, format!("{n}.0 {filler}")).await?;
+        }
+        task_with(venue, owner, &session, format!("{run}-{n}"), input).await?;
+    }
+    let mut requests = Vec::new();
+    for turn in 1..=TURNS * TASKS as u64 {
+        let past = ledger::load(&*venue.store, owner, &session, turn).await?;
+        let seen = past.and_then(|past| past.seen).ok_or_else(|| stuck(format!("turn {turn} has no record")))?;
+        let inputs = seen.inputs.map_err(|gone| stuck(format!("turn {turn} has lost {}", gone.join(", "))))?;
+        let built = assemble(&inputs).map_err(|refused| stuck(refused.error.to_string()))?;
+        requests.push(bytes(&built.request));
+    }
+    Ok(kept(&requests))
+}
+
+async fn write(venue: &Venue, owner: &Owner, path: &str, value: impl Into<Value>) -> Result<(), BenchError> {
+    let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
+    let stuck = |error: String| BenchError::Stuck(error);
+    let path = Path::parse(path).map_err(|e| stuck(e.to_string()))?;
+    let op = WriteOp::Write { path, value: value.into(), expect: None };
+    tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
+}
+
+/// A request in the order in which providers' caches look at it: tools, system prompt, messages.
+fn bytes(request: &ModelRequest) -> String {
+    let messages = request.messages.iter().map(|message| json!(message).to_string());
+    let front = [json!(&*request.tools).to_string(), request.system.clone()];
+    front.into_iter().chain(messages).collect::<Vec<_>>().join("\n")
+}
+
+fn kept(requests: &[String]) -> KeptPrefix {
+    let common = |before: &str, now: &str| before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a prompt")]
+    let percent = |before: &str, now: &str| common(before, now) as f64 * 100.0 / before.len().max(1) as f64;
+    let tenths = |percent: f64| (percent * 10.0).floor() / 10.0;
+    let percent: Vec<f64> = requests.windows(2).map(|pair| tenths(percent(&pair[0], &pair[1]))).collect();
+    let mut sorted = percent.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    KeptPrefix {
+        min_percent: sorted.first().copied().unwrap_or(100.0),
+        median_percent: sorted.get(sorted.len() / 2).copied().unwrap_or(100.0),
+        last_request_bytes: requests.last().map_or(0, String::len),
+        percent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_common_prefix_is_in_percent_of_the_request_before() {
+        let requests = ["aaaaaaaaaa", "aaaaaaaabbbbbbbbbbbb", "aaaaaaaabb"].map(str::to_owned);
+        let found = kept(&requests);
+        assert_eq!(found.percent, [80.0, 50.0]);
+        assert_eq!((found.min_percent, found.median_percent, found.last_request_bytes), (50.0, 80.0, 10));
+    }
+}

@@ -1,0 +1,325 @@
+//! The order of a prompt: what was given bytes becomes messages and ledger.
+//!
+//! ```text
+//! system │ front, goals, summaries, turns (with pieces where they came), what is new │ pieces that change, date,
+//!        │                                                                           │ map, running jobs,
+//!        │◀──────────── stays the same in the next request ─────────────────────────▶│ how the task ends
+//! ```
+
+use super::{Assembled, Assembly, GAP, Part};
+use crate::call::ToolTarget;
+use crate::chat::{ChatMessage, ModelRequest};
+use crate::context::digest::prompt_hash;
+use crate::context::inputs::{Layout, ShownEvent};
+use crate::context::item::Section;
+use crate::context::ledger::{Form, Ledger, Row};
+use crate::context::map;
+use crate::context::message::{Message, Text};
+use crate::context::text;
+use crate::context::transcript::{Exchange, TaskPlace};
+use crate::ids::sha256_hex;
+use crate::prefix::{Place, StablePrefix, Unplaced};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Hexadecimal digits of a hash that tells two texts of one place apart: one that doesn't costs a cache hit, no more.
+const HASH_DIGITS: usize = 8;
+
+/// The messages of a prompt while they are put in order.
+#[derive(Default)]
+struct Messages {
+    all: Vec<ChatMessage>,
+    /// Places of those that are of the conversation before this turn.
+    conversation: Vec<usize>,
+    /// How many stay the same in the next request.
+    stable: usize,
+    /// How many are reference data.
+    references: usize,
+}
+
+impl Messages {
+    fn user(&mut self, text: impl Into<String>) {
+        self.all.push(ChatMessage::User { text: text.into() });
+    }
+
+    fn conversation(&mut self, message: ChatMessage) {
+        self.conversation.push(self.all.len());
+        self.all.push(message);
+    }
+
+    /// Reference data in a message of its own; nothing of none.
+    fn reference(&mut self, texts: &[&Text<'_>]) {
+        if texts.is_empty() {
+            return;
+        }
+        let bytes: usize = texts.iter().map(|text| text.len() + GAP).sum();
+        let mut reference = Message::of(text::REFERENCE, text::REFERENCE.len() + bytes);
+        for text in texts {
+            reference.part(text);
+        }
+        self.all.push(reference.done());
+        self.references += 1;
+    }
+}
+
+impl<'i> Assembly<'i> {
+    pub(super) fn finish(self) -> Assembled {
+        let (places, prefix) = match &self.inputs.layout {
+            Layout::MapFirst => (BTreeMap::new(), None),
+            Layout::StableFirst(before) => {
+                let (places, prefix) = self.place_pieces(before.as_ref());
+                (places, Some(prefix))
+            }
+        };
+        let (messages, map, used) = match &prefix {
+            None => self.map_first(),
+            Some(_) => self.stable_first(&places),
+        };
+        let Messages { all, conversation, stable, references: _ } = messages;
+        let request = ModelRequest {
+            model: self.inputs.frame.model.clone(),
+            system: self.system.clone(),
+            messages: all,
+            tools: Arc::clone(&self.inputs.tools.specs),
+            turn: self.inputs.moment.turn.clone(),
+            stable,
+            output: None,
+        };
+        let mut ledger = self.ledger(prompt_hash(&request), &map, &places);
+        ledger.used = used;
+        Assembled { request, ledger, shown: self.shown(), unpinned: self.unpinned, conversation, prefix }
+    }
+
+    /// The context map, when everything else has so many bytes.
+    fn map(&self, fixed: usize) -> String {
+        let map = map::Map {
+            items: &self.filled.items,
+            rows: &self.rows(),
+            turns: self.transcript.omitted(),
+            budget: self.budget,
+            compacts: self.inputs.tools.targets.contains(&ToolTarget::Compact),
+        };
+        map.text(fixed, self.wanted())
+    }
+
+    /// Bytes used without the map and the headings of reference data, of which only bounds were reserved.
+    fn fixed(&self) -> usize {
+        self.used - map::reserve(&self.filled.items) - self.reserved_headings()
+    }
+
+    /// The order of older records; its messages, its map and its bytes.
+    fn map_first(&self) -> (Messages, String, usize) {
+        let mut messages = Messages::default();
+        let fixed = self.fixed() + text::REFERENCE.len() + GAP;
+        let map = self.map(fixed);
+        let used = fixed + map.len();
+        let referred = |section| matches!(section, Section::Context | Section::Loads | Section::Resource);
+        let mut reference = Message::of(text::REFERENCE, 0);
+        self.texts(referred, |part| reference.part(part));
+        reference.text(&map);
+        messages.all.push(reference.done());
+        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::User { text: text.to_owned() }));
+        for Exchange { turn: _, heard, task: _, said } in self.transcript.exchanges() {
+            heard.into_iter().chain(said).for_each(|message| messages.conversation(message));
+        }
+        let mut tail = Message::of(&self.tail.date, 0);
+        let mut pending = Message::lines();
+        self.texts(|s| s == Section::Pending, |part| pending.part(part));
+        self.tail.open.iter().for_each(|open| pending.text(open));
+        tail.under(text::PENDING, &pending);
+        self.texts(|s| s == Section::Inbox, |part| tail.part(part));
+        self.scoped(&mut tail);
+        self.tail.input.iter().for_each(|input| tail.text(input));
+        messages.all.push(tail.done());
+        (messages, map, used)
+    }
+
+    /// What stays before what changes; its messages, its map and its bytes.
+    fn stable_first(&self, places: &BTreeMap<usize, Place>) -> (Messages, String, usize) {
+        let mut messages = Messages::default();
+        let at = |place: Place| -> Vec<&Text<'i>> {
+            let here = places.iter().filter(|(_, known)| **known == place);
+            here.filter_map(|(at, _)| self.placed[*at].text.as_ref()).collect()
+        };
+        let task = self.tail.task.as_ref();
+        let task_place = self.transcript.task_place();
+        messages.reference(&at(Place::Front));
+        // What came with the task stands as long as the task is open, where it stands.
+        let open = |messages: &mut Messages, task: &str| {
+            let mut scoped = Message::empty();
+            self.scoped(&mut scoped);
+            messages.all.extend(scoped.into_message());
+            messages.user(task);
+        };
+        task.iter().filter(|_| task_place == TaskPlace::Before).for_each(|task| open(&mut messages, task));
+        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::User { text: text.to_owned() }));
+        for Exchange { turn, heard, task, said } in self.transcript.exchanges() {
+            for (at, message) in heard.into_iter().enumerate() {
+                match (message, &self.tail.task) {
+                    (ChatMessage::User { text }, Some(_)) if task == Some(at) => open(&mut messages, &text),
+                    (message, _) => messages.conversation(message),
+                }
+            }
+            messages.reference(&at(Place::Turn(turn)));
+            for message in said {
+                messages.conversation(message);
+            }
+        }
+        // As the transcript shows them in the next prompt.
+        self.shown().iter().for_each(|event| messages.user(text::heard(&event.text).into_owned()));
+        task.iter().filter(|_| task_place == TaskPlace::Behind).for_each(|task| open(&mut messages, task));
+        messages.stable = messages.all.len();
+        messages.reference(&at(Place::Turn(self.turn())));
+        messages.reference(&at(Place::Tail));
+        let fixed = self.fixed() + messages.references * (text::REFERENCE.len() + GAP);
+        let map = self.map(fixed);
+        let mut tail = Message::of(&self.tail.date, 0);
+        tail.text(&map);
+        let mut running = Message::lines();
+        self.tail.open.iter().for_each(|open| running.text(open));
+        tail.under(text::PENDING, &running);
+        self.tail.input.iter().for_each(|input| tail.text(input));
+        messages.all.push(tail.done());
+        let used = fixed + map.len();
+        (messages, map, used)
+    }
+
+    /// Sections that came with the task.
+    fn scoped(&self, tail: &mut Message) {
+        let mut heading = Some(text::SCOPED);
+        self.texts(
+            |section| section == Section::Scope,
+            |part| {
+                heading.take().iter().for_each(|heading| tail.text(heading));
+                tail.part(part);
+            },
+        );
+    }
+
+    /// Number of the turn that the prompt is for.
+    fn turn(&self) -> u64 {
+        self.inputs.moment.turn.rsplit('/').next().and_then(|turn| turn.parse().ok()).unwrap_or(0)
+    }
+
+    /// Where pieces of context stand, by their index among the parts, and what the next prompt keeps of it.
+    fn place_pieces(&self, before: Option<&StablePrefix>) -> (BTreeMap<usize, Place>, StablePrefix) {
+        let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+        let (mut keys, mut pieces) = (Vec::new(), Vec::new());
+        for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
+            let (Part::Item(item), Some(text)) = (part, &placed.text) else { continue };
+            if item.section == Section::Scope {
+                continue;
+            }
+            let time = times.entry(&item.key).or_default();
+            *time += 1;
+            // Two entries may have one key.
+            let key = short_hash(&format!("{time} {}", item.key));
+            keys.push((at, key.clone()));
+            pieces.push((key, short_hash(&text.joined())));
+        }
+        let basis = self.basis();
+        let now = Unplaced { basis, from: self.transcript.first_shown(), turn: self.turn(), pieces };
+        let prefix = StablePrefix::next(before, now, |turn| self.transcript.shows(turn));
+        let places = keys.into_iter().map(|(at, key)| (at, prefix.place(&key))).collect();
+        (places, prefix)
+    }
+
+    /// Hash of everything in front of the turns but the pieces of context.
+    fn basis(&self) -> String {
+        let model = &self.inputs.frame.model;
+        let mut basis = [model.id().as_str(), &self.inputs.tools.hash, &self.system].join("\n");
+        if self.transcript.task_place() == TaskPlace::Before {
+            basis.extend(self.tail.task.as_deref());
+        }
+        self.transcript.lead().for_each(|text| basis.extend(["\n", text]));
+        short_hash(&basis)
+    }
+
+    /// The parts of some sections that are in the prompt, in its order.
+    fn texts(&self, wanted: impl Fn(Section) -> bool, mut each: impl FnMut(&Text<'_>)) {
+        for (part, placed) in self.parts.iter().zip(&self.placed) {
+            let section = match part {
+                Part::Item(item) => item.section,
+                Part::Event(section, ..) => *section,
+                Part::Transcript => Section::Transcript,
+            };
+            placed.text.iter().filter(|_| wanted(section)).for_each(&mut each);
+        }
+    }
+
+    fn shown(&self) -> Vec<ShownEvent> {
+        let parts = self.parts.iter().zip(&self.placed);
+        let shown = parts.filter_map(|(part, placed)| match (part, &placed.text) {
+            (Part::Event(section, key, event), Some(text)) => {
+                let section = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
+                let text = format!("{section}{}", text.joined());
+                Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text })
+            }
+            (Part::Event(..) | Part::Item(_) | Part::Transcript, _) => None,
+        });
+        shown.collect()
+    }
+
+    fn rows(&self) -> Vec<&Row> {
+        self.placed.iter().filter_map(|placed| placed.row.as_ref()).collect()
+    }
+
+    /// The ledger of a prompt that isn't made.
+    pub(super) fn refused_ledger(&self) -> Ledger {
+        self.ledger(String::new(), "", &BTreeMap::new())
+    }
+
+    fn ledger(&self, prompt: String, map: &str, places: &BTreeMap<usize, Place>) -> Ledger {
+        let (mut front, mut moved, mut events, mut scoped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
+            let rows = match (part, places.get(&at)) {
+                (Part::Item(item), _) if item.section == Section::Scope => &mut scoped,
+                (Part::Item(_), None | Some(Place::Front)) => &mut front,
+                (Part::Item(_), Some(Place::Turn(_) | Place::Tail)) => &mut moved,
+                (Part::Event(..), _) => &mut events,
+                (Part::Transcript, _) => continue,
+            };
+            rows.extend(placed.row.clone());
+        }
+        let mut rows = vec![Row::fixed("system", self.system.len()), Row::fixed("tools", self.inputs.tools.bytes)];
+        rows.append(&mut front);
+        let map = Row::fixed("map", map.len());
+        match self.inputs.layout {
+            Layout::MapFirst => {
+                rows.push(map);
+                rows.extend(self.transcript.rows());
+                rows.append(&mut events);
+            }
+            Layout::StableFirst(_) => {
+                rows.extend(self.transcript.rows());
+                rows.append(&mut events);
+                rows.append(&mut scoped);
+                rows.append(&mut moved);
+                rows.push(map);
+            }
+        }
+        rows.append(&mut scoped);
+        rows.push(Row::fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
+        let tools = &self.inputs.tools;
+        let report = &self.filled.report;
+        Ledger {
+            budget: self.inputs.moment.budget,
+            used: self.used,
+            rows,
+            tools: tools.names().into_iter().map(str::to_owned).collect(),
+            refused: tools.refused.clone(),
+            prefix: sha256_hex(format!("{}\n{}", tools.hash, self.system).as_bytes()),
+            prompt,
+            form: Form::Canonical,
+            values: report.used.clone(),
+            unresolved: report.missed.clone(),
+            cut: report.cut.clone(),
+        }
+    }
+}
+
+fn short_hash(text: &str) -> String {
+    let mut hash = sha256_hex(text.as_bytes());
+    hash.truncate(HASH_DIGITS);
+    hash
+}

@@ -1,0 +1,196 @@
+//! The stable prefix of a session's prompts: what a provider's cache keeps from one model call to the next.
+//!
+//! A piece of context stays where the session's prompts first showed it with the same bytes. A change costs what
+//! stands behind its old place, once; a piece that changes again stands behind everything that stays.
+//!
+//! ```text
+//! Front ──changed──▶ Turn(now) ──changed──▶ Tail
+//!   ▲                    │                    │
+//!   └── rebuilt, unchanged since the last prompt ◀──┘
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::num::ParseIntError;
+
+/// Where a piece of context stands in a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Before the transcript.
+    Front,
+    /// In the transcript, behind what the turn with this number heard: that turn was the first to show it.
+    Turn(u64),
+    /// Behind everything that stays.
+    Tail,
+}
+
+/// A piece of context as a prompt shows it. As text, for every commit writes all of a session's: `HASH` in the front,
+/// `HASH@5` in the fifth turn, `HASH@` in the tail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PlacedPiece {
+    /// Short hash of its bytes.
+    pub hash: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl From<PlacedPiece> for String {
+    fn from(PlacedPiece { hash, place }: PlacedPiece) -> Self {
+        match place {
+            Place::Front => hash,
+            Place::Turn(turn) => format!("{hash}@{turn}"),
+            Place::Tail => format!("{hash}@"),
+        }
+    }
+}
+
+impl TryFrom<String> for PlacedPiece {
+    type Error = ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let (hash, place) = match text.split_once('@') {
+            None => (text.as_str(), Place::Front),
+            Some((hash, "")) => (hash, Place::Tail),
+            Some((hash, turn)) => (hash, Place::Turn(turn.parse()?)),
+        };
+        Ok(Self { hash: hash.to_owned(), place })
+    }
+}
+
+/// What the last prompt of a session's goal frame had in its stable part.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StablePrefix {
+    /// Hash of what no piece of context can follow when it changes: model, tools, system prompt, and what stands
+    /// before the turns.
+    pub basis: String,
+    /// Number of the first turn shown; 0 without turns.
+    #[serde(default)]
+    pub from: u64,
+    /// Pieces of context by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pieces: BTreeMap<String, PlacedPiece>,
+}
+
+/// A prompt whose pieces of context have no places yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unplaced {
+    /// As [`StablePrefix::basis`].
+    pub basis: String,
+    /// As [`StablePrefix::from`].
+    pub from: u64,
+    /// Number of the turn that it is for.
+    pub turn: u64,
+    /// Key and hash of every piece.
+    pub pieces: Vec<(String, String)>,
+}
+
+impl StablePrefix {
+    /// The stable prefix of the next prompt. Pieces keep their places as long as the front stays as it is; when it
+    /// breaks anyway, whatever hasn't changed since the last prompt goes to the front.
+    pub fn next(before: Option<&Self>, now: Unplaced, is_shown: impl Fn(u64) -> bool) -> Self {
+        let Unplaced { basis, from, turn, pieces } = now;
+        let hash_of = |key: &str| pieces.iter().find(|(known, _)| known == key).map(|(_, hash)| hash);
+        let stands = |(key, piece): (&String, &PlacedPiece)| match piece.place {
+            Place::Front => hash_of(key) == Some(&piece.hash),
+            Place::Turn(turn) => is_shown(turn),
+            Place::Tail => true,
+        };
+        let keeps = |before: &Self| {
+            let starts_there = before.from == 0 || before.from == from;
+            before.basis == basis && starts_there && before.pieces.iter().all(stands)
+        };
+        let is_rebuilt = !before.is_some_and(keeps);
+        let place = |key: &str, hash: &str| match before.and_then(|before| before.pieces.get(key)) {
+            Some(known) if known.hash != hash => match known.place {
+                Place::Front => Place::Turn(turn),
+                Place::Turn(_) | Place::Tail => Place::Tail,
+            },
+            Some(_) | None if is_rebuilt => Place::Front,
+            Some(known) => known.place,
+            None => Place::Turn(turn),
+        };
+        let placed = pieces.iter().map(|(key, hash)| {
+            let place = place(key, hash);
+            (key.clone(), PlacedPiece { hash: hash.clone(), place })
+        });
+        let pieces = placed.collect();
+        Self { basis, from, pieces }
+    }
+
+    /// Where a piece stands; at the end when it isn't known.
+    pub fn place(&self, key: &str) -> Place {
+        self.pieces.get(key).map_or(Place::Tail, |piece| piece.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(turn: u64, basis: &str, from: u64, pieces: &str) -> Unplaced {
+        let piece = |word: &str| {
+            let (key, hash) = word.split_at(1);
+            (key.to_owned(), hash.to_owned())
+        };
+        let pieces = pieces.split_whitespace().map(piece).collect();
+        Unplaced { basis: basis.into(), from, turn, pieces }
+    }
+
+    /// Places after these prompts, each of one turn: `a` key, `1` hash.
+    fn check(prompts: &[(&str, u64, &str)], expected: &str) {
+        let mut prefix = None;
+        for (turn, (basis, from, pieces)) in (1..).zip(prompts) {
+            let now = prompt(turn, basis, *from, pieces);
+            let from = *from;
+            prefix = Some(StablePrefix::next(prefix.as_ref(), now, |shown| shown >= from && shown < turn));
+        }
+        let place = |(key, piece): (&String, &PlacedPiece)| match piece.place {
+            Place::Front => format!("{key}:front"),
+            Place::Turn(turn) => format!("{key}:{turn}"),
+            Place::Tail => format!("{key}:tail"),
+        };
+        let places: Vec<_> = prefix.iter().flat_map(|prefix| &prefix.pieces).map(place).collect();
+        assert_eq!(places.join(" "), expected, "{prompts:?}");
+    }
+
+    #[test]
+    fn pieces_stay_where_they_were_first_shown() {
+        check(&[("x", 0, "a1 b1")], "a:front b:front");
+        check(&[("x", 0, "a1 b1"), ("x", 1, "a1 b1"), ("x", 1, "a1 b1")], "a:front b:front");
+        // One that comes later stands where it came.
+        check(&[("x", 0, "a1"), ("x", 1, "a1 b1"), ("x", 1, "a1 b1")], "a:front b:2");
+        // A change takes it out of the front, and the others with it into a new one.
+        check(&[("x", 0, "a1 b1"), ("x", 1, "a1 b2")], "a:front b:2");
+        check(&[("x", 0, "a1"), ("x", 1, "a1 b1"), ("x", 1, "a2 b1")], "a:3 b:front");
+        // What changes again is volatile.
+        check(&[("x", 0, "a1"), ("x", 1, "a2"), ("x", 1, "a3")], "a:tail");
+        check(&[("x", 0, "a1"), ("x", 1, "a2"), ("x", 1, "a3"), ("x", 1, "a3")], "a:tail");
+        check(&[("x", 0, "a1"), ("x", 1, "a1 b1"), ("x", 1, "a1 b2")], "a:front b:tail");
+        // One that leaves breaks the front as well.
+        check(&[("x", 0, "a1 c1"), ("x", 1, "a1 b1 c1"), ("x", 1, "a1 b1")], "a:front b:front");
+    }
+
+    #[test]
+    fn a_place_is_written_in_a_few_bytes() {
+        for (place, text) in [(Place::Front, "\"1f\""), (Place::Turn(12), "\"1f@12\""), (Place::Tail, "\"1f@\"")] {
+            let piece = PlacedPiece { hash: "1f".into(), place };
+            assert_eq!(serde_json::to_string(&piece).unwrap(), text);
+            assert_eq!(serde_json::from_str::<PlacedPiece>(text).unwrap(), piece);
+        }
+        assert!(serde_json::from_str::<PlacedPiece>("\"1f@x\"").is_err());
+    }
+
+    #[test]
+    fn the_front_is_rebuilt_when_it_breaks_anyway() {
+        let volatile = [("x", 0, "a1 b1"), ("x", 1, "a2 b1"), ("x", 1, "a3 b1 c1")];
+        check(&volatile, "a:tail b:front c:3");
+        // Another configuration; the oldest turns have left, and then the one where a piece stood.
+        for next in [("y", 1, "a3 b1 c1"), ("x", 3, "a3 b1 c1"), ("x", 4, "a3 b1 c1")] {
+            let prompts = [volatile.as_slice(), &[next]].concat();
+            check(&prompts, "a:front b:front c:front");
+            let changes = [volatile.as_slice(), &[(next.0, next.1, "a4 b1 c1")]].concat();
+            check(&changes, "a:tail b:front c:front");
+        }
+    }
+}
