@@ -179,7 +179,7 @@ impl App {
     pub async fn open(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
-        let model = models(config).await?;
+        let model = models(config)?;
         let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
         let fits =
             || async { format::agree(&*store, clock.now(), role != Role::Doctor).await.map_err(AttemptFailure::from) };
@@ -378,7 +378,7 @@ fn http_policy(config: &Config) -> HttpPolicy {
 }
 
 /// The models of a configuration.
-pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
+pub fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let c = &config.models;
     let endpoints = c.endpoints.iter().map(|(name, given)| {
         let endpoint = ModelEndpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
@@ -387,6 +387,6 @@ pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let providers =
         ProviderOptions { endpoints: endpoints.collect(), keys: Keys::from_env(), others: http_policy(config) };
     let (scripted, calls_log) = (c.scripted.clone(), c.calls_log.clone());
-    let models = Models::new(ModelOptions { scripted, providers, calls_log, timeout: c.timeout }).await;
+    let models = Models::new(ModelOptions { scripted, providers, calls_log, timeout: c.timeout });
     Ok(Arc::new(models.map_err(|e| AppError::Models(e.to_string()))?))
 }

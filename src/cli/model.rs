@@ -68,7 +68,7 @@ impl Try {
         let reasoning = reasoning.map(decode::typed).transpose();
         let reasoning = reasoning.map_err(|error| Failure::usage(format!("--reasoning: {error}")))?;
         let settings = ModelSettings { reasoning, ..ModelSettings::new(provider, name) };
-        let models = app::models(&config).await.map_err(|error| Failure::usage(error.to_string()))?;
+        let models = app::models(&config).map_err(|error| Failure::usage(error.to_string()))?;
         note(&format!("calling `{}` …", settings.id()));
         let findings = trial::run(&*models, &settings, None).await;
         let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;

@@ -53,7 +53,7 @@ pub struct Models {
 
 impl Models {
     /// With their options. Fails when TLS can't be set up.
-    pub async fn new(options: ModelOptions) -> Result<Models, reqwest::Error> {
+    pub fn new(options: ModelOptions) -> Result<Models, reqwest::Error> {
         let log = options.calls_log.map(CallsLog::new);
         let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
         let provider = ModelProvider::new(options.providers)?;

@@ -132,7 +132,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
                 Asked::Made(observed, spent) => {
                     turn.pay(spent);
-                    observed
+                    *observed
                 }
                 Asked::Wait(wait) => {
                     let deadline = deadline(&turn);

@@ -39,7 +39,7 @@ async fn call(
     let endpoint = ModelEndpoint { base_url: server.url("/v1/"), api_key_env: None };
     let endpoints = BTreeMap::from([(provider.to_owned(), endpoint)]);
     let providers = ProviderOptions { endpoints, keys: Keys::new([]), ..ProviderOptions::default() };
-    let models = Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap();
+    let models = Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).unwrap();
     let mut request = plain_request(provider, vec![user("hello")]);
     request.model.max_tokens = max_tokens;
     let (live, _pieces) = unbounded_channel();

@@ -153,7 +153,7 @@ async fn the_log_has_the_calls_of_every_provider() {
     let providers =
         ProviderOptions { endpoints: [("local".to_owned(), endpoint)].into(), ..ProviderOptions::default() };
     let calls_log = Some(dir.path().join("calls.jsonl"));
-    let models = Models::new(ModelOptions { providers, calls_log, ..ModelOptions::default() }).await.unwrap();
+    let models = Models::new(ModelOptions { providers, calls_log, ..ModelOptions::default() }).unwrap();
     for (provider, name) in [("local", "m"), ("scripted", "echo")] {
         let mut request = plain_request(provider, vec![user("hello")]);
         request.model.name = name.into();

@@ -141,7 +141,7 @@ async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
         Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", field(answer, "name")))
     })?;
     let loaded = context.load(Vec::new())?;
-    let model = app::models(&loaded.config).await.map_err(|e| role::failure(&e))?;
+    let model = app::models(&loaded.config).map_err(|e| role::failure(&e))?;
     let (live, _) = tokio::sync::mpsc::unbounded_channel();
     let reply = model.complete(&request, None, &live).await;
     let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;

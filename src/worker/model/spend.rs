@@ -25,14 +25,14 @@ const REPLY: u64 = 1_024;
 /// What became of a model call.
 pub(crate) enum Asked {
     /// It was made, or refused; with what it has used.
-    Made(Observed, Spent),
+    Made(Box<Observed>, Spent),
     /// Not now.
     Wait(Wait),
 }
 
 /// No call is made.
 fn refused(why: ModelFailure) -> Asked {
-    Asked::Made(Observed::Answered(Err(why)), Spent::default())
+    Asked::Made(Box::new(Observed::Answered(Err(why))), Spent::default())
 }
 
 /// Calls the model once, within the budgets of the request, the caps and the rate limits of its provider.
@@ -100,7 +100,7 @@ pub(crate) async fn ask(
         // A reply that is paid is not given up for the books of a limit.
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
-    Ok(Asked::Made(cut_off(cut, observed), spent))
+    Ok(Asked::Made(Box::new(cut_off(cut, observed)), spent))
 }
 
 /// A reply that is as long as what is left of a limit isn't whole.

@@ -24,7 +24,7 @@ pub async fn models_at(url: &str, timeout: Duration) -> Models {
     ]);
     let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
     let providers = ProviderOptions { endpoints, keys, ..ProviderOptions::default() };
-    Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap()
+    Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).unwrap()
 }
 
 /// A request without tools.

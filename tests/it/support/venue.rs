@@ -191,7 +191,7 @@ impl TestVenue {
     pub async fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
         let models = ModelOptions { scripted, calls_log, timeout: self.model_timeout, ..ModelOptions::default() };
-        let models: Arc<dyn Model> = Arc::new(Models::new(models).await.unwrap());
+        let models: Arc<dyn Model> = Arc::new(Models::new(models).unwrap());
         let models = match &self.foresight {
             None => models,
             Some(foresight) => foresight.of(models, &self.venue),
