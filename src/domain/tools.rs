@@ -18,7 +18,7 @@ use crate::agent::AgentConfig;
 use crate::agent::tool::HARNESS_TOOLS;
 use crate::agent::tool::{DEFAULT_TOOLS, NamedTool, Runs, ToolEntry, tool_name};
 use crate::call::ToolTarget;
-use crate::chat::ToolSpec;
+use crate::chat::{OutputFormat, ToolSpec};
 use crate::ids::sha256_hex;
 use crate::lattice::catalog::{RUN, catalog_path};
 use crate::scope::{Reach, Scopes};
@@ -350,6 +350,16 @@ impl ToolTable {
             refused,
             reports: Vec::new(),
         }
+    }
+
+    /// The type of a text that is the output of the open task; `None` where its output has no type.
+    pub fn output(&self) -> Option<OutputFormat> {
+        let at = self.targets.iter().position(|target| *target == ToolTarget::Complete)?;
+        let schema = harness::output_schema(&self.specs.get(at)?.schema)?;
+        let is_optional = |target: &ToolTarget| {
+            matches!(target, ToolTarget::Complete | ToolTarget::Fail | ToolTarget::Load | ToolTarget::Unload)
+        };
+        Some(OutputFormat { schema, tools_optional: self.targets.iter().all(is_optional) })
     }
 
     /// What a call of `name` does.

@@ -242,8 +242,8 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
         let (outcome, streamed) = call(&server.url(""), &request(provider, vec![user("x")])).await;
         match outcome {
             Err(ModelError::Transient { reason, .. }) => {
-                let no_stream = "its answer is no stream of events (200, content-type `text/html`): is the URL of the \
-                                 endpoint right?";
+                let no_stream = "its answer is no stream of events (200, content-type `text/html`, it begins \
+                                 `<html>not a model</html>`): is the URL of the endpoint right?";
                 let expected = if kind == "text/html" { no_stream } else { "the reply ended in the middle" };
                 assert_eq!(reason, expected, "{provider}");
             }

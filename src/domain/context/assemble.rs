@@ -428,13 +428,20 @@ fn tail(inputs: &Inputs) -> Tail {
     let mut message = None;
     let input = match &served.task {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
-            let (tools, notes) = (inputs.tools.names(), (served.remind, served.last));
-            let how = |what| text::how(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes);
+            let tools = inputs.tools.names();
+            let how = |what, remind| {
+                let notes = (remind, served.last);
+                text::how(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes)
+            };
             match inputs.layout {
-                Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it"))),
+                Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it", served.remind))),
                 Layout::StableFirst(_) => {
                     message = Some(text::task_message(job, caller.as_deref(), input));
-                    Some(how("the task above"))
+                    // What a refused text lacks was said where it was refused.
+                    Some(match inputs.output() {
+                        Some(_) => format!("{} {}", text::TYPED, how("the task above", false)),
+                        None => how("the task above", served.remind),
+                    })
                 }
             }
         }

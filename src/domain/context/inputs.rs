@@ -6,7 +6,7 @@ use super::past::TranscriptTurn;
 use super::sight::Viewer;
 use crate::agent::CompletedBy;
 use crate::authority::Authority;
-use crate::chat::ModelSettings;
+use crate::chat::{ModelSettings, OutputFormat};
 use crate::context::goals::View;
 use crate::event::Event;
 use crate::ids::{AgentId, EventId, JobId};
@@ -132,6 +132,14 @@ pub struct Served {
     /// A limit is reached: the task ends with this turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
+}
+
+impl Inputs {
+    /// The type of a text that is the output of the task that is served; `None` inside a goal of it.
+    pub fn output(&self) -> Option<OutputFormat> {
+        let serves = self.served.task.is_some() && self.served.goals.goal.is_none();
+        self.tools.output().filter(|_| serves)
+    }
 }
 
 /// An event that the prompt really shows.

@@ -267,6 +267,9 @@ pub fn task(job: &JobId, caller: Option<&str>, input: &Value, how: &str) -> Stri
     format!("{}\n\n{how}", task_message(job, caller, input))
 }
 
+/// How a task with a typed output ends by a text.
+pub const TYPED: &str = "A text that is JSON of the type of its result, and nothing else, completes it.";
+
 /// How `what`, a task, ends with the tools that are offered. `inner`: a goal of the task is worked on.
 pub fn how(what: &str, completion: CompletedBy, tools: &[&str], inner: bool, (remind, last): (bool, bool)) -> String {
     let has = |name: &str| tools.contains(&name);

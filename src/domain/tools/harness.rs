@@ -117,9 +117,28 @@ fn compact() -> Offered {
     Offered::harness("compact", description, schema, ToolTarget::Compact)
 }
 
+/// What a task without a typed output takes.
+fn any_result() -> Value {
+    json!({"description": "the task's output, any JSON value"})
+}
+
+/// The type of a task's output by the schema of the tool that completes it: that of a text that is the output.
+pub(super) fn output_schema(schema: &Value) -> Option<Value> {
+    let result = schema.pointer("/properties/result").filter(|result| **result != any_result())?;
+    if result["type"] != "object" {
+        return Some(schema.clone());
+    }
+    let mut output = result.clone();
+    for key in ["$defs", "definitions"] {
+        if let Some(shared) = schema.get(key) {
+            output[key] = shared.clone();
+        }
+    }
+    Some(output)
+}
+
 fn complete_task(output: Option<&Value>) -> Offered {
-    let any = json!({"description": "the task's output, any JSON value"});
-    let schema = outputs::wrapped(output.unwrap_or(&any));
+    let schema = outputs::wrapped(output.unwrap_or(&any_result()));
     let description = "Completes the task you are working on with this result.";
     Offered::harness("complete_task", description, schema, ToolTarget::Complete)
 }

@@ -227,3 +227,27 @@ fn a_tool_for_entities_is_for_no_other_request_under_any_name() {
     let error = AgentConfig::parse(&json!(config)).unwrap_err().to_string();
     assert!(error.contains("`tools[1].entities` needs `entityIdsRequired = true`"), "{error}");
 }
+
+#[test]
+fn the_output_of_a_task_has_the_type_that_its_tool_takes() {
+    let table = |output: Option<Value>, tools: Value| {
+        let config = AgentConfig::parse(&json!({
+            "model": {"provider": "scripted", "name": "echo"}, "defaultTools": false, "tools": tools,
+        }));
+        let ends = Ends { task: true, inner: false, output: output.as_ref(), goal: None };
+        resolve(&config.unwrap(), &[], ends, &Resolver::default(), &Vec::<Described>::new()[..]).output()
+    };
+    assert_eq!(table(None, json!([])), None);
+    let map =
+        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "integer"}}});
+    let found = table(Some(map.clone()), json!([])).unwrap();
+    assert_eq!((found.schema, found.tools_optional), (map, true));
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    let own = json!([{"name": "look", "description": "d", "input": {"type": "object"}}]);
+    let found = table(Some(list.clone()), own).unwrap();
+    assert_eq!(
+        (&found.schema["properties"]["result"], found.tools_optional),
+        (&list, false),
+        "what is no map is in one"
+    );
+}

@@ -163,7 +163,8 @@ pub const COMPATIBLE: Dialect = Dialect {
     reasoning: ReasoningRequest::Effort,
     reasoning_return: ReasoningReturn::Never,
     think_tags: true,
-    call_ids: CallIds::Plain(64),
+    // OpenAI refuses more than 40 characters.
+    call_ids: CallIds::Plain(40),
     tool_names: PLAIN_NAMES,
     schema: SchemaSubset::OpenAi,
     structured: StructuredOutput::Schema,

@@ -93,6 +93,11 @@ async fn faults_are_transient() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_at_its_limit_says_so() {
     check(says("too long"), |provider, outcome, _| {
+        // It ends a response as `incomplete` without the details that OpenAI gives: no whole answer, and no limit.
+        if provider == "openai_resp" {
+            assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{outcome:?}");
+            return;
+        }
         let reply = outcome.unwrap();
         assert_eq!((reply.text.as_str(), reply.truncated), ("half", true), "{provider}");
     })

@@ -1,5 +1,7 @@
 //! The strict checks themselves: what each accepts and refuses, and that the server in front of tests uses them.
 
+#![expect(clippy::needless_pass_by_value, reason = "tables hold bodies that are written in place")]
+
 mod anthropic;
 mod encoded;
 mod gemini;
@@ -45,6 +47,18 @@ fn bodies_of_any_shape_are_judged() {
             let text = refusal(judge, shape);
             assert!(text.is_some() || judge == Judge::Ollama, "{judge:?} accepts {shape}");
         }
+    }
+}
+
+#[test]
+fn a_provider_and_a_model_name_their_judge() {
+    for (provider, path, judge) in [
+        ("gemini", "models/gemini-2.5-pro:streamGenerateContent?alt=sse", Judge::Gemini),
+        ("vertex", "models/gemini-3-pro:streamGenerateContent?alt=sse", Judge::Gemini3),
+        ("kimi", "chat/completions", Judge::Kimi),
+        ("no-such", "chat/completions", Judge::OpenAi),
+    ] {
+        assert_eq!(Judge::for_request(provider, path), judge, "{provider} {path}");
     }
 }
 

@@ -251,8 +251,9 @@ impl Session {
             self.messages.drain(..from);
         }
         self.messages.push(ChatMessage::User { text: (*dice.pick(&TEXTS)).to_owned() });
-        let mut model =
-            ModelSettings::new(dialect.provider, *dice.pick(&["small", "gemini-3-pro", "claude-sonnet-4-5"]));
+        let names = ["small", "gemini-3-pro", "claude-sonnet-4-5"];
+        let name: &&str = dice.pick(&names);
+        let mut model = ModelSettings::new(dialect.provider, name);
         model.max_tokens = dice.one_in(2).then_some(4_000);
         if dialect.reasoning != ReasoningRequest::Unsupported && dice.one_in(2) {
             model.reasoning = Some(*dice.pick(&[Effort::None, Effort::Low, Effort::High, Effort::Tokens(2_000)]));
@@ -324,7 +325,7 @@ fn no_reply_makes_a_request_that_its_provider_refuses() {
             let place = format!("seed {seed}, turn {turn}, {}", dialect.provider);
             let encoded = encode(&request, &dialect, "session").unwrap_or_else(|error| panic!("{place}: {error}"));
             let body = &encoded.request.body;
-            let judge = Judge::for_provider(dialect.provider);
+            let judge = Judge::for_request(dialect.provider, &encoded.request.path);
             if let Some(refused) = refusal(judge, body) {
                 panic!("{place}: {refused}\n{body:#}");
             }

@@ -76,6 +76,7 @@ impl<'i> Assembly<'i> {
             Some(_) => self.stable_first(&places),
         };
         let Messages { all, conversation, stable, references: _ } = messages;
+        let is_new = prefix.is_some();
         let request = ModelRequest {
             model: self.inputs.frame.model.clone(),
             system: self.system.clone(),
@@ -83,7 +84,7 @@ impl<'i> Assembly<'i> {
             tools: Arc::clone(&self.inputs.tools.specs),
             turn: self.inputs.moment.turn.clone(),
             stable,
-            output: None,
+            output: self.inputs.output().filter(|_| is_new),
         };
         let mut ledger = self.ledger(prompt_hash(&request), &map, &places);
         ledger.used = used;

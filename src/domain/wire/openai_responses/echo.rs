@@ -2,12 +2,25 @@
 
 use super::super::conversation::SentCall;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// The input items of a model's message. The provider refuses reasoning that isn't followed by what followed it, so
-/// that it goes back only where everything recorded fits.
-pub(super) fn items(text: Option<&str>, calls: &[SentCall<'_>], recorded: Option<&[Value]>) -> Vec<Value> {
+/// that it goes back only where everything recorded fits, and an item once: `sent` has the ids of those before.
+pub(super) fn items(
+    text: Option<&str>,
+    calls: &[SentCall<'_>],
+    recorded: Option<&[Value]>,
+    sent: &mut BTreeSet<String>,
+) -> Vec<Value> {
     let text = text.unwrap_or_default();
-    recorded.and_then(|recorded| with_reasoning(text, calls, recorded)).unwrap_or_else(|| {
+    let found = recorded.and_then(|recorded| with_reasoning(text, calls, recorded));
+    let mut ids: Vec<&str> = found.iter().flatten().filter_map(|item| item.get("id")?.as_str()).collect();
+    ids.sort_unstable();
+    let is_new = ids.windows(2).all(|two| two[0] != two[1]) && ids.iter().all(|id| !sent.contains(*id));
+    if is_new {
+        sent.extend(ids.into_iter().map(str::to_owned));
+    }
+    found.filter(|_| is_new).unwrap_or_else(|| {
         let message = (!text.is_empty()).then(|| message(text, &Value::Null));
         message.into_iter().chain(calls.iter().map(|call| self::call(call, None).into())).collect()
     })

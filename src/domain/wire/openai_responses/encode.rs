@@ -9,6 +9,7 @@ use super::super::{EncodeError, HttpRequest};
 use super::echo;
 use crate::chat::ModelRequest;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Writes the request.
 pub(crate) fn encode(
@@ -134,14 +135,14 @@ fn text_format(schema: &Value, dialect: &Dialect) -> Option<Value> {
 }
 
 fn input(conversation: &Conversation<'_>) -> Vec<Value> {
-    let mut found = Vec::with_capacity(conversation.messages.len());
+    let (mut found, mut ids) = (Vec::with_capacity(conversation.messages.len()), BTreeSet::new());
     for message in &conversation.messages {
         match message {
             SentMessage::User(texts) => {
                 found.push(json!({"type": "message", "role": "user", "content": texts.join("\n\n")}));
             }
             SentMessage::Assistant { text, calls, reasoning } => {
-                found.extend(echo::items(text.as_deref(), calls, *reasoning));
+                found.extend(echo::items(text.as_deref(), calls, *reasoning, &mut ids));
             }
             SentMessage::Results(results) => found.extend(
                 results

@@ -65,6 +65,14 @@ impl Judge {
         }
     }
 
+    /// The judge of a provider's request: the path says which model of Gemini is asked.
+    pub fn for_request(provider: &str, path: &str) -> Self {
+        match Self::for_provider(provider) {
+            Self::Gemini3 => Self::for_path(path).unwrap_or(Self::Gemini3),
+            judge => judge,
+        }
+    }
+
     /// The judge of a request's path, by the shape of the URL and, for Gemini, its model.
     pub fn for_path(path: &str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or_default();

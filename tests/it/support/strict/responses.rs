@@ -148,6 +148,7 @@ fn check_pairs(items: &[Value], goes_on: bool) -> Verdict {
             })?;
         }
     }
+    // vercel/ai #7883, continuedev/continue #10200, earendil-works/pi #5165.
     for wanted in ["function_call", "function_call_output"] {
         if let Some(id) = repeated(call_ids(items, wanted)) {
             return Err(format!(
