@@ -15,7 +15,7 @@ use std::num::ParseIntError;
 
 /// Where a piece of context stands in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PiecePlace {
     /// Before the transcript.
     Front,
     /// In the transcript, behind what the turn with this number heard: that turn was the first to show it.
@@ -32,15 +32,15 @@ pub struct PlacedPiece {
     /// Short hash of its bytes.
     pub hash: String,
     /// Where it stands.
-    pub place: Place,
+    pub place: PiecePlace,
 }
 
 impl From<PlacedPiece> for String {
     fn from(PlacedPiece { hash, place }: PlacedPiece) -> Self {
         match place {
-            Place::Front => hash,
-            Place::Turn(turn) => format!("{hash}@{turn}"),
-            Place::Tail => format!("{hash}@"),
+            PiecePlace::Front => hash,
+            PiecePlace::Turn(turn) => format!("{hash}@{turn}"),
+            PiecePlace::Tail => format!("{hash}@"),
         }
     }
 }
@@ -50,9 +50,9 @@ impl TryFrom<String> for PlacedPiece {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let (hash, place) = match text.split_once('@') {
-            None => (text.as_str(), Place::Front),
-            Some((hash, "")) => (hash, Place::Tail),
-            Some((hash, turn)) => (hash, Place::Turn(turn.parse()?)),
+            None => (text.as_str(), PiecePlace::Front),
+            Some((hash, "")) => (hash, PiecePlace::Tail),
+            Some((hash, turn)) => (hash, PiecePlace::Turn(turn.parse()?)),
         };
         Ok(Self { hash: hash.to_owned(), place })
     }
@@ -92,9 +92,9 @@ impl StablePrefix {
         let Unplaced { basis, from, turn, pieces } = now;
         let hash_of = |key: &str| pieces.iter().find(|(known, _)| known == key).map(|(_, hash)| hash);
         let stands = |(key, piece): (&String, &PlacedPiece)| match piece.place {
-            Place::Front => hash_of(key) == Some(&piece.hash),
-            Place::Turn(turn) => is_shown(turn),
-            Place::Tail => true,
+            PiecePlace::Front => hash_of(key) == Some(&piece.hash),
+            PiecePlace::Turn(turn) => is_shown(turn),
+            PiecePlace::Tail => true,
         };
         let keeps = |before: &Self| {
             let starts_there = before.from == 0 || before.from == from;
@@ -103,12 +103,12 @@ impl StablePrefix {
         let is_rebuilt = !before.is_some_and(keeps);
         let place = |key: &str, hash: &str| match before.and_then(|before| before.pieces.get(key)) {
             Some(known) if known.hash != hash => match known.place {
-                Place::Front => Place::Turn(turn),
-                Place::Turn(_) | Place::Tail => Place::Tail,
+                PiecePlace::Front => PiecePlace::Turn(turn),
+                PiecePlace::Turn(_) | PiecePlace::Tail => PiecePlace::Tail,
             },
-            Some(_) | None if is_rebuilt => Place::Front,
+            Some(_) | None if is_rebuilt => PiecePlace::Front,
             Some(known) => known.place,
-            None => Place::Turn(turn),
+            None => PiecePlace::Turn(turn),
         };
         let placed = pieces.iter().map(|(key, hash)| {
             let place = place(key, hash);
@@ -119,8 +119,8 @@ impl StablePrefix {
     }
 
     /// Where a piece stands; at the end when it isn't known.
-    pub fn place(&self, key: &str) -> Place {
-        self.pieces.get(key).map_or(Place::Tail, |piece| piece.place)
+    pub fn place(&self, key: &str) -> PiecePlace {
+        self.pieces.get(key).map_or(PiecePlace::Tail, |piece| piece.place)
     }
 }
 
@@ -146,9 +146,9 @@ mod tests {
             prefix = Some(StablePrefix::next(prefix.as_ref(), now, |shown| shown >= from && shown < turn));
         }
         let place = |(key, piece): (&String, &PlacedPiece)| match piece.place {
-            Place::Front => format!("{key}:front"),
-            Place::Turn(turn) => format!("{key}:{turn}"),
-            Place::Tail => format!("{key}:tail"),
+            PiecePlace::Front => format!("{key}:front"),
+            PiecePlace::Turn(turn) => format!("{key}:{turn}"),
+            PiecePlace::Tail => format!("{key}:tail"),
         };
         let places: Vec<_> = prefix.iter().flat_map(|prefix| &prefix.pieces).map(place).collect();
         assert_eq!(places.join(" "), expected, "{prompts:?}");
@@ -173,7 +173,9 @@ mod tests {
 
     #[test]
     fn a_place_is_written_in_a_few_bytes() {
-        for (place, text) in [(Place::Front, "\"1f\""), (Place::Turn(12), "\"1f@12\""), (Place::Tail, "\"1f@\"")] {
+        for (place, text) in
+            [(PiecePlace::Front, "\"1f\""), (PiecePlace::Turn(12), "\"1f@12\""), (PiecePlace::Tail, "\"1f@\"")]
+        {
             let piece = PlacedPiece { hash: "1f".into(), place };
             assert_eq!(serde_json::to_string(&piece).unwrap(), text);
             assert_eq!(serde_json::from_str::<PlacedPiece>(text).unwrap(), piece);

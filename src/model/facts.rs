@@ -31,7 +31,7 @@ pub struct RequestFacts {
     /// Text of the last `User` messages, after that of an open task that stands before them; without reference
     /// data and the context map.
     pub user_text: String,
-    /// Text of the last message.
+    /// Text of the last message, without the context map.
     pub last_text: String,
     /// The last tool result of this task: name of the tool, text.
     pub tool: Option<(String, String)>,
@@ -59,7 +59,7 @@ impl RequestFacts {
             last_role: last.map_or("none", role),
             input: input_of(&said, &user_text),
             user_text,
-            last_text: last.map_or("", text).to_owned(),
+            last_text: without_map(last.map_or("", text).to_owned()),
             tool: task.iter().rev().find_map(|message| match message {
                 ChatMessage::Tool { name, text, .. } => Some((name.clone(), text.clone())),
                 ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,

@@ -36,22 +36,22 @@ on_both! { a_turn_costs_what_the_table_says }
 /// again and again, how often depends on time.
 const EMBEDDED_TASKS: &str = "\
 the first of a session
-  store  admit 1, commit 1, read 1, 15872 bytes
+  store  admit 1, commit 1, read 1, 16128 bytes
   bus    publish 1, signal 1, 256 bytes
 the second
-  store  admit 1, commit 1, 1792 bytes
+  store  admit 1, commit 1, 2048 bytes
   bus    publish 1, signal 1, 256 bytes
 the third
-  store  admit 1, commit 1, 1792 bytes
+  store  admit 1, commit 1, 2048 bytes
   bus    publish 1, signal 1, 256 bytes
 a turn with a read and one without
-  store  admit 1, checkpoint 1, commit 2, read 2, 28672 bytes
+  store  admit 1, checkpoint 1, commit 2, read 2, 29184 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 29440 bytes
+  store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 29952 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, published 2, read 8, usage 1, write 1, 30976 bytes
+  store  admit 3, checkpoint 2, commit 3, published 2, read 8, usage 1, write 1, 31488 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 

@@ -18,7 +18,7 @@ use crate::event::{Event, Payload};
 use crate::foreign::Foreign;
 use crate::ids::JobId;
 use crate::limits::ENTRY_FLOOR;
-use crate::prefix::{Place, StablePrefix};
+use crate::prefix::{PiecePlace, StablePrefix};
 use crate::values::placeholder::UnresolvedPlaceholders;
 use std::collections::BTreeSet;
 
@@ -222,8 +222,8 @@ impl<'i> Assembly<'i> {
             Layout::StableFirst(before) => before.as_ref(),
         };
         let places = before.iter().flat_map(|before| before.pieces.values()).filter_map(|piece| match piece.place {
-            Place::Turn(turn) => Some(turn),
-            Place::Front | Place::Tail => None,
+            PiecePlace::Turn(turn) => Some(turn),
+            PiecePlace::Front | PiecePlace::Tail => None,
         });
         // Besides these the front, this turn and the tail.
         places.collect::<BTreeSet<_>>().len() + 3

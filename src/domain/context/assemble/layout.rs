@@ -18,7 +18,7 @@ use crate::context::message::{Message, Text};
 use crate::context::text;
 use crate::context::transcript::{Exchange, TaskPlace};
 use crate::ids::sha256_hex;
-use crate::prefix::{Place, StablePrefix, Unplaced};
+use crate::prefix::{PiecePlace, StablePrefix, Unplaced};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -136,15 +136,15 @@ impl<'i> Assembly<'i> {
     }
 
     /// What stays before what changes; its messages, its map and its bytes.
-    fn stable_first(&self, places: &BTreeMap<usize, Place>) -> (Messages, String, usize) {
+    fn stable_first(&self, places: &BTreeMap<usize, PiecePlace>) -> (Messages, String, usize) {
         let mut messages = Messages::default();
-        let at = |place: Place| -> Vec<&Text<'i>> {
+        let at = |place: PiecePlace| -> Vec<&Text<'i>> {
             let here = places.iter().filter(|(_, known)| **known == place);
             here.filter_map(|(at, _)| self.placed[*at].text.as_ref()).collect()
         };
         let task = self.tail.task.as_ref();
         let task_place = self.transcript.task_place();
-        messages.reference(&at(Place::Front));
+        messages.reference(&at(PiecePlace::Front));
         // What came with the task stands as long as the task is open, where it stands.
         let open = |messages: &mut Messages, task: &str| {
             let mut scoped = Message::empty();
@@ -161,7 +161,7 @@ impl<'i> Assembly<'i> {
                     (message, _) => messages.conversation(message),
                 }
             }
-            messages.reference(&at(Place::Turn(turn)));
+            messages.reference(&at(PiecePlace::Turn(turn)));
             for message in said {
                 messages.conversation(message);
             }
@@ -170,8 +170,8 @@ impl<'i> Assembly<'i> {
         self.shown().iter().for_each(|event| messages.user(text::heard(&event.text).into_owned()));
         task.iter().filter(|_| task_place == TaskPlace::Behind).for_each(|task| open(&mut messages, task));
         messages.stable = messages.all.len();
-        messages.reference(&at(Place::Turn(self.turn())));
-        messages.reference(&at(Place::Tail));
+        messages.reference(&at(PiecePlace::Turn(self.turn())));
+        messages.reference(&at(PiecePlace::Tail));
         let fixed = self.fixed() + messages.references * (text::REFERENCE.len() + GAP);
         let map = self.map(fixed);
         let mut tail = Message::of(&self.tail.date, 0);
@@ -203,7 +203,7 @@ impl<'i> Assembly<'i> {
     }
 
     /// Where pieces of context stand, by their index among the parts, and what the next prompt keeps of it.
-    fn place_pieces(&self, before: Option<&StablePrefix>) -> (BTreeMap<usize, Place>, StablePrefix) {
+    fn place_pieces(&self, before: Option<&StablePrefix>) -> (BTreeMap<usize, PiecePlace>, StablePrefix) {
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         let (mut keys, mut pieces) = (Vec::new(), Vec::new());
         for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
@@ -270,13 +270,13 @@ impl<'i> Assembly<'i> {
         self.ledger(String::new(), "", &BTreeMap::new())
     }
 
-    fn ledger(&self, prompt: String, map: &str, places: &BTreeMap<usize, Place>) -> Ledger {
+    fn ledger(&self, prompt: String, map: &str, places: &BTreeMap<usize, PiecePlace>) -> Ledger {
         let (mut front, mut moved, mut events, mut scoped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
             let rows = match (part, places.get(&at)) {
                 (Part::Item(item), _) if item.section == Section::Scope => &mut scoped,
-                (Part::Item(_), None | Some(Place::Front)) => &mut front,
-                (Part::Item(_), Some(Place::Turn(_) | Place::Tail)) => &mut moved,
+                (Part::Item(_), None | Some(PiecePlace::Front)) => &mut front,
+                (Part::Item(_), Some(PiecePlace::Turn(_) | PiecePlace::Tail)) => &mut moved,
                 (Part::Event(..), _) => &mut events,
                 (Part::Transcript, _) => continue,
             };

@@ -20,7 +20,7 @@ use crate::event::{Event, Payload};
 use crate::ids::JobId;
 use crate::job::JobResult;
 use crate::origin::{Origin, Seen};
-use crate::prefix::{Place, PlacedPiece, StablePrefix};
+use crate::prefix::{PiecePlace, PlacedPiece, StablePrefix};
 use crate::session::{Heard, PendingJob, TurnRecord};
 use crate::time::Millis;
 use crate::tools::ToolTable;
@@ -246,7 +246,7 @@ impl Random {
         let values = fill::known(&system, &items, &resolver);
         let placed = |random: &mut Self| PlacedPiece {
             hash: random.below(1 << 20).to_string(),
-            place: [Place::Front, Place::Turn(3), Place::Tail][random.below(3)],
+            place: [PiecePlace::Front, PiecePlace::Turn(3), PiecePlace::Tail][random.below(3)],
         };
         let prefix = StablePrefix {
             basis: self.text(),
