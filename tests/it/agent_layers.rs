@@ -90,7 +90,7 @@ async fn what_a_definition_names_is_read_and_used_under_the_authority_of_who_nam
 async fn a_fork_says_what_is_other_and_every_answer_the_true_status() {
     let (venue, _dir) = TestVenue::embedded("").await;
     venue.agent("deaf", json!({"model": {"provider": "scripted", "name": "never"}})).await;
-    venue.worker().await;
+    venue.worker();
     let input = json!({"agentId": "deaf", "input": "go", "timeout": 0});
     let job = run(&venue, "agent/request", input).await.unwrap()["job"].as_str().unwrap().to_owned();
     let create = json!({"agentId": "deaf", "config": echo("x")});

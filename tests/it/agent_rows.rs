@@ -67,7 +67,7 @@ then = { text = "done" }
 /// The venue with a worker.
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 

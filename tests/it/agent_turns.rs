@@ -68,7 +68,7 @@ then = { calls = [{ tool = "test_never", arguments = {} }, { tool = "test_echo",
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 
@@ -155,7 +155,7 @@ async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
 #[tokio::test]
 async fn the_transcript_of_a_turn_shows_arguments_as_the_model_wrote_them() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("looper", json!({"limits": {"turns": 1}})).await;
     let job = venue.run("looper", "t1", json!("go")).await;
     let key = SessionKey { agent: "looper".parse().unwrap(), session: job.head.session.clone() };

@@ -29,7 +29,7 @@ async fn an_answer_that_its_session_has_not_heard_of_is_told_by_the_sweep() {
     let (venue, dir) = TestVenue::embedded_at(RULES, clock.clone()).await;
     let pay = json!({"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"});
     venue.agent("payer", json!({"tools": [pay]})).await;
-    venue.worker().await;
+    venue.worker();
     let job = venue.submit("payer", "t1", json!({})).await.job.unwrap();
     let list = || approvals::list(&venue.venue, &venue.owner, false, 0, 10);
     let asked = loop {

@@ -144,7 +144,7 @@ async fn submit(venue: &TestVenue, agent: &str, session: &str) -> JobId {
 #[tokio::test]
 async fn a_call_waits_for_its_approval_and_no_model_is_asked_meanwhile() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("payer", pay()).await;
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -177,7 +177,7 @@ async fn a_call_waits_for_its_approval_and_no_model_is_asked_meanwhile() {
 async fn an_answer_counts_once_and_only_for_what_was_shown() {
     let (venue, _dir) = venue().await;
     venue.agent("payer", pay()).await;
-    venue.worker().await;
+    venue.worker();
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
     let other = approvals::decide(&venue.venue, &person(&venue), &asked.id, approved(), Some("00")).await.unwrap_err();
@@ -206,7 +206,7 @@ async fn an_answer_counts_once_and_only_for_what_was_shown() {
 #[tokio::test]
 async fn an_approval_may_change_the_arguments_within_the_schema() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("payer", pay()).await;
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -226,7 +226,7 @@ async fn an_approval_may_change_the_arguments_within_the_schema() {
 #[tokio::test]
 async fn two_calls_of_a_reply_are_decided_one_by_one() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("twice", pay()).await;
     let job = submit(&venue, "twice", "s").await;
     let asked = waiting(&venue, 2).await;
@@ -251,7 +251,7 @@ async fn two_calls_of_a_reply_are_decided_one_by_one() {
 async fn what_waits_survives_a_restart() {
     let (venue, dir) = venue().await;
     venue.agent("payer", pay()).await;
-    venue.worker().await;
+    venue.worker();
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
     venue.shutdown.trigger();
@@ -279,7 +279,7 @@ async fn what_waits_survives_a_restart() {
         retention: venue.retention,
     };
     second.sweep = Duration::from_millis(100);
-    second.worker().await;
+    second.worker();
     assert_eq!(second.ended(&job).await.status, JobStatus::Complete);
     assert_eq!(paid(&second).await, Some(json!([100])));
 }
@@ -288,7 +288,7 @@ async fn what_waits_survives_a_restart() {
 async fn the_venue_says_how_long_a_person_has() {
     let (mut venue, _dir) = venue().await;
     venue.approval_time = Duration::from_mins(7);
-    venue.worker().await;
+    venue.worker();
     venue.agent("payer", pay()).await;
     submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -298,7 +298,7 @@ async fn the_venue_says_how_long_a_person_has() {
 #[tokio::test]
 async fn what_was_revoked_before_the_approval_is_denied_after_it() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("payer", pay()).await;
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -314,7 +314,7 @@ async fn what_was_revoked_before_the_approval_is_denied_after_it() {
 #[tokio::test]
 async fn what_a_cancelled_task_asked_is_withdrawn_and_the_transcript_says_so() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("payer", pay()).await;
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -334,7 +334,7 @@ async fn what_a_cancelled_task_asked_is_withdrawn_and_the_transcript_says_so() {
 #[tokio::test]
 async fn no_name_and_no_turn_gets_round_an_approval() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     let mut config = pay();
     config["tools"].as_array_mut().unwrap().push(json!("v/ops/approval/list"));
     venue.agent("sly", config).await;
@@ -356,7 +356,7 @@ async fn no_name_and_no_turn_gets_round_an_approval() {
 #[tokio::test]
 async fn a_policy_asks_about_what_it_names_whoever_calls() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     let config = json!({"tools": [{"operation": "v/ops/lattice/append", "name": "pay"}]});
     venue.agent("payer", config).await;
     let rule = vec![Capability { with: "w/paid".into(), can: "crud/write".into() }];
@@ -371,7 +371,7 @@ async fn a_policy_asks_about_what_it_names_whoever_calls() {
 #[tokio::test]
 async fn a_message_s_calls_wait_as_a_task_s_do() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("payer", pay()).await;
     venue.arrive("payer", "m1", false, Submission { input: json!("go"), ..Submission::default() }).await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -390,7 +390,7 @@ async fn a_message_s_calls_wait_as_a_task_s_do() {
 #[tokio::test]
 async fn a_person_s_answers_are_the_result_of_asking() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("asker", json!({"tools": ["v/ops/human/ask"]})).await;
     let job = submit(&venue, "asker", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
@@ -408,7 +408,7 @@ async fn a_person_s_answers_are_the_result_of_asking() {
 #[tokio::test]
 async fn what_nobody_answers_in_time_is_denied() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("hasty", json!({"tools": ["v/ops/human/ask"]})).await;
     let job = submit(&venue, "hasty", "s").await;
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
@@ -434,7 +434,7 @@ async fn questions_are_for_turns() {
 #[tokio::test]
 async fn a_delegate_that_asks_for_sections_waits_and_may_get_fewer() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("expert", json!({})).await;
     let tool = json!({"delegate": "expert", "name": "ask_expert", "wait": 60000,
         "scopes": {"enum": ["input", "context/secret plan"], "approval": "ask"}});
@@ -459,7 +459,7 @@ async fn a_delegate_that_asks_for_sections_waits_and_may_get_fewer() {
 #[tokio::test]
 async fn who_edits_a_call_does_not_change_what_the_runtime_fills_in() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     let mut config = pay();
     config["toolArgInjection"] = json!({"pay": {"path": "target"}});
     venue.agent("payer", config).await;

@@ -95,7 +95,7 @@ async fn run(venue: &TestVenue, agent: &str, session: &str, grants: Option<Value
 #[tokio::test]
 async fn a_request_may_do_what_its_grants_and_its_agent_both_permit() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({})).await;
     for (session, grants, expected) in [
         ("absent", None, ["ok", "ok", "ok", "ok"]),
@@ -137,7 +137,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
 #[tokio::test]
 async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     for agent in ["top", "middle", "clerk"] {
         venue.agent(agent, json!({})).await;
     }
@@ -154,7 +154,7 @@ async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_model_says_of_grants_narrows_or_is_refused_and_is_never_ignored() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({})).await;
     venue.agent("boss", json!({"tools": ["v/ops/agent/trigger"]})).await;
     let grants = json!([{"with": "w/a", "can": "crud"}, {"with": "w/b", "can": "crud"}, {"with": "g", "can": "agent"}]);
@@ -191,7 +191,7 @@ async fn what_a_model_says_of_grants_narrows_or_is_refused_and_is_never_ignored(
 #[tokio::test]
 async fn an_agent_hands_on_no_more_than_it_may_delegate() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({})).await;
     let delegable = json!([{"with": "w/b", "can": "crud/read"}]);
     venue.agent("middle", json!({"delegable": delegable})).await;
@@ -204,7 +204,7 @@ async fn an_agent_hands_on_no_more_than_it_may_delegate() {
 #[tokio::test]
 async fn an_entry_reads_through_an_operation_no_more_than_its_agent_may() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     let read = |path: &str, label: &str| json!({"op": "lattice/read", "input": {"path": path}, "label": label});
     let through = json!({
         "op": "job/run", "label": "through a run",
@@ -244,7 +244,7 @@ async fn revoke(venue: &TestVenue, path: Option<&str>, holder: Option<&str>) {
 #[tokio::test]
 async fn a_revocation_stops_the_commit_of_a_turn_that_is_running() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("slow", json!({"tools": ["v/ops/test/delay"]})).await;
     let submitted = venue.arrive("slow", "slow-1", true, granted("s", None)).await;
     while venue.model_calls().is_empty() {
@@ -267,7 +267,7 @@ async fn a_revocation_stops_the_commit_of_a_turn_that_is_running() {
 #[tokio::test]
 async fn a_revoked_holder_can_do_nothing_from_its_next_check_on() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({})).await;
     run(&venue, "clerk", "before", None).await;
     revoke(&venue, None, Some("agent:clerk")).await;
@@ -288,7 +288,7 @@ async fn events_of_differing_authority_have_turns_of_their_own() {
         let grants = json!([{"with": path, "can": "crud"}]);
         venue.arrive("talker", &format!("m{n}"), false, granted("s", Some(grants))).await;
     }
-    venue.worker().await;
+    venue.worker();
     let mut made = Vec::new();
     for _ in 0..600 {
         made = venue.turns("talker", "s").await;
@@ -309,7 +309,7 @@ async fn events_of_differing_authority_have_turns_of_their_own() {
 #[tokio::test]
 async fn what_only_the_venue_says_counts_under_its_seal_alone() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({})).await;
     let parent = json!({"agent": "top", "session": "s"});
     let all = json!({"holders": ["t/operator"]});
@@ -352,7 +352,7 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
 #[tokio::test]
 async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     venue.agent("waiter", json!({})).await;
     let waiter = venue.arrive("waiter", "w-1", true, granted("s", None)).await.job.unwrap();

@@ -44,7 +44,7 @@ then = { text = "done" }
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (mut venue, dir) = TestVenue::embedded(RULES).await;
     venue.sweep = Duration::from_millis(100);
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 
@@ -124,7 +124,7 @@ async fn what_one_child_spends_its_siblings_can_t() {
 async fn a_task_that_may_wind_down_has_one_more_turn_and_no_tools_but_its_end() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     let venue = venue.foreseen();
-    venue.worker().await;
+    venue.worker();
     for (id, limits, budget) in [
         ("turns", json!({"turns": 3, "windDown": true}), json!({})),
         ("tokens", json!({"turns": 40, "windDown": true}), json!({"tokens": 12_000})),

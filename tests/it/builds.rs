@@ -166,7 +166,7 @@ async fn is_passed_on(venue: &TestVenue) {
 async fn a_session_that_this_build_cannot_read_is_left_to_another_and_counts_no_crash() {
     for (venue, _dir, _) in venues().await {
         venue.agent("helper", json!({})).await;
-        venue.worker().await;
+        venue.worker();
         let first = task(&venue, "t1").await;
         venue.ended(&first).await;
         let store = &venue.venue.store;
@@ -203,7 +203,7 @@ async fn an_event_of_a_kind_that_this_build_does_not_know_is_left_where_it_is() 
         let [field, value] = &values[..] else { panic!("{values:?}") };
         assert!(EventKind::from_letter('z').is_none() && value.starts_with("t "), "{value}");
         server.command(&["HSET", &key, field, &value.replacen('t', "z", 1)]).await.unwrap();
-        venue.worker().await;
+        venue.worker();
         let place = format!("{base}:session:{}", session().token());
         let mut epochs = std::collections::BTreeSet::new();
         while epochs.len() < 2 {

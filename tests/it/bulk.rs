@@ -59,7 +59,7 @@ async fn job(venue: &TestVenue, id: &JobId) -> Job {
 
 async fn driven_again((venue, _dir): (TestVenue, tempfile::TempDir)) {
     looper(&venue, 1).await;
-    venue.worker().await;
+    venue.worker();
     let budget = serde_json::from_value(json!({"turns": 3})).unwrap();
     let id = failed(&venue, "t1", Submission { budget, ..says("first") }).await;
     looper(&venue, 5).await;
@@ -87,7 +87,7 @@ async fn driven_again((venue, _dir): (TestVenue, tempfile::TempDir)) {
 
 async fn many_at_once((venue, _dir): (TestVenue, tempfile::TempDir)) {
     looper(&venue, 1).await;
-    venue.worker().await;
+    venue.worker();
     for n in 0..5 {
         failed(&venue, &format!("t{n}"), says(&format!("task {n}"))).await;
     }

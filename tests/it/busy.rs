@@ -50,7 +50,7 @@ async fn replace_cancels_the_oldest_task_and_queues_the_new_one() {
 async fn replace_stops_the_task_that_is_being_served() {
     let (venue, _dir) = TestVenue::embedded("").await;
     venue.agent("a", never("replace")).await;
-    venue.worker().await;
+    venue.worker();
     let first = submit(&venue, "t1").await;
     while job(&venue, &first).await.status == JobStatus::Pending {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -74,7 +74,7 @@ async fn a_repeated_submission_replaces_nothing() {
     assert_eq!(submit(&venue, "t1").await, first);
     assert_eq!(job(&venue, &second).await.status, JobStatus::Pending);
     // Over the queue, too.
-    venue.worker().await;
+    venue.worker();
     let to = Address::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
     let publish = async |id: &str| {
         let body = json!({"input": id, "sessionId": "main"});
@@ -147,7 +147,7 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
     for n in 0..6 {
         tasks.push(venue.submit("a", &format!("t{n}"), json!(n)).await.job.unwrap());
     }
-    venue.worker().await;
+    venue.worker();
     let mut spans = Vec::new();
     for task in &tasks {
         assert_eq!(venue.ended(task).await.status, JobStatus::Complete);
@@ -172,7 +172,7 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
 /// still: no sweep, no alarm and no delivery again begins one, only the end of the one before.
 async fn each_task_begins_when_the_one_before_ends(venue: TestVenue) {
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 1})).await;
-    venue.worker().await;
+    venue.worker();
     let mut tasks = Vec::new();
     for n in 0..6 {
         tasks.push(venue.submit("a", &format!("own{n}"), json!(n)).await.job.unwrap());
@@ -212,7 +212,7 @@ async fn an_owner_runs_no_more_sessions_than_its_cap_and_another_owner_is_not_ke
     for (agent, id) in [("a", "t1"), ("a", "t2"), ("b", "t3"), ("b", "t4")] {
         jobs.push(venue.submit(agent, id, json!("x")).await.job.unwrap());
     }
-    venue.worker().await;
+    venue.worker();
     let mine = venue.owner.clone();
     let started = async |venue: &TestVenue| {
         let mut found = Vec::new();

@@ -106,7 +106,7 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
     let zone = Zone::parse("Europe/Berlin").unwrap();
     let spend = SpendSettings { zone, owner: ceiling("tokens=12000"), ..SpendSettings::default() };
     let Some((mut venue, _dir)) = venue(on, spend).await else { return };
-    venue.worker().await;
+    venue.worker();
     let (made, failed) = until_one_fails(&venue, "a", None, "first").await;
     assert!(made > 0);
     let text = why(&failed);
@@ -174,8 +174,8 @@ async fn a_fleet_never_passes_a_cap(on: On) {
             submitted.push((owner.clone(), job));
         }
     }
-    venue.worker().await;
-    venue.worker().await;
+    venue.worker();
+    venue.worker();
     let (mut made, mut failed, mut used) = (0, 0, 0);
     for (owner, job) in submitted {
         venue.owner = owner;
@@ -230,7 +230,7 @@ async fn a_session_has_a_cap_as_long_as_it_lives_the_lower_of_the_venue_s_and_it
     let spend = SpendSettings { session: ceiling("tokens=90000"), ..SpendSettings::default() };
     let (venue, _dir) = venue(On::Embedded, spend).await.unwrap();
     venue.agent("a", json!({"model": model(), "limits": {"session": {"tokens": 9_000}}})).await;
-    venue.worker().await;
+    venue.worker();
     let (made, failed) = until_one_fails(&venue, "a", Some("s1"), "one").await;
     assert!(made > 0);
     let text = why(&failed);
@@ -256,7 +256,7 @@ async fn where_the_venue_says_so_a_task_waits_for_the_next_day() {
     let reached = CapReached::Wait;
     let spend = SpendSettings { owner: ceiling("tokens=3500"), reached, ..SpendSettings::default() };
     let (venue, _dir) = venue(On::Embedded, spend).await.unwrap();
-    venue.worker().await;
+    venue.worker();
     let mut waits = None;
     for n in 0..9 {
         let job = venue.submit("a", &format!("t{n}"), json!("go")).await.job.unwrap();
@@ -309,7 +309,7 @@ async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none
           `spend.prices`: it is not called"]
     );
     assert!(agents::names::checked(&venue.venue, &venue.owner, &record.config, true).is_err());
-    venue.worker().await;
+    venue.worker();
     let job = in_session(&venue, "b", "s", "b").await;
     assert!(why(&job).contains("no price in `spend.prices`"));
     assert_eq!(venue.model_calls(), Vec::<Value>::new());
@@ -345,7 +345,7 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [Book; 3], usize) {
     Arc::get_mut(&mut mortal.venue).unwrap().spend = spend;
     mortal.sweep = Duration::from_hours(1);
     faulty.plan(FaultPlan::From { n, at });
-    mortal.worker().await;
+    mortal.worker();
     let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
     let job = healthy.arrive("a", "t", true, submission).await.job.unwrap();
     let mut died = false;
@@ -358,7 +358,7 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [Book; 3], usize) {
     }
     drop(mortal);
     clock.advance(Duration::from_secs(40));
-    healthy.worker().await;
+    healthy.worker();
     assert_eq!(ended(&healthy, &job).await.status, JobStatus::Complete);
     let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
     let (own, shared) = (healthy.owner.clone(), venue_owner());

@@ -113,7 +113,7 @@ async fn counts(venue: &TestVenue) -> usize {
 
 async fn agents_that_answer_each_other_stop(on: On) {
     let Some((venue, _dir)) = venue(on, RULES).await else { return };
-    venue.worker().await;
+    venue.worker();
     message(&venue, "ping", "m1").await;
     calm(&venue).await;
     assert_eq!(calls(&venue), 4, "two each: {:?}", venue.model_calls());
@@ -134,7 +134,7 @@ async fn agents_that_answer_each_other_stop(on: On) {
 
 async fn timers_do_not_hide_a_chain(on: On) {
     let Some((venue, _dir)) = venue(on, RULES).await else { return };
-    venue.worker().await;
+    venue.worker();
     let job = venue.submit("setter", "t1", json!("go")).await.job.unwrap();
     venue.ended(&job).await;
     calm(&venue).await;
@@ -151,7 +151,7 @@ async fn all(venue: &TestVenue) -> Vec<Job> {
 async fn an_origin_has_an_hours_turns(on: On) {
     let Some((mut venue, _dir)) = venue(on, RULES).await else { return };
     venue.turns_per_origin = 5;
-    venue.worker().await;
+    venue.worker();
     let job = venue.submit("clock", "t1", json!("go")).await.job.unwrap();
     venue.ended(&job).await;
     calm(&venue).await;
@@ -185,7 +185,7 @@ async fn an_origin_has_an_hours_turns(on: On) {
 async fn a_wake_goes_on_within_its_origin(on: On) {
     let Some((mut venue, _dir)) = venue(on, RULES).await else { return };
     venue.turns_per_origin = 8;
-    venue.worker().await;
+    venue.worker();
     message(&venue, "sleeper", "m1").await;
     calm(&venue).await;
     let turns = venue.turns("sleeper", "main").await;
@@ -204,7 +204,7 @@ async fn messages_count_against_the_run(on: On) {
         call.repeat(60)
     );
     let Some((venue, _dir)) = venue(on, &rule).await else { return };
-    venue.worker().await;
+    venue.worker();
     let job = venue.run("spammer", "t1", json!("go")).await;
     let turns = venue.turns("spammer", job.head.session.as_str()).await;
     let outcome = |of: &str| turns[0].calls.iter().filter(|call| call.outcome == of).count();
@@ -214,7 +214,7 @@ async fn messages_count_against_the_run(on: On) {
 
 async fn a_request_from_outside_costs_no_count(on: On) {
     let Some((venue, _dir)) = venue(on, RULES).await else { return };
-    venue.worker().await;
+    venue.worker();
     assert_eq!(venue.run("sink", "t1", json!("go")).await.status, JobStatus::Complete);
     assert_eq!(counts(&venue).await, 0);
 }

@@ -75,7 +75,7 @@ async fn cancelling_a_job_cancels_its_descendants_wherever_they_are() {
     // The job above waits for its child outside a turn, or inside of one.
     for agent in ["top", "busy"] {
         let (venue, _dir) = venue().await;
-        venue.worker().await;
+        venue.worker();
         let job: JobId = venue.submit(agent, "t1", json!("go")).await.job.unwrap();
         at_the_bottom(&venue).await;
         jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
@@ -89,7 +89,7 @@ async fn cancelling_a_job_cancels_its_descendants_wherever_they_are() {
 #[tokio::test]
 async fn a_child_that_is_cancelled_leaves_the_job_above_alone() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     let job: JobId = venue.submit("top", "t1", json!("go")).await.job.unwrap();
     at_the_bottom(&venue).await;
     let bottom = all(&venue).await.into_iter().find(|job| job.head.agent.as_str() == "bottom").unwrap();
@@ -100,7 +100,7 @@ async fn a_child_that_is_cancelled_leaves_the_job_above_alone() {
 #[tokio::test]
 async fn what_would_be_refused_when_it_arrives_is_an_error_of_the_call() {
     let (venue, _dir) = venue().await;
-    venue.worker().await;
+    venue.worker();
     let loads: Map<String, Value> = (0..=LOADS).map(|n| (format!("w/{n}"), Value::Null)).collect();
     let ended = venue.run("loader", "t1", Value::Object(loads)).await;
     let said = ended.result.unwrap().output.unwrap().to_string();
@@ -134,7 +134,7 @@ async fn a_child_whose_task_is_not_let_in_ends() {
         venue.venue.bus.publish(&Message { to, id: Some(id.to_string()), body }).await.unwrap();
     };
     operate(&venue.venue, &boss(&owner), "v/ops/agent/suspend", json!({"agentId": "bottom"})).await.unwrap();
-    venue.worker().await;
+    venue.worker();
     publish(&[7; 32]).await;
     while !venue.venue.bus.in_transit().await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;

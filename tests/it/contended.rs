@@ -68,7 +68,7 @@ async fn venue(dir: &Path, prefix: &'static str) -> (TestVenue, Arc<Busy>) {
     let store = Arc::clone(&busy) as Arc<dyn Store>;
     let mut venue = TestVenue::at(store, Arc::new(bus), dir, RULES, Clock::system()).await;
     venue.sweep = Duration::from_millis(100);
-    venue.worker().await;
+    venue.worker();
     (venue, busy)
 }
 

@@ -70,7 +70,7 @@ then = { text = "done" }
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
     let venue = venue.foreseen();
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 

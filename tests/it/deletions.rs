@@ -82,7 +82,7 @@ async fn a_turn_that_the_deletion_cancels_leaves_nothing_half_way() {
         venue.agent("parent", with(&["v/ops/agent/request"])).await;
         venue.agent("kid", with(&["v/ops/agent/delete"])).await;
         let tasks = session(&venue, "parent", 4).await;
-        venue.worker().await;
+        venue.worker();
         cancelled(&venue, tasks).await;
         settled(&venue).await;
         assert_eq!(json!(venue.record("parent").await.status), "TERMINATED");
@@ -94,7 +94,7 @@ async fn an_agent_that_removes_itself_in_a_turn_is_gone_with_all_its_tasks_ended
     for (venue, _dir) in venues(RULES).await {
         venue.agent("own", with(&["v/ops/agent/delete"])).await;
         let tasks = session(&venue, "own", 3).await;
-        venue.worker().await;
+        venue.worker();
         cancelled(&venue, tasks).await;
         settled(&venue).await;
         let own: AgentId = "own".parse().unwrap();
@@ -114,7 +114,7 @@ async fn dies(n: u64, at: FaultAt) {
         let outcome = ending::terminate(&dying.venue, &venue.owner, &id).await;
         let begun = json!(venue.record("a").await.status) == "TERMINATED";
         assert!(begun || outcome.is_err(), "{n} {at:?}");
-        venue.worker().await;
+        venue.worker();
         if begun {
             cancelled(&venue, tasks).await;
             settled(&venue).await;
@@ -143,7 +143,7 @@ async fn an_agent_that_was_made_anew_keeps_its_work() {
     assert_eq!(marks(&venue).await, 1);
     venue.agent("a", with(&[])).await;
     let task = venue.submit("a", "later", json!(1)).await.job.unwrap();
-    venue.worker().await;
+    venue.worker();
     settled(&venue).await;
     assert_eq!(venue.ended(&task).await.status, JobStatus::Complete);
     let by = trellis::venue::agents::lifecycle::By {

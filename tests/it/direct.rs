@@ -29,7 +29,7 @@ const SOON: Duration = Duration::from_secs(4);
 async fn venue(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     let (mut venue, dir) = on.venue(RULES, Clock::system()).await?;
     venue.sweep = Duration::from_hours(1);
-    venue.worker().await;
+    venue.worker();
     venue.agent("echo", json!({"concurrency": 100})).await;
     Some((venue, dir))
 }

@@ -63,7 +63,7 @@ async fn office(dir: &Path, rules: &str) -> TestVenue {
     for name in AGENTS {
         venue.agent(name, agent(name)).await;
     }
-    venue.worker().await;
+    venue.worker();
     venue
 }
 

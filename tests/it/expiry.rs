@@ -41,7 +41,7 @@ async fn agent(venue: &mut TestVenue) {
     venue.lease = Duration::from_hours(24 * 365);
     let context = json!([{"ref": "c/x", "label": "scratch"}]);
     venue.agent("a", json!({"session": {"ttl": "1h"}, "context": context})).await;
-    venue.worker().await;
+    venue.worker();
 }
 
 async fn accepted(venue: &TestVenue, session: &str, id: &str, input: &str) -> trellis::domain::ids::JobId {

@@ -80,7 +80,7 @@ then = { text = "done" }
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 
@@ -212,7 +212,7 @@ async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_wit
     let limits = Limit::list("scripted/narrow:concurrency=1, scripted/few:requests=1").unwrap();
     venue.rates = Rates { limits, hold: Duration::from_mins(1) };
     venue.sweep = Duration::from_millis(50);
-    venue.worker().await;
+    venue.worker();
     venue.agent("sleepy", json!({"model": {"provider": "scripted", "name": "narrow"}})).await;
     let mut jobs = Vec::new();
     for n in 0..3 {

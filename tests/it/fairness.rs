@@ -88,7 +88,7 @@ async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venu
         running.push(publish(&venue, &one, &format!("one-{n}"), "think").await);
         publish(&venue, &two, &format!("two-{n}"), "think").await;
     }
-    venue.worker().await;
+    venue.worker();
     until("all slots are taken", async || thinking(&venue) == SLOTS).await;
     let last = publish(&venue, &small, "last", "hello").await;
     until("it is seen behind what came before", async || status(&venue, &small, &last).await.is_some()).await;
@@ -134,7 +134,7 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
         publish(&venue, &one, &format!("one-{n}"), "think").await;
         publish(&venue, &two, &format!("two-{n}"), "think").await;
     }
-    venue.worker().await;
+    venue.worker();
     until("all slots are taken", async || thinking(&venue) == SLOTS).await;
     let mut waiting = Vec::new();
     for n in 0..20 {
@@ -151,7 +151,7 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
     second.sweep = Duration::from_mins(10);
     venue.shutdown.trigger();
     venue.shutdown.cancelling().cancel();
-    second.worker().await;
+    second.worker();
     for job in &waiting {
         until("another runs it", async || status(&second, &small, job).await == Some(JobStatus::Complete)).await;
     }
@@ -171,7 +171,7 @@ async fn a_sweep_calls_a_few_sessions_of_an_owner_that_has_no_slot_here() {
     for n in 0..300 {
         last = Some(publish(&venue, &one, &format!("one-{n}"), "think").await);
     }
-    venue.worker().await;
+    venue.worker();
     let last = last.unwrap();
     until("all are there", async || status(&venue, &one, &last).await.is_some()).await;
     // When they began to wait, and one of the first sweep that they are due for.
@@ -203,7 +203,7 @@ async fn what_waits_at_a_worker_is_seen_in_the_queue_until_it_has_run() {
         let info = stream.consumer_info("workers").await.unwrap();
         usize::try_from(info.num_pending).unwrap() + info.num_ack_pending
     };
-    venue.worker().await;
+    venue.worker();
     let (mut thinks, mut waits) = (Vec::new(), Vec::new());
     for n in 0..SLOTS / 2 {
         thinks.push(publish(&venue, &one, &format!("thinks-{n}"), "think").await);
@@ -244,8 +244,8 @@ async fn a_worker_with_room_runs_what_waits_at_another() {
     let (store, bus) = (Arc::clone(&venue.venue.store), NatsBus::open(&options).await.unwrap());
     let mut second = TestVenue::new(store, Arc::new(bus), other.path(), RULES).await;
     (second.sweep, second.owner_share) = (Duration::from_mins(10), 50);
-    venue.worker().await;
-    second.worker().await;
+    venue.worker();
+    second.worker();
     // Whoever takes them takes most of them: half of the slots of both are for them.
     for round in 1..=10 {
         let ids: Vec<_> = (0..SLOTS).map(|n| format!("r{round}-{n}")).collect();
@@ -260,7 +260,7 @@ async fn a_worker_with_room_runs_what_waits_at_another() {
 /// An owner that has all slots can still cancel what holds them.
 async fn a_cancellation_needs_no_slot(mut venue: TestVenue) {
     let one = owner(&mut venue, "big/one").await;
-    venue.worker().await;
+    venue.worker();
     let mut running = Vec::new();
     for n in 0..SLOTS {
         running.push(publish(&venue, &one, &format!("one-{n}"), "think").await);

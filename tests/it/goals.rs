@@ -70,7 +70,7 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
     let venue = venue.foreseen();
     venue.write("w/prices/bolts", json!(3)).await;
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 

@@ -24,7 +24,7 @@ async fn satisfied(script: &'static str, modules: &str) {
     let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
     let keys = KeyRing::parse(&"01".repeat(32)).unwrap();
     Arc::get_mut(&mut venue.venue).expect("nobody else has it yet").secrets = Vault::new(keys);
-    venue.worker().await;
+    venue.worker();
     let server = Server::of(Arc::clone(&venue.venue)).await;
     let url = server.url.clone();
     let run = tokio::task::spawn_blocking(move || Command::new(python).args([script, &url]).output().unwrap());

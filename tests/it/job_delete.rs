@@ -82,7 +82,7 @@ async fn a_deleted_job_leaves_nothing_and_its_id_is_new_again() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     venue.agent("boss", json!({"tools": ["agent/request"]})).await;
     venue.agent("clerk", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let submission = || {
         let budget = serde_json::from_value(json!({"turns": 20})).unwrap();
         Submission { input: json!("go"), budget, ..Submission::default() }
@@ -115,7 +115,7 @@ async fn with_a_dead_job_its_letter_goes() {
         let until = grant(&venue, &session, &format!("victim {n}")).await.until;
         venue.venue.clock.advance(until.since(venue.venue.now()));
     }
-    venue.worker().await;
+    venue.worker();
     let died = venue.ended(&job).await;
     assert_eq!(died.result.unwrap().error_code, Some(ErrorCode::Dead));
     gone(&venue, &job).await;

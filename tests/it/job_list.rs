@@ -112,7 +112,7 @@ async fn one_request_looks_at_a_bounded_number_of_jobs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_are_found_by_state_session_time_and_text() {
     let (venue, _dir, ids) = filled().await;
-    venue.worker().await;
+    venue.worker();
     for id in &ids {
         venue.ended(id).await;
     }

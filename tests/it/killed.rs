@@ -91,7 +91,7 @@ async fn a_slot_is_free_after_lease_and_sweep(on: On, owner_cap: u32) {
     let first = venue.submit("quick", "t1", json!("first")).await;
     let grant = killed(&venue, &first.session, "victim").await;
     let second = venue.submit("quick", "t2", json!("second")).await;
-    venue.worker().await;
+    venue.worker();
     // Nobody runs before the lease is over.
     venue.venue.clock.advance(LEASE.saturating_sub(Duration::from_millis(1)));
     for _ in 0..20 {
@@ -132,7 +132,7 @@ async fn a_suspect_holds_no_slot_while_it_waits(on: On) {
         }
         venue.venue.clock.advance(LEASE + Duration::from_millis(1));
     }
-    venue.worker().await;
+    venue.worker();
     let start = Instant::now();
     let held = |facts: &SessionFacts, now: Millis| facts.lease_until.is_some_and(|until| until > now);
     loop {

@@ -84,7 +84,7 @@ impl Disk {
             None => embedded,
         };
         let venue = TestVenue::new(store, bus, &dir, RULES).await.foreseen();
-        venue.worker().await;
+        venue.worker();
         venue
     }
 }

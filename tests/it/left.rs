@@ -26,7 +26,7 @@ async fn venue(clock: Clock) -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded_at(RULES, clock).await;
     set_format(&*venue.venue.store, FORMAT + 1).await;
     venue.agent("helper", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 

@@ -46,7 +46,7 @@ async fn info(venue: &TestVenue, id: &str) -> Value {
 async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", echo()).await;
-    venue.worker().await;
+    venue.worker();
     venue.run("a", "first", json!("1")).await;
     let suspended = call(&venue, "suspend", json!({"agentId": "a", "reason": "repairs"})).await.unwrap();
     assert_eq!((&suspended["status"], &suspended["error"]), (&json!("SUSPENDED"), &json!("repairs")));
@@ -70,7 +70,7 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
 async fn a_terminated_agent_cancels_what_is_unfinished_and_refuses_new_work() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", never()).await;
-    venue.worker().await;
+    venue.worker();
     let jobs = [venue.submit("a", "t1", json!(1)).await, venue.submit("a", "t2", json!(2)).await];
     let ended = call(&venue, "delete", json!({"agentId": "a"})).await.unwrap();
     assert_eq!((&ended["status"], &ended["cancelled"]), (&json!("TERMINATED"), &json!(2)));
@@ -98,7 +98,7 @@ async fn a_removed_name_is_free_and_its_next_agent_is_fresh() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", echo()).await;
     venue.agent("a-b", echo()).await;
-    venue.worker().await;
+    venue.worker();
     let hello = call(&venue, "chat", json!({"agentId": "a", "message": "hello"})).await.unwrap();
     venue.run("a", "t1", json!(1)).await;
     venue.run("a-b", "u1", json!(1)).await;
@@ -177,7 +177,7 @@ async fn the_seeds_spellings_are_mapped() {
 async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", echo()).await;
-    venue.worker().await;
+    venue.worker();
     let one = call(&venue, "chat", json!({"agentId": "a", "message": "one"})).await.unwrap();
     let session = one["sessionId"].as_str().unwrap();
     call(&venue, "suspend", json!({"agentId": "a"})).await.unwrap();
@@ -222,7 +222,7 @@ async fn of_those_who_make_one_agent_one_does(venue: TestVenue) {
         let again = call(&venue, "create", json!({"agentId": name, "config": config(9)})).await.unwrap();
         assert_eq!(again["created"], true);
     }
-    venue.worker().await;
+    venue.worker();
     let mut sessions = HashMap::new();
     for agent in ["left", "right"] {
         venue.agent(agent, echo()).await;

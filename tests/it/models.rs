@@ -113,7 +113,7 @@ async fn tasks_on_a_model_that_never_answers_do_not_stop_another_owner() {
         let first = std::mem::replace(&mut venue.owner, "local/you".parse().unwrap());
         venue.agent("well", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
         let second = std::mem::replace(&mut venue.owner, first);
-        venue.worker().await;
+        venue.worker();
         // Until the worker has looked around once, it doesn't know that there is another owner.
         tokio::time::sleep(Duration::from_secs(1)).await;
         twenty(&venue).await;
@@ -134,7 +134,7 @@ async fn an_owner_alone_has_all_slots_and_the_timeout_frees_them() {
         venue.model_timeout = Duration::from_secs(3);
         venue.retry.total = Some(Duration::from_millis(1));
         venue.agent("stuck", stuck()).await;
-        venue.worker().await;
+        venue.worker();
         let jobs = twenty(&venue).await;
         running(&venue, 8).await;
         for job in jobs {
@@ -173,7 +173,7 @@ async fn a_call_that_no_minute_has_room_for_is_refused_at_once() {
     let (mut venue, _dir) = TestVenue::embedded("[[rule]]\nthen = { text = \"done\" }\n").await;
     let limits = Limit::list("scripted/rules:tokens=5000").unwrap();
     venue.rates = Rates { limits, hold: Duration::from_mins(1) };
-    venue.worker().await;
+    venue.worker();
     let model = |tokens: u32| json!({"provider": "scripted", "name": "rules", "maxTokens": tokens});
     venue.agent("small", json!({"model": model(100)})).await;
     assert_eq!(venue.run("small", "t1", json!("go")).await.status, JobStatus::Complete);
@@ -193,7 +193,7 @@ async fn whoever_waits_for_a_call_to_end_comes_as_soon_as_it_has() {
         let limits = Limit::list("scripted:concurrency=1").unwrap();
         venue.rates = Rates { limits, hold: Duration::from_mins(1) };
         venue.sweep = Duration::from_secs(2);
-        venue.worker().await;
+        venue.worker();
         venue.agent("a", json!({})).await;
         let start = Instant::now();
         let mut jobs = Vec::new();

@@ -42,7 +42,7 @@ async fn what_the_stream_takes_and_nobody_understands_is_answered_counted_and_li
     let Some(server) = NatsServer::start() else { return };
     let options = options(&server.url());
     let (venue, _dir) = venue(&options).await;
-    venue.worker().await;
+    venue.worker();
     let client = async_nats::connect(server.url()).await.unwrap();
     let context = jetstream::new(client.clone());
     let inbox = client.new_inbox();
@@ -132,7 +132,7 @@ async fn a_stream_of_an_earlier_version_is_brought_up_to_date_and_what_lies_in_i
     let subjects = settings.iter().find(|setting| setting.name == "nats inbound subjects").unwrap();
     assert!(subjects.problem.is_none() && subjects.value.contains(&format!("{p}.in.*.*.*.task")), "{subjects:?}");
     assert!(context.publish(format!("{p}.in.local.me.b.tasks"), "{}".into()).await.unwrap().await.is_err());
-    venue.worker().await;
+    venue.worker();
     let books = counted(&venue, 1).await;
     assert!(books.unreadable_subjects[0].contains("got the kind `tasks`"), "{books:?}");
     for _ in 0..600 {
@@ -165,7 +165,7 @@ async fn a_kind_of_message_that_only_a_newer_build_knows_stays_in_the_stream() {
     for (agent, body) in [("a", r#"{"of": "it"}"#), ("b", "{")] {
         context.publish(format!("{p}.in.local.me.{agent}.fork"), body.into()).await.unwrap().await.unwrap();
     }
-    venue.worker().await;
+    venue.worker();
     let books = counted(&venue, 1).await;
     assert!(books.unreadable_subjects[0].contains(".b.fork"), "{books:?}");
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -221,7 +221,7 @@ async fn messages_that_break_connections_are_taken_out_kept_and_hold_nobody_up()
     publish_raw(&server.url(), &broken).await;
     task("after").await.unwrap().await.unwrap();
     assert_eq!(venue.venue.bus.in_transit().await.unwrap(), ["before", "after"], "the audit reads past them");
-    venue.worker().await;
+    venue.worker();
     let books = counted(&venue, broken.len() as u64).await;
     assert_eq!((books.unreadable, books.unaccounted), (broken.len() as u64, 0), "{books:?}");
     let listed = operate_once(&venue.venue, &boss(&venue.owner), None, "v/ops/dead/list", json!({})).await.unwrap();

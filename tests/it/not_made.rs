@@ -97,7 +97,7 @@ async fn while_it_fails(fails: Option<Fails>, model: Value) -> (JobStatus, u64, 
     let limits = Limit::list("scripted:concurrency=5:tokens=20000").unwrap();
     (venue.rates, venue.sweep) = (Rates { limits, hold: Duration::from_mins(1) }, Duration::from_millis(50));
     venue.agent("a", json!({"model": model})).await;
-    venue.worker().await;
+    venue.worker();
     let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
     let job = venue.arrive("a", "t", true, submission).await.job.unwrap();
     let mut waited = 0;

@@ -140,7 +140,7 @@ async fn no_outage_of_the_store_counts_as_a_crash(on: On) {
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
     let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::Never);
     let served = TestVenue::at(faulty.clone(), Arc::clone(&venue.venue.bus), dir.path(), rules, clock.clone()).await;
-    served.worker().await;
+    served.worker();
     let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
     for outage in 1..=6 {
         let asked = async || venue.model_calls().iter().filter(|call| call["event"] == "started").count() >= outage;
@@ -169,14 +169,14 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
     let (store, bus) = (Arc::new(PatientStore::new(faulty.clone(), waits)), Arc::clone(&venue.venue.bus));
     let mut cut_off = TestVenue::at(store, bus, dir.path(), rules, Clock::system()).await;
     (cut_off.lease, venue.lease) = (Duration::from_millis(600), Duration::from_millis(600));
-    cut_off.worker().await;
+    cut_off.worker();
     let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
     let clock = Clock::manual(Millis(0));
     let asked =
         async |times: usize| venue.model_calls().iter().filter(|call| call["event"] == "started").count() >= times;
     until(&clock, "the model isn't asked", async || asked(1).await).await;
     faulty.plan(FaultPlan::From { n: 1, at: FaultAt::Before });
-    venue.worker().await;
+    venue.worker();
     until(&clock, "nobody takes the session", async || asked(2).await).await;
     let charged = async || {
         let facts = venue.venue.store.sessions(&venue.owner, None, None, 10).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_session_that_fails_again_and_again_waits_longer_and_longer(on: On) {
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
     let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::EachOf("commit"));
     let served = TestVenue::at(faulty.clone(), Arc::clone(&venue.venue.bus), dir.path(), rules, clock.clone()).await;
-    served.worker().await;
+    served.worker();
     let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
     let releases = || faulty.calls().iter().filter(|call| **call == "release").count();
     let still = Clock::manual(Millis(0));

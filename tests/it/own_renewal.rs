@@ -52,7 +52,7 @@ async fn a_renewal_beside_the_commit_that_gives_the_lease_back_holds_up_no_compl
     // The sweep would tell it too.
     venue.sweep = Duration::from_mins(10);
     venue.lease = Duration::from_secs(2);
-    venue.worker().await;
+    venue.worker();
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     let job = venue.run("echo", "t1", json!({"message": "hi"})).await;
     assert_eq!(job.status, JobStatus::Complete);
@@ -116,7 +116,7 @@ async fn a_model_is_not_asked_by_a_holder_whose_lease_has_lapsed_while_the_budge
     let store = Arc::new(Watched { inner: store, watch });
     let mut venue = TestVenue::new(Arc::clone(&store) as Arc<dyn Store>, Arc::new(bus), dir.path(), "").await;
     venue.lease = LEASE;
-    venue.worker().await;
+    venue.worker();
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     let submission = json!({"input": {"message": "hi"}, "sessionId": "s", "budget": {"turns": 4}});
     venue.arrive("echo", "t1", true, serde_json::from_value(submission).unwrap()).await;

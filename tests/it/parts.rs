@@ -201,7 +201,7 @@ async fn what_a_turn_replaces_twice_is_replaced_once() {
 /// Parts of parts included.
 async fn what_is_replaced_or_deleted_leaves_nothing_behind(on: On) {
     let Some((venue, _dir)) = on.venue("", Clock::default()).await else { return };
-    venue.worker().await;
+    venue.worker();
     for at in ["w/s/10", "w/s/10/deep", "w/s/20", "w/gone/1", "w/left/1"] {
         venue.tree().apply_now(NOW, &write(at, map(40))).await.unwrap();
         venue.tree().apply_now(NOW, &write(&format!("{at}/one"), json!(1))).await.unwrap();

@@ -95,7 +95,7 @@ on_both! {
 
 async fn the_running_turn_commits_and_none_begins_until_it_goes_on(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
-    venue.worker().await;
+    venue.worker();
     let id = paused(&venue, "t1").await;
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!((turns(&venue, &id).await, job(&venue, &id).await.status), (1, JobStatus::Paused));
@@ -138,7 +138,7 @@ fn a_job_stays_paused_over_kill_9_and_is_held_by_the_command_line() {
 
 async fn a_paused_job_can_be_cancelled(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
-    venue.worker().await;
+    venue.worker();
     let id = paused(&venue, "t1").await;
     jobs::cancel(&venue.venue, &venue.owner, &id, None).await.unwrap();
     assert_eq!(venue.ended(&id).await.status, JobStatus::Cancelled);
@@ -155,7 +155,7 @@ async fn its_time_goes_on_and_its_end_is_no_turn(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::manual(START)).await else { return };
     let wind_down = json!({"tools": ["v/ops/test/delay"], "limits": {"wallClock": 60, "windDown": true}});
     venue.agent("slow", wind_down).await;
-    venue.worker().await;
+    venue.worker();
     let id = paused(&venue, "t1").await;
     let calls = venue.model_calls().len();
     venue.venue.clock.advance(Duration::from_secs(61));
@@ -178,7 +178,7 @@ async fn the_time_of_one_that_never_began_goes_on(on: On) {
     run(&venue, "pause", &first).await.unwrap();
     let behind = venue.arrive("slow", "t2", true, within(30)).await.job.unwrap();
     let free = venue.arrive("slow", "t3", true, within(3_600)).await.job.unwrap();
-    venue.worker().await;
+    venue.worker();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(job(&venue, &first).await.status, JobStatus::Paused);
     for (seconds, id, how) in [(31, &behind, "before it began"), (30, &first, "while it was paused")] {
@@ -194,7 +194,7 @@ async fn the_time_of_one_that_never_began_goes_on(on: On) {
 
 async fn an_answer_waits_with_the_job_that_it_is_for(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
-    venue.worker().await;
+    venue.worker();
     let id = venue.submit("asker", "t1", json!("go")).await.job.unwrap();
     until(&venue, &id, JobStatus::InputRequired).await;
     assert_eq!(run(&venue, "pause", &id).await.unwrap()["status"], "PAUSED");
@@ -211,7 +211,7 @@ async fn an_answer_waits_with_the_job_that_it_is_for(on: On) {
 
 async fn a_message_reaches_the_task_alone(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
-    venue.worker().await;
+    venue.worker();
     let id = paused(&venue, "t1").await;
     let told = tell(&venue, &id, json!("only invoices of 2026")).await.unwrap();
     assert_eq!((&told["status"], &told["queueDepth"]), (&json!("queued"), &json!(1)));
@@ -237,7 +237,7 @@ async fn it_is_told_more_than_a_turn_can_hear(on: On) {
         let of = if n % 2 == 0 { &id } else { &behind };
         tell(&venue, of, json!(format!("message {n}: only invoices of 2026"))).await.unwrap();
     }
-    venue.worker().await;
+    venue.worker();
     run(&venue, "resume", &id).await.unwrap();
     for id in [&id, &behind] {
         let done = venue.ended(id).await;
@@ -254,7 +254,7 @@ async fn the_queue_holds_jobs_and_speaks_to_them(on: On) {
         venue.venue.bus.publish(&Message { to, id: id.map(Into::into), body }).await.unwrap();
     };
     run(&venue, "pause", &id).await.unwrap();
-    venue.worker().await;
+    venue.worker();
     let said = json!({"job": id, "input": "only invoices of 2026"});
     publish(InKind::Message, "slow", Some("m0"), said.clone()).await;
     publish(InKind::Message, "asker", Some("m1"), said).await;

@@ -55,7 +55,7 @@ async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
     // All of them lie there, and wait for the only slot, before the first is served.
     let suspend = json!({"agentId": "clerk"});
     operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/suspend", suspend.clone()).await.unwrap();
-    venue.worker().await;
+    venue.worker();
     let waiting = async || {
         let all = venue.venue.store.sessions(&venue.owner, None, None, 9).await.unwrap();
         all.iter().filter(|facts| facts.due.is_none()).count()
@@ -85,7 +85,7 @@ async fn within_a_session_the_begun_task_ends_before_an_urgent_one() {
     let rules = "[[rule]]\nwhen = { agent = \"clerk\", turn = 1 }\nthen = { calls = [{ tool = \"test_delay\", arguments = { delay = 400 } }] }\n\n[[rule]]\nthen = { text = \"done\" }\n";
     let (venue, _dir) = TestVenue::embedded_at(rules, Clock::system()).await;
     venue.agent("clerk", json!({"tools": ["v/ops/test/delay"]})).await;
-    venue.worker().await;
+    venue.worker();
     let into = |input: &str, priority| Submission {
         input: json!(input),
         session_id: Some("s".parse().unwrap()),

@@ -26,7 +26,7 @@ then = { text = "noted, and a long answer to it, so that a conversation of many 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
     let venue = venue.foreseen();
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 

@@ -35,7 +35,7 @@ impl Fleet {
         let options = nats::options(&url);
         let bus = NatsBus::open(&options).await.unwrap();
         let venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
-        venue.worker().await;
+        venue.worker();
         venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
         let context = jetstream::new(async_nats::connect(&url).await.unwrap());
         let stream = options.prefix.to_uppercase();

@@ -143,7 +143,7 @@ async fn an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes(on: 
 
 async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
-    venue.worker().await;
+    venue.worker();
     let session_id = Some("s".parse().unwrap());
     let first = venue.arrive("a", "t1", true, Submission { session_id, ..Submission::default() }).await;
     assert_eq!(venue.ended(&first.job.unwrap()).await.status, JobStatus::Complete);
@@ -192,7 +192,7 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
 
 async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
-    venue.worker().await;
+    venue.worker();
     let bus = &venue.venue.bus;
     let mut answers = bus.listen(&LiveSubject::Reply("_INBOX.quota.1".into())).await.unwrap();
     quotas::set(&venue.venue, &venue.owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
@@ -218,7 +218,7 @@ async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
 
 async fn a_turn_is_told_of_its_owners_quota_and_ends(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
-    venue.worker().await;
+    venue.worker();
     for (name, value) in [("a", "12345"), ("b", "12345")] {
         venue.write(&format!("w/old/{name}"), json!(value)).await;
     }
@@ -249,7 +249,7 @@ async fn said(venue: &TestVenue, agent: &str) -> String {
 
 async fn a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
-    venue.worker().await;
+    venue.worker();
     let session_id = Some("s".parse().unwrap());
     let first = venue.arrive("a", "t0", true, Submission { session_id, ..Submission::default() }).await;
     assert_eq!(venue.ended(&first.job.unwrap()).await.status, JobStatus::Complete);
@@ -265,7 +265,7 @@ async fn a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called(on: On)
 async fn a_job_for_an_external_worker_beyond_the_quota_is_not_watched(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     venue.agent("seller", json!({"tools": ["v/ops/queue/publish"]})).await;
-    venue.worker().await;
+    venue.worker();
     allow(&venue, QuotaKind::Jobs, 1).await;
     let said = said(&venue, "seller").await;
     assert!(said.contains("QUOTA_EXCEEDED: this owner's quota of jobs"), "{said}");
@@ -305,7 +305,7 @@ async fn a_timer_is_replaced_by_one_that_is_as_large(on: On) {
 
 async fn a_fork_with_its_timeline_beyond_the_quota_leaves_nothing(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
-    venue.worker().await;
+    venue.worker();
     for id in ["t1", "t2"] {
         assert_eq!(venue.run("a", id, json!("x")).await.status, JobStatus::Complete);
     }
@@ -329,7 +329,7 @@ async fn a_fork_with_its_timeline_beyond_the_quota_leaves_nothing(on: On) {
 
 async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
-    venue.worker().await;
+    venue.worker();
     let before = used(&venue).await;
     for n in 0..5 {
         let job = venue.run("a", &format!("t{n}"), json!("x")).await;

@@ -38,13 +38,13 @@ then = { text = "heard" }
 
 /// A text without repetitions, of characters of one and two bytes.
 fn long(prefix: &str, lines: usize) -> String {
-    (0..lines).map(|n| format!("{prefix} é {n}\n")).collect()
+    (0..lines).map(|n| format!("{prefix} é {n}\n")).collect::<Vec<_>>().concat()
 }
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
     venue.agent("reader", json!({"defaultTools": false, "tools": ["v/ops/lattice/read", "v/ops/lattice/slice"]})).await;
-    venue.worker().await;
+    venue.worker();
     (venue, dir)
 }
 

@@ -59,7 +59,7 @@ fn key() -> SessionKey {
 }
 
 async fn reader(venue: &TestVenue) {
-    venue.worker().await;
+    venue.worker();
     venue.write("w/secret/a", json!("the first secret")).await;
     venue.write("w/secret/b", json!({"kind": "x", "text": "the second secret"})).await;
     venue.write("w/plain", json!("plain")).await;
@@ -266,7 +266,7 @@ then = { text = "the output of a child" }
 async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
     let hash = sha256_hex(b"the first secret");
     let (venue, _dir) = TestVenue::embedded(&COPIES.replace("HASH", &hash)).await;
-    venue.worker().await;
+    venue.worker();
     venue.write("w/secret/a", json!("the first secret")).await;
     venue.write("w/plain", json!("plain")).await;
     let rules = json!({"provider": "scripted", "name": "rules"});
@@ -338,7 +338,7 @@ then = { text = "done" }
 #[tokio::test]
 async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
     let (venue, _dir) = TestVenue::embedded(HANDED).await;
-    venue.worker().await;
+    venue.worker();
     venue.write("w/secret", json!({"read": "the secret read", "path": "the secret at a path"})).await;
     venue.write("w/told", json!("the secret told")).await;
     let help = json!({

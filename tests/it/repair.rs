@@ -83,7 +83,7 @@ async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
     // The same again is the same job.
     let again = venue.submit("helper", "t1", json!("first")).await;
     assert!(again.duplicate && again.job.as_ref() == Some(&job));
-    venue.worker().await;
+    venue.worker();
     for id in [job, other] {
         assert_eq!(until_ended(&venue, &id).await, (JobStatus::Complete, None), "it runs");
     }
@@ -145,7 +145,7 @@ async fn what_is_lost_is_found_and_put_back(mut venue: TestVenue) {
     assert_eq!(look().await, []);
     assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
     assert_eq!(until_ended(&venue, &secret).await, (JobStatus::Failed, Some(ErrorCode::Lost)), "its values are gone");
-    venue.worker().await;
+    venue.worker();
     for id in [there, whole] {
         assert_eq!(until_ended(&venue, &id).await, (JobStatus::Complete, None));
     }
@@ -170,7 +170,7 @@ async fn a_worker_puts_back_what_is_lost_within_a_minute() {
     let (mut venue, _dir) = venue().await;
     venue.audit = Duration::from_secs(20);
     venue.agent("helper", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let job = lost(&venue, "t", json!({})).await;
     measured(&venue, 1).await;
     assert_eq!(until_ended(&venue, &job).await, (JobStatus::Complete, None));
@@ -206,7 +206,7 @@ async fn whoever_runs_the_venue_asks_it_to_repair_and_hears_what_it_did() {
     assert!(did["found"].as_str().unwrap().contains(job.as_str()), "{repaired}");
     assert!(did["did"].as_str().unwrap().contains("put back"), "{repaired}");
     assert_eq!(repaired["unaccounted"], 0, "{repaired}");
-    venue.worker().await;
+    venue.worker();
     assert_eq!(until_ended(&venue, &job).await, (JobStatus::Complete, None));
 }
 
@@ -215,7 +215,7 @@ async fn a_result_that_a_session_waits_for_is_sent_again() {
     let (venue, _dir) = venue().await;
     venue.agent("helper", json!({})).await;
     venue.agent("parent", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let child = venue.run("helper", "t", json!("x")).await.head.id;
     venue.shutdown.trigger();
     let gone = JobId::new(&"0f".repeat(16)).unwrap();
@@ -260,7 +260,7 @@ async fn a_task_that_has_ended_and_places_without_documents_go() {
         let doc = venue.venue.store.read(&venue.owner, &[key]).await.unwrap().remove(0);
         assert_eq!(doc.value, None);
     }
-    venue.worker().await;
+    venue.worker();
     for _ in 0..6_000 {
         if session(&venue, "helper").await.mailbox.is_empty() {
             assert_eq!(venue.model_calls().len(), 0, "it never ran");

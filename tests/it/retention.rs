@@ -101,7 +101,7 @@ pub async fn send(venue: &TestVenue, agent: &str, session: &str, id: &str, task:
 async fn course(venue: &TestVenue) {
     venue.agent("a", json!({})).await;
     venue.agent("later", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let first = send(venue, "later", "s", "old", true).await.unwrap();
     ended(venue, &first).await;
     rest(venue, "later").await;
@@ -194,7 +194,7 @@ async fn fifty_tasks_leave_nothing_in_redis() {
 async fn a_session_in_use_keeps_its_newest_turns() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     for n in 0..120 {
         let job = send(&venue, "a", "s", &format!("t{n}"), true).await.unwrap();
         ended(&venue, &job).await;
@@ -230,7 +230,7 @@ async fn a_session_in_use_keeps_its_newest_turns() {
 async fn what_is_left_of_a_session_can_be_read_although_the_turns_before_are_old() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     for n in 0..130 {
         if n == 30 {
             // Of the same week, and old enough three days later.
@@ -269,7 +269,7 @@ async fn many_old_unfinished_jobs_do_not_stand_in_the_way() {
     for n in 0..450 {
         send(&venue, "later", &format!("s{n}"), &format!("old{n}"), true).await;
     }
-    venue.worker().await;
+    venue.worker();
     venue.venue.clock.advance(DAY);
     let job = send(&venue, "a", "s", "t", true).await.unwrap();
     ended(&venue, &job).await;
@@ -296,7 +296,7 @@ async fn a_cancelled_task_whose_entry_lies_in_a_mailbox_still_stays() {
     venue.venue.clock.advance(DAY * 40);
     let janitor = Janitor::new(RetentionRules::default());
     assert!(tidy(&venue, &janitor).await.is_nothing());
-    venue.worker().await;
+    venue.worker();
     rest(&venue, "a").await;
     assert_eq!(tidy(&venue, &janitor).await.jobs, 1);
     assert_eq!(venue.model_calls().len(), 0, "it never ran");
@@ -310,7 +310,7 @@ async fn what_is_kept_for_ever_is_not_looked_at() {
     let job = send(&venue, "a", "s", "t", true).await.unwrap();
     let forget = Forget { documents: vec!["w/none".into()], ..Forget::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
-    venue.worker().await;
+    venue.worker();
     ended(&venue, &job).await;
     rest(&venue, "a").await;
     venue.venue.clock.advance(DAY * 3_650);

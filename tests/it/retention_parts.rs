@@ -74,7 +74,7 @@ async fn stored_in(venue: &TestVenue, session_id: &str, turn: u64, to: Period) {
 
 async fn parts_go(venue: TestVenue) {
     venue.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
-    venue.worker().await;
+    venue.worker();
     ask(&venue, "left", "left-early").await;
     ask(&venue, "used", "used-early").await;
     stored_in(&venue, "used", 1, Period::BEFORE).await;
@@ -122,7 +122,7 @@ async fn parts_go_with_the_last_turn_that_names_them_in_redis() {
 async fn a_period_that_is_not_over_is_left_alone() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     ask(&venue, "s", "early").await;
     let period = Period::at(venue.venue.now());
     let day = RetentionRules { turns: Some(DAY), ..RetentionRules::default() };
@@ -156,7 +156,7 @@ async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
     let (venue, _dir) = TestVenue::embedded_at(HANGS, Clock::manual(START)).await;
     let venue = patient(venue);
     venue.agent("slow", json!({"limits": {"wallClock": 1, "windDown": true}})).await;
-    venue.worker().await;
+    venue.worker();
     let week = Period::at(venue.venue.now());
     venue.venue.clock.advance(DAY * 6 + Duration::from_secs(24 * 3_600 - 30));
     let job = send(&venue, "slow", "s", "go", true).await;
@@ -176,7 +176,7 @@ async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
 async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     venue.venue.clock.advance(DAY * 6);
     ask(&venue, "used", "early").await;
     let late = Period::at(venue.venue.now().plus(DAY * 7));
@@ -191,7 +191,7 @@ async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() 
 async fn parts_without_a_period_that_were_stored_later_stay_with_their_turn_and_else_go() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     ask(&venue, "left", "first-left").await;
     venue.venue.clock.advance(DAY * 30);
     // The build was rolled back for a while.
@@ -235,7 +235,7 @@ async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts(
     healthy.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
     let faulty = FaultyStore::new(store, FaultPlan::Never);
     let mortal = patient(TestVenue::at(faulty.clone(), bus, dir.path(), CALLS, clock.clone()).await);
-    mortal.worker().await;
+    mortal.worker();
     ask(&healthy, "left", "left").await;
     // It dies after the reply was recorded, and most of its prompt was stored just before.
     faulty.plan(FaultPlan::FromMethod("commit"));
@@ -250,7 +250,7 @@ async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts(
     let janitor = Janitor::new(rules);
     let tidied = tidy(&healthy, &janitor).await;
     assert!(tidied.sessions == 1 && tidied.parts > 0, "{tidied:?}");
-    healthy.worker().await;
+    healthy.worker();
     assert_eq!(ended(&healthy, &job).await.status, JobStatus::Complete);
     assert_eq!(period_of(&healthy, "used", 1).await, week, "the turn goes on");
     assert!(is_whole(&healthy, "used", 1).await);
@@ -266,7 +266,7 @@ async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
     venue.agent("b", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let job = send(&venue, "b", "hurt", &format!("{:-<110}", "early-hurt"), true).await.unwrap();
     ended(&venue, &job).await;
     rest(&venue, "b").await;
@@ -296,7 +296,7 @@ async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
 async fn of_those_who_tidy_up_at_once_one_looks_through_a_period() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
-    venue.worker().await;
+    venue.worker();
     for n in 0..20 {
         ask(&venue, &format!("s{n}"), &format!("t{n}")).await;
     }
@@ -352,7 +352,7 @@ async fn no_part_goes_that_a_late_turn_may_name() {
     let store = Arc::new(Late { inner, is_over: AtomicBool::new(false) });
     let venue = patient(TestVenue::at(store, Arc::new(bus), dir.path(), CALLS, clock).await);
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     ask(&venue, "left", "left").await;
     venue.venue.clock.advance(DAY * 120);
     let janitor = Janitor::new(RetentionRules::default());
@@ -367,7 +367,7 @@ async fn no_part_goes_that_a_late_turn_may_name() {
 async fn a_period_with_more_parts_than_one_pass_looks_at_takes_several() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     ask(&venue, "used", "used").await;
     let prefix = keys::parts(Period::at(venue.venue.now()));
     let needed = texts(&venue, &prefix).await;

@@ -126,7 +126,7 @@ async fn timers_agents_and_tasks_of_a_revoked_grant_start_nothing(on: On) {
     assert_eq!(names(&stops["timers"], "timer"), sorted(&[own.clone(), of_mine.clone()]));
     assert_eq!(names(&stops["jobs"], "job"), sorted(&[ours.clone(), of_agent.clone()]));
     assert_eq!(stops["more"], false);
-    venue.worker().await;
+    venue.worker();
     is_refused(&venue.ended(&ours).await, "grant `jti-lost`");
     is_refused(&venue.ended(&of_agent).await, "grant `jti-lost`");
     assert_eq!(venue.ended(&theirs).await.status, JobStatus::Complete);
@@ -161,7 +161,7 @@ async fn a_message_of_a_revoked_grant_is_not_heard_with_those_of_others(on: On) 
         run(&venue, &by(&venue, grant), "agent/message", message).await;
     }
     revoke(&venue, json!({"grant": "jti-lost"})).await;
-    venue.worker().await;
+    venue.worker();
     let mut turns = Vec::new();
     for _ in 0..1_000 {
         turns = venue.turns("a", "s").await;
@@ -176,7 +176,7 @@ async fn a_message_of_a_revoked_grant_is_not_heard_with_those_of_others(on: On) 
 
 async fn children_that_have_not_begun_do_not_and_a_running_task_ends(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
-    venue.worker().await;
+    venue.worker();
     let lost = by(&venue, "jti-lost");
     run(&venue, &boss(&venue.owner), "agent/suspend", json!({"agentId": "idle"})).await;
     let made = request(&venue, &lost, "maker").await;

@@ -90,7 +90,7 @@ then = { text = "heard" }
 async fn venue(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     let (venue, dir) = on.venue(RULES, Clock::system()).await?;
     venue.write("w/secret", json!({"pin": "pin4711"})).await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({"tools": ["v/ops/test/delay"]})).await;
     Some((venue, dir))
 }

@@ -43,7 +43,7 @@ impl Site {
         }
         venue.agent("writer", json!({"tools": [{"operation": "lattice/write", "name": "put"}]})).await;
         venue.agent("deaf", json!({"model": {"provider": "scripted", "name": "never"}})).await;
-        venue.worker().await;
+        venue.worker();
         Some(Self(venue, dir))
     }
 

@@ -20,7 +20,7 @@ fn key(session: &str) -> SessionKey {
 async fn talked() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded("").await;
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
-    venue.worker().await;
+    venue.worker();
     for text in ["one", "two", "three"] {
         say(&venue, "main", text).await;
     }
@@ -82,7 +82,7 @@ async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
 async fn a_fork_carries_no_open_task() {
     let (venue, _dir) = TestVenue::embedded("").await;
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
-    venue.worker().await;
+    venue.worker();
     say(&venue, "main", "one").await;
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     let submission = trellis::domain::event::Submission {
@@ -118,7 +118,7 @@ async fn what_can_not_be_forked_says_why() {
 /// Sessions that are copied to one name at once: one of them is there, and nothing of the others.
 async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
-    venue.worker().await;
+    venue.worker();
     for text in ["one", "two", "three"] {
         say(&venue, "main", text).await;
     }

@@ -26,7 +26,7 @@ async fn the_audit_names_what_a_store_lost_whose_log_was_cut() {
     let (store, bus) = (server.options(ServerOrInjected::Server), options(&url));
     let (first, _first) = venue(&store, &bus).await;
     first.agent("helper", json!({})).await;
-    first.worker().await;
+    first.worker();
     let mut ids = Vec::new();
     let mut cut = None;
     for n in 0..25 {

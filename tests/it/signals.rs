@@ -68,7 +68,7 @@ impl Site {
         for agent in ["slow", "never"] {
             venue.agent(agent, json!({})).await;
         }
-        venue.worker().await;
+        venue.worker();
         Self { venue, reads, client: None, _dir: dir }
     }
 

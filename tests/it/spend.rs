@@ -69,7 +69,7 @@ fn whole_tree() -> Value {
 
 async fn a_tree_adds_up(venue: TestVenue) {
     agents(&venue).await;
-    venue.worker().await;
+    venue.worker();
     let boss = venue.run("boss", "b", json!("go")).await;
     assert_eq!(boss.status, JobStatus::Complete);
     assert_eq!(shown(&venue, &boss.head.id).await, whole_tree());
@@ -114,7 +114,7 @@ async fn a_tree_of_jobs_adds_up_on_redis() {
 async fn a_running_job_shows_what_it_has_used_so_far() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     agents(&venue).await;
-    venue.worker().await;
+    venue.worker();
     let job = venue.submit("slow", "s", json!("go")).await.job.unwrap();
     let expected = json!({
         "own": {"calls": 1, "input": 7, "output": 7, "cost": 0.000_707},
@@ -145,7 +145,7 @@ async fn a_running_job_shows_what_it_has_used_so_far() {
 async fn a_job_of_an_older_version_says_nothing() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     agents(&venue).await;
-    venue.worker().await;
+    venue.worker();
     let job = venue.run("quick", "q", json!("go")).await;
     let known = shown(&venue, &job.head.id).await;
     assert_eq!((&known["own"]["calls"], known["tree"].get("jobs")), (&json!(1), Some(&json!(0))));

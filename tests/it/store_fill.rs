@@ -70,7 +70,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     let Some(server) = RedisServer::start() else { return };
     let (venue, _dir, _) = TestVenue::redis_at(&server, RULES, Clock::system()).await;
     venue.agent("slow", json!({"tools": ["v/ops/test/delay"]})).await;
-    venue.worker().await;
+    venue.worker();
     server.command(&["CONFIG", "SET", "maxmemory", "24mb"]).await.unwrap();
     let running = venue.submit("slow", "t1", json!("running")).await.job.unwrap();
     while trellis::venue::jobs::get(&venue.venue, &venue.owner, &running).await.unwrap().unwrap().status

@@ -42,7 +42,7 @@ async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     }
     venue.agent("deaf", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     venue.agent("narrow", json!({"caps": [{"with": "w/own", "can": "crud"}]})).await;
-    venue.worker().await;
+    venue.worker();
     Some((venue, dir))
 }
 

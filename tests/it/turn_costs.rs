@@ -152,7 +152,7 @@ impl Counted {
 
     /// Starts a worker; what it looks at when it starts is over then.
     async fn start(&self) {
-        self.venue.worker().await;
+        self.venue.worker();
         tokio::time::sleep(Duration::from_millis(300)).await;
         while !self.store.take().is_empty() {
             tokio::time::sleep(Duration::from_millis(300)).await;

@@ -205,7 +205,7 @@ async fn two_users(store: Arc<dyn Store>) {
     let embedded = EmbeddedStore::open(&dir.path().join("bus")).unwrap();
     let bus = EmbeddedBus::new(embedded, Duration::from_secs(2), Clock::system()).unwrap();
     let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
-    venue.worker().await;
+    venue.worker();
     let users = [("local/me", "Ada"), ("local/other", "Bob")];
     for (owner, name) in users {
         venue.owner = owner.parse().unwrap();
@@ -256,7 +256,7 @@ async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
-    venue.worker().await;
+    venue.worker();
     let config = json!({
         "systemPrompt": "You work for ${name}.",
         "toolArgInjection": {"schema_validate": {"value": "token"}},
@@ -307,7 +307,7 @@ when = { turn = 2 }
 then = { text = "{{tool_result}}" }
 "#;
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), rules).await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("teller", json!({"toolArgInjection": {"agent_message": {"agentId": "account"}}})).await;
     let Value::Object(session_context) = json!({"account": "acct/77 private"}) else { unreachable!() };
     let submission = Submission { input: json!("go"), session_context, ..Submission::default() };
@@ -323,7 +323,7 @@ async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
-    venue.worker().await;
+    venue.worker();
     venue.agent("teller", json!({"systemPrompt": "You work for ${tenant_id}."})).await;
     let Value::Object(session_context) = json!({"tenant_id": "another"}) else { unreachable!() };
     let arrival = |may_override| Arrival {
@@ -359,7 +359,7 @@ async fn the_same_holds_for_the_queue() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = NatsBus::open(&nats::options(&url)).await.unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
-    venue.worker().await;
+    venue.worker();
     venue.agent("scoped", json!({"entityIdsRequired": true})).await;
     let client = async_nats::connect(&url).await.unwrap();
     for (n, (context, status, code)) in [

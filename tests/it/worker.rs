@@ -102,7 +102,7 @@ then = { text = "I see" }
 
 async fn fleet() -> Option<(TestVenue, tempfile::TempDir)> {
     let (venue, dir) = idle_fleet().await?;
-    venue.worker().await;
+    venue.worker();
     Some((venue, dir))
 }
 
@@ -222,7 +222,7 @@ async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
         change: Change::Delete,
     });
     venue.venue.store.write(venue.venue.now(), &venue.owner, &gone).await.unwrap();
-    venue.worker().await;
+    venue.worker();
     let rests = async || {
         let facts = venue.venue.store.sessions(&venue.owner, Some(&agent), None, 10).await.unwrap();
         facts[0].due.is_none() && facts[0].lease_until.is_none()
@@ -328,7 +328,7 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
 /// Sixty sessions of an agent that runs two at once; the next sweep comes when the test has failed.
 async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
     venue.sweep = Duration::from_mins(10);
-    venue.worker().await;
+    venue.worker();
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 2})).await;
     let started = std::time::Instant::now();
     let mut submitted = Vec::new();
@@ -363,14 +363,14 @@ async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
     let intent = Arc::new(Notify::new());
     let store = Watched { inner: store, watch: Intents(Arc::clone(&intent)) };
     let first = TestVenue::new(Arc::new(store), Arc::new(bus), dir.path(), RULES).await;
-    first.worker().await;
+    first.worker();
     first.agent("payer", json!({"tools": ["v/ops/test/once"]})).await;
     let job = first.submit("payer", "t1", json!({})).await.job.unwrap();
     tokio::time::timeout(Duration::from_mins(1), intent.notified()).await.expect("the intent is recorded");
     first.shutdown.trigger();
     first.shutdown.cancelling().cancel();
     let second = TestVenue::new(Arc::clone(&first.venue.store), Arc::clone(&first.venue.bus), dir.path(), RULES).await;
-    second.worker().await;
+    second.worker();
     let job = second.ended(&job).await;
     assert_eq!(job.result.unwrap().output, Some(json!("I look before I pay again")));
     let turns = second.turns("payer", job.head.session.as_str()).await;

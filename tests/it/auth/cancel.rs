@@ -26,7 +26,7 @@ async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
     let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
     let (issuer, auth) = issuer(dir.path());
     (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), auth);
-    venue.worker().await;
+    venue.worker();
     venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     let job = venue.submit("idle", "t1", json!("x")).await.job.unwrap();
     let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());

@@ -39,7 +39,7 @@ impl Site {
         let (mut venue, dir) = TestVenue::embedded(RULES).await;
         let (issuer, auth) = issuer(dir.path());
         (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), Arc::clone(&auth));
-        venue.worker().await;
+        venue.worker();
         let server = Server::with(Arc::clone(&venue.venue), auth).await;
         Self { server, venue, issuer, _dir: dir }
     }
@@ -148,7 +148,7 @@ async fn the_same_holds_for_messages_of_the_queue() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = NatsBus::open(&nats::options(&url)).await.unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
-    venue.worker().await;
+    venue.worker();
     venue.agent("asks", json!({"entityIdsRequired": true})).await;
     let send = async |id: &str, context: Value| {
         let to = Address::In { owner: venue.owner.clone(), agent: "asks".parse().unwrap(), kind: InKind::Message };

@@ -23,7 +23,7 @@ async fn no_answer_goes_where_its_sender_may_not_read() {
     let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), "[[rule]]\nthen = { text = \"done\" }\n").await;
     let (issuer, auth) = issuer(dir.path());
     (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), auth);
-    venue.worker().await;
+    venue.worker();
     venue.agent("clerk", json!({})).await;
     let client = async_nats::connect(&url).await.unwrap();
     let context = async_nats::jetstream::new(client.clone());

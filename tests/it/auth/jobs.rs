@@ -37,7 +37,7 @@ impl Site {
         let (mut venue, dir) = on.venue(RULES, Clock::system()).await?;
         let (issuer, auth) = issuer(dir.path());
         venue.owner = "acme/ann".parse().unwrap();
-        venue.worker().await;
+        venue.worker();
         venue.agent("clerk", json!({})).await;
         let server = Server::with(Arc::clone(&venue.venue), auth).await;
         Some(Self { venue, server, issuer, _dir: dir })

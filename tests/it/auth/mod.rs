@@ -277,7 +277,7 @@ async fn the_published_client_signs_its_requests() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(5), Clock::system()).unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
-    venue.worker().await;
+    venue.worker();
     let auth = auth(AuthConfig { did_keys: DidKeys::All, ..AuthConfig::default() });
     let server = Server::with(Arc::clone(&venue.venue), auth).await;
     let url = server.url.clone();

@@ -45,7 +45,7 @@ impl Site {
     async fn of(mut venue: TestVenue, dir: tempfile::TempDir) -> Self {
         let (issuer, auth) = issuer(dir.path());
         venue.owner = "acme/ann".parse().unwrap();
-        venue.worker().await;
+        venue.worker();
         let server = Server::with(Arc::clone(&venue.venue), auth).await;
         Self { venue, server, issuer, _dir: dir }
     }

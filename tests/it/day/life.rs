@@ -66,8 +66,8 @@ impl Life {
     }
 
     /// The worker begins.
-    pub async fn begin(&self) {
-        self.worker.worker().await;
+    pub fn begin(&self) {
+        self.worker.worker();
     }
 
     /// The store fails as planned from now on.

@@ -100,7 +100,7 @@ impl Day {
             prepare(&life).await;
             timing::set_all(&life, &mut self.calendar).await;
         }
-        life.begin().await;
+        life.begin();
         let mut ends = self.clock.now().plus(self.seconds(50 * 60, 110 * 60)).min(self.end);
         let death = *self.dice.pick(&[Death::Asked, Death::Sudden, Death::Sudden, Death::AtStore, Death::AtStore]);
         life.quiet(false).await;
@@ -155,7 +155,7 @@ impl Day {
     async fn rest(&mut self, dir: &Path) -> Life {
         let life = Life::open(dir, &self.clock).await;
         self.calendar.reopened(&life.timers().await, &life.events().await, self.died, self.clock.now());
-        life.begin().await;
+        life.begin();
         life.quiet(false).await;
         let timers = life.settled(false).await.unwrap();
         self.calendar.settled(&timers, self.clock.now());

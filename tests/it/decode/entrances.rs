@@ -111,7 +111,7 @@ async fn what_is_too_deep_is_refused_in_the_queue_and_of_a_model() {
     for (venue, _dir) in super::venues(&RULES.replace("DEEP", &deep)).await {
         venue.agent("writer", json!({})).await;
         venue.agent("deep", json!({})).await;
-        venue.worker().await;
+        venue.worker();
         let publish = async |id: &str, body: Value| {
             let to = Address::In { owner: venue.owner.clone(), agent: "writer".parse().unwrap(), kind: InKind::Task };
             venue.venue.bus.publish(&Message { to, id: Some(id.into()), body }).await.unwrap();

@@ -60,7 +60,7 @@ async fn a_value_of_the_tree_that_is_too_deep_is_shown_as_far_as_it_goes() {
         venue
             .agent("reader", json!({"context": ["w/x/evil", "w/x", {"op": "lattice/read", "input": {"path": "w"}}]}))
             .await;
-        venue.worker().await;
+        venue.worker();
         let job = venue.run("reader", "t1", json!("read")).await;
         assert_eq!(job.status, JobStatus::Complete, "{:?}", job.result);
 
@@ -87,7 +87,7 @@ async fn a_value_of_the_tree_that_is_too_deep_is_shown_as_far_as_it_goes() {
 async fn a_task_and_a_transcript_that_are_too_deep_go_on() {
     for (venue, _dir) in venues(RULES).await {
         venue.agent("plain", json!({"model": {"provider": "scripted", "name": "rules"}})).await;
-        venue.worker().await;
+        venue.worker();
         let task = Submission { input: nested(300), session_id: Some("s".parse().unwrap()), ..Submission::default() };
         let submitted = venue.arrive("plain", "deep", true, task).await;
         let job = venue.ended(&submitted.job.unwrap()).await;
@@ -136,7 +136,7 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let message = Message { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
         let entries: Vec<OutboxEntry> = vec![outbox::entry("child".into(), &message)];
         venue.venue.relay(owner, &entries).await;
-        venue.worker().await;
+        venue.worker();
         let job = trellis::domain::ids::JobId::derive(&venue.venue.key, owner, &id);
         for _ in 0..600 {
             if trellis::venue::jobs::get(&venue.venue, owner, &job).await.unwrap().is_some() {

@@ -48,7 +48,7 @@ async fn the_deepest_input_goes_through_turns_children_and_results() {
     for (venue, _dir) in venues(RULES).await {
         venue.agent("boss", json!({"context": ["w/deep", "w"], "tools": ["v/ops/lattice/copy"]})).await;
         venue.agent("child", json!({"context": ["w/deep"]})).await;
-        venue.worker().await;
+        venue.worker();
         // The arguments of a call have one level more, the body of a submission too.
         let deepest = nested(VALUE_DEPTH - 1);
         let body = json!({"input": deepest, "sessionId": "s"}).to_string();

@@ -81,7 +81,7 @@ impl Office {
         let store = EmbeddedStore::open(dir.path()).unwrap();
         let venue = TestVenue::at(store, Arc::new(bus), dir.path(), RULES, clock).await;
         venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"], "defaultTools": false})).await;
-        venue.worker().await;
+        venue.worker();
         let client = async_nats::connect(&url).await.unwrap();
         let context = jetstream::new(client.clone());
         Some(Self { venue, context, prefix: options.prefix, client, _dir: dir })

@@ -153,7 +153,7 @@ async fn what_is_cancelled_while_it_waits_for_room_is_never_published() {
 async fn an_embedded_queue_has_no_external_workers_and_says_what_to_do() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
-    venue.worker().await;
+    venue.worker();
     let input = json!({
         "queue": "ocr", "input": 1, "wait": 0, "startTimeout": 1, "heartbeatTimeout": 1, "deadline": 1
     });
@@ -223,7 +223,7 @@ async fn they_count_as_children_of_their_session() {
     );
     let (venue, _dir) = TestVenue::embedded(&rules).await;
     venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
-    venue.worker().await;
+    venue.worker();
     let job = venue.run("clerk", "t1", json!("go")).await;
     let turns = serde_json::to_string(&venue.turns("clerk", job.head.session.as_str()).await).unwrap();
     assert!(turns.contains("8 requests are running already, at most 8 may"), "{turns}");
@@ -235,7 +235,7 @@ async fn they_count_as_children_of_their_session() {
 async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
-    venue.worker().await;
+    venue.worker();
     let input = json!({
         "queue": "ocr", "input": "the secret of ann", "wait": 0, "startTimeout": 1, "heartbeatTimeout": 1, "deadline": 1
     });

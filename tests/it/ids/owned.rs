@@ -34,7 +34,7 @@ impl Owned {
         let (issuer, auth) = issuer(&site.venue.dir);
         (site.venue.owner, site.venue.auth) = ("acme/ann".parse().unwrap(), Arc::clone(&auth));
         site.venue.agent("a", json!({})).await;
-        site.venue.worker().await;
+        site.venue.worker();
         let server = Server::with(Arc::clone(&site.venue.venue), auth).await;
         Some(Self { site, server, issuer })
     }

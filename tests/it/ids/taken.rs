@@ -50,7 +50,7 @@ async fn site(on: On) -> Option<Site> {
     }
     let pay = json!([{"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"}]);
     site.venue.agent("payer", json!({"tools": pay})).await;
-    site.venue.worker().await;
+    site.venue.worker();
     Some(site)
 }
 

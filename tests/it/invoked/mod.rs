@@ -110,7 +110,7 @@ async fn it_waits_for_a_worker_is_listed_and_is_answered_when_done_or_by_polling
     site.server.put(&format!("{}/delete", path(&job)), Value::Null).await.is_problem(409, "is PENDING: cancel it");
     assert_eq!((site.unaccounted().await, site.kept().await.len()), (0, 2));
     // It was there before its worker was: also a lost wake is only late.
-    site.venue.worker().await;
+    site.venue.worker();
     let done = site.ended(&job).await;
     assert_eq!((&done["status"], &done["output"]["newSize"]), (&json!("COMPLETE"), &json!(1)), "{done}");
     let waits = json!({"operation": "lattice/append", "input": append, "wait": true});
@@ -144,7 +144,7 @@ async fn a_request_that_is_repeated_runs_once(on: On) {
     let first = invoke(order(1)).await.body(201);
     assert_eq!(invoke(order(1)).await.body(200)["id"], first["id"]);
     invoke(order(2)).await.is_problem(409, "belongs to another request");
-    site.venue.worker().await;
+    site.venue.worker();
     let done = site.ended(&first).await;
     assert_eq!(invoke(order(1)).await.body(200), done);
     assert_eq!(site.venue.read("w/log").await, Some(json!([1])));
@@ -161,7 +161,7 @@ async fn one_that_must_not_be_repeated_is_never_run_again(on: On) {
         assert_eq!(site.job(job).await["status"], "STARTED");
     }
     assert_eq!(site.unaccounted().await, 0);
-    site.venue.worker().await;
+    site.venue.worker();
     for job in [&once, &write] {
         let ended = site.ended(job).await;
         assert_eq!((&ended["status"], &ended["errorCode"]), (&json!("FAILED"), &json!("OUTCOME_UNKNOWN")), "{ended}");
@@ -176,7 +176,7 @@ async fn one_that_must_not_be_repeated_is_never_run_again(on: On) {
 
 async fn one_that_runs_is_cancelled_at_once(on: On) {
     let Some(site) = Site::open(on).await else { return };
-    site.venue.worker().await;
+    site.venue.worker();
     let never = site.invoke("test/never", json!({})).await;
     site.becomes(&never, "STARTED").await;
     let start = Instant::now();
@@ -191,7 +191,7 @@ async fn one_that_runs_is_cancelled_at_once(on: On) {
     let other = Site::open(on).await.unwrap();
     let waits = other.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     other.server.put(&format!("{}/cancel", path(&waits)), Value::Null).await.body(200);
-    other.venue.worker().await;
+    other.venue.worker();
     other.venue.venue.wake(&other.venue.owner, &trellis::domain::invoked::session(&id(&waits))).await;
     while !other.kept().await.is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -202,7 +202,7 @@ async fn one_that_runs_is_cancelled_at_once(on: On) {
 async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(on: On) {
     let Some(site) = Site::open(on).await else { return };
     site.venue.agent("clerk", json!({})).await;
-    site.venue.worker().await;
+    site.venue.worker();
     let of = async |owner: &str, operation: &str, input: Value, wait: Value| {
         let body = json!({"operation": operation, "input": input, "wait": wait});
         site.server.send(Method::POST, "/api/v1/invoke", &[("X-Trellis-Owner", owner)], body.to_string()).await
@@ -250,7 +250,7 @@ async fn nothing_starts_under_what_was_taken_back(on: On) {
     for revocation in [revocation("r1", Some("t1"), None), revocation("r2", Some("t2"), Some("w/c"))] {
         policy::revoke(&site.venue.venue, &site.venue.owner, revocation).await.unwrap().unwrap();
     }
-    site.venue.worker().await;
+    site.venue.worker();
     for job in [&lost, &narrowed] {
         let ended = site.venue.ended(&id(job)).await;
         let code = ended.result.unwrap().error_code.map(|code| json!(code));
@@ -263,7 +263,7 @@ async fn nothing_starts_under_what_was_taken_back(on: On) {
 
 async fn a_revocation_says_which_run_on(on: On) {
     let Some(site) = Site::open(on).await else { return };
-    site.venue.worker().await;
+    site.venue.worker();
     let job = site.invoke("test/once", json!({"delay": 1_500})).await;
     site.becomes(&job, "STARTED").await;
     let revoke = json!({"operation": "policy/revoke", "input": {"grant": job["id"]}});
@@ -320,7 +320,7 @@ async fn it_is_forgotten_with_its_job(on: On) {
 /// What must not be told by a signal alone: a wake of somebody else's, or of nothing, changes nothing.
 async fn a_wake_only_makes_a_worker_look(on: On) {
     let Some(site) = Site::open(on).await else { return };
-    site.venue.worker().await;
+    site.venue.worker();
     let unknown = JobId::new(&"0f".repeat(16)).unwrap();
     for _ in 0..50 {
         site.venue.venue.wake(&site.venue.owner, &trellis::domain::invoked::session(&unknown)).await;

@@ -86,7 +86,7 @@ async fn a_pin_is_a_tool_and_an_entry_of_a_context() {
     venue.write("w/x", json!(7)).await;
     venue.write("o/look", json!({"operation": "v/ops/lattice/read"})).await;
     venue.write("o/ask", json!({"operation": "v/ops/agent/request"})).await;
-    venue.worker().await;
+    venue.worker();
     let entry = json!({"op": "o/look", "input": {"path": "w/x"}, "label": "Seen"});
     let tools =
         json!(["o/look", "o/none", {"operation": "o/look", "name": "peek", "description": "d"}, "v/ops/job/run"]);

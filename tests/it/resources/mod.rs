@@ -163,7 +163,7 @@ impl Site {
     /// An agent named `clerk`, and a worker.
     async fn clerk(self, resources: Value) -> Self {
         self.venue.agent("clerk", json!({"resources": resources, "tools": ["v/ops/test/once"]})).await;
-        self.venue.worker().await;
+        self.venue.worker();
         self
     }
 

@@ -22,7 +22,7 @@ then = { text = "done" }
 "#;
 
 async fn boss(venue: &TestVenue) {
-    venue.worker().await;
+    venue.worker();
     write(venue, "w/second", json!("Bonjour")).await;
     let translate = json!({
         "delegate": "translator", "name": "translate", "scopes": {"enum": ["state", "input"]}, "wait": 60000,
@@ -111,7 +111,7 @@ then = { text = "done" }
     let input = json!({"_instance": "b", "task": 1});
     let submission = Submission { input, session_id: session(), ..Submission::default() };
     let job = venue.arrive("boss", "t1", true, submission).await.job.unwrap();
-    venue.worker().await;
+    venue.worker();
     let job = venue.ended(&job).await;
     let turns = turns(&venue, &job).await;
     let results: Vec<Value> = results(&turns[0]).iter().map(|text| serde_json::from_str(text).unwrap()).collect();

@@ -26,7 +26,7 @@ then = { text = "done" }
 #[tokio::test]
 async fn an_operation_gets_what_its_tool_allows_beside_its_arguments() {
     let (venue, _dir) = venue(CALLER).await;
-    venue.worker().await;
+    venue.worker();
     write(&venue, "w/plan", json!({"step": 1})).await;
     let tools = json!([
         fixed("fixed", &["input", "context/plan", "pending"]),
@@ -95,7 +95,7 @@ async fn a_section_that_was_revoked_since_it_was_shown_is_not_handed_on() {
     let watch = Between::new(false);
     let (replied, go_on) = (Arc::clone(&watch.reached), Arc::clone(&watch.go_on));
     let venue = TestVenue::new(Arc::new(Watched { inner: store, watch }), Arc::new(bus), dir.path(), BETWEEN).await;
-    venue.worker().await;
+    venue.worker();
     write(&venue, "w/pay/x", json!("secret plan")).await;
     write(&venue, "w/free/x", json!("free")).await;
     let tools = json!([
@@ -148,7 +148,7 @@ then = { text = "done" }
 #[tokio::test]
 async fn a_tool_that_runs_nothing_returns_what_the_model_said_and_names_what_to_look_at() {
     let (venue, _dir) = venue(LATENT).await;
-    venue.worker().await;
+    venue.worker();
     let input = json!({
         "type": "object", "required": ["to", "text"], "additionalProperties": false,
         "properties": {"to": {"type": "string"}, "text": {"type": "string"}, "from": {"type": "string"}},

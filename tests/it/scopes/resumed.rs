@@ -21,7 +21,7 @@ async fn a_successor_hands_on_what_the_prompt_showed() {
     let recorded = Arc::clone(&watch.reached);
     let held = Watched { inner: Arc::clone(&store) as Arc<dyn trellis::store::Store>, watch };
     let first = TestVenue::new(Arc::new(held), Arc::new(bus), dir.path(), RULES).await;
-    first.worker().await;
+    first.worker();
     write(&first, "w/plan", json!({"version": "shown"})).await;
     let tool = json!({"delegate": "helper", "name": "help", "scopes": {"enum": ["context/plan", "transcript"]}, "wait": 60000});
     let context = json!([{"ref": "w/plan", "label": "plan"}]);
@@ -35,7 +35,7 @@ async fn a_successor_hands_on_what_the_prompt_showed() {
     write(&first, "w/plan", json!({"version": "changed since"})).await;
     let bus = Arc::clone(&first.venue.bus);
     let second = TestVenue::new(store, bus, dir.path(), RULES).await;
-    second.worker().await;
+    second.worker();
     let job = second.ended(&job).await;
     let turns = turns(&second, &job).await;
     let looked: Value = serde_json::from_str(results(&turns[0])[1]).unwrap();

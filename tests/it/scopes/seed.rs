@@ -44,7 +44,7 @@ fn state(path: &str) -> Value {
 #[tokio::test]
 async fn disambiguation_and_context_for_an_activity() {
     let (venue, _dir) = venue(RULES).await;
-    venue.worker().await;
+    venue.worker();
     write(&venue, "w/state", json!({"currentUser": {"id": "user_A", "name": "Alice"}})).await;
     let enumerated = |names: &[&str]| json!({"type": "array", "items": {"enum": names}});
     let tools = json!([
@@ -68,7 +68,7 @@ async fn disambiguation_and_context_for_an_activity() {
 #[tokio::test]
 async fn a_delegate_s_context() {
     let (venue, _dir) = venue(RULES).await;
-    venue.worker().await;
+    venue.worker();
     write(&venue, "w/state", json!({"articleText": "A long and complex article..."})).await;
     let tool = json!({"name": "summarizeArticle", "_delegate": "SummarizerAgent", "_scopes": {"const": ["state"]}, "wait": 60000});
     venue.agent("Orchestrator", json!({"tools": [tool], "context": state("w/state")})).await;
@@ -81,7 +81,7 @@ async fn a_delegate_s_context() {
 #[tokio::test]
 async fn instancing_with_scoped_delegates() {
     let (venue, _dir) = venue(RULES).await;
-    venue.worker().await;
+    venue.worker();
     write(&venue, "w/one", json!({"text": "Hello"})).await;
     write(&venue, "w/two", json!({"text": "Bonjour"})).await;
     let tool = json!({

@@ -26,7 +26,7 @@ async fn venue(dir: &Path, rules: &Value) -> TestVenue {
     let store = EmbeddedStore::open(dir).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir, &json!({"rule": rules}).to_string()).await;
-    venue.worker().await;
+    venue.worker();
     venue
 }
 

@@ -188,7 +188,7 @@ impl TestVenue {
     }
 
     /// Starts a worker.
-    pub async fn worker(&self) {
+    pub fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
         let models = ModelOptions { scripted, calls_log, timeout: self.model_timeout, ..ModelOptions::default() };
         let models: Arc<dyn Model> = Arc::new(Models::new(models).unwrap());

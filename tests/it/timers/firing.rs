@@ -36,8 +36,8 @@ on_both! {
 async fn fifty_fires_swept_by_two_workers_are_fifty_jobs(on: On) {
     let Some((mut venue, _dir)) = venue(on, ECHO).await else { return };
     venue.sweep = TEN;
-    venue.worker().await;
-    venue.worker().await;
+    venue.worker();
+    venue.worker();
     let id = set(&venue, json!({"every": "10s"})).await;
     for n in 1..=50 {
         venue.venue.clock.advance(TEN);
@@ -72,7 +72,7 @@ async fn a_timer_between_two_sweeps_fires_on_time(on: On) {
     let Some((mut venue, _dir)) = venue(on, ECHO).await else { return };
     venue.sweep = Duration::from_hours(1);
     let id = set(&venue, json!({"every": "10s"})).await;
-    venue.worker().await;
+    venue.worker();
     // Its first sweep must have seen the timer before time goes on.
     let sweeps = || venue.venue.metrics.sweeps.get();
     until("it sweeps", async || sweeps() > 0).await;
@@ -207,7 +207,7 @@ async fn overlap_skip_leaves_out_while_the_last_one_is_not_finished(on: On) {
     pass(&venue, TEN).await;
     assert_eq!(get(&venue, &skips).await.fired, 2);
     // Its message is read: the next one is sent.
-    venue.worker().await;
+    venue.worker();
     until("it is read", async || {
         let agent: AgentId = "a".parse().unwrap();
         let sessions = venue.venue.store.sessions(&venue.owner, Some(&agent), None, 100).await.unwrap();

@@ -34,7 +34,7 @@ async fn workers(venue: &TestVenue, n: u64) {
     let looks = || venue.venue.metrics.sweeps.get();
     let before = looks();
     for _ in 0..n {
-        venue.worker().await;
+        venue.worker();
     }
     until("they sweep", async || looks() >= before + n).await;
 }

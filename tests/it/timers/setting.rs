@@ -144,7 +144,7 @@ async fn a_turn_wakes_itself_and_triggers_others_once() {
     venue.sweep = Duration::from_mins(1);
     venue.agent("a", json!({"tools": ["agent/wake", "agent/trigger", "timer/list"]})).await;
     venue.agent("b", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let done = venue.run("a", "t1", json!("go")).await;
     let session = done.head.session.to_string();
     let said = json!(venue.turns("a", &session).await[0].said).to_string();
@@ -255,7 +255,7 @@ async fn a_timer_does_not_outlive_the_time_of_the_request_that_sets_it() {
 async fn by_the_system_s_clock_a_timer_fires_too() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", json!({})).await;
-    venue.worker().await;
+    venue.worker();
     let id = set(&venue, json!({"after": "50ms"})).await;
     until("it fires", async || get(&venue, &id).await.fired == 1).await;
     let job = get(&venue, &id).await.last.unwrap().job.unwrap();
