@@ -80,6 +80,7 @@ fn the_first_match_answers_and_its_templates_are_filled() {
                 call("call_t3_1", "log", Arguments::Json(json!({}))),
             ],
             usage: Usage::new(11, 2 + 1 + 2 + 1 + 1),
+            ..Reply::default()
         }
     );
 }

@@ -12,6 +12,8 @@ fn request(name: &str, text: &str) -> ModelRequest {
         messages: vec![ChatMessage::User { text: text.into() }],
         tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
+        stable: 0,
+        output: None,
     }
 }
 
