@@ -7,7 +7,7 @@ use crate::app;
 use crate::domain::chat::ModelSettings;
 use crate::domain::decode;
 use crate::domain::wire::dialect::{DIALECTS, Dialect, ReasoningRequest, StructuredOutput, WireFormat};
-use crate::model::trial::{self, Finding};
+use crate::model::trial::{self, TrialFinding};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ impl Try {
     }
 }
 
-fn to_json(finding: &Finding) -> Value {
+fn to_json(finding: &TrialFinding) -> Value {
     let works = match finding.works {
         Some(true) => "yes",
         Some(false) => "no",

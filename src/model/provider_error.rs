@@ -2,7 +2,7 @@
 
 use crate::domain::decode;
 use crate::domain::wire::frames::TooMuch;
-use crate::domain::wire::{DecodeError, Report};
+use crate::domain::wire::{DecodeError, ProviderReport};
 use crate::model::ModelError;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -57,7 +57,7 @@ impl AnswerHead {
 
 /// The error of an answer whose status is no success.
 pub fn refusal(head: &AnswerHead, body: &str, model: &str) -> ModelError {
-    let report = Report::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
+    let report = ProviderReport::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
     let said = if report.message.is_empty() { "no reason given" } else { &report.message };
     let reason = format!("{}: {said}", head.status.as_u16());
     if is_unusable(head.status) || is_of(&report, &UNUSABLE_TYPES) {
@@ -92,7 +92,7 @@ pub fn decoding(error: &DecodeError, head: &AnswerHead, model: &str) -> ModelErr
 }
 
 /// An error that came inside a reply that began well.
-fn reported(report: &Report, head: &AnswerHead, model: &str) -> ModelError {
+fn reported(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelError {
     let reason = report.message.clone();
     let status = report.status.and_then(|status| StatusCode::from_u16(status).ok());
     if is_of(report, &UNUSABLE_TYPES) || status.is_some_and(is_unusable) {
@@ -104,7 +104,7 @@ fn reported(report: &Report, head: &AnswerHead, model: &str) -> ModelError {
     }
 }
 
-fn is_of(report: &Report, types: &[&str]) -> bool {
+fn is_of(report: &ProviderReport, types: &[&str]) -> bool {
     report.kinds.iter().any(|kind| types.contains(&kind.as_str()))
 }
 
@@ -261,7 +261,7 @@ mod tests {
             (json!("odd"), "again", "odd"),
         ];
         for (body, expected, reason) in table {
-            let error = decoding(&DecodeError::Reported(Report::of(&body)), &head(200), "m");
+            let error = decoding(&DecodeError::Reported(ProviderReport::of(&body)), &head(200), "m");
             assert_eq!(class(error), (expected, reason.to_owned()), "{body}");
         }
     }

@@ -17,7 +17,7 @@ const TOOL: &str = "add_numbers";
 
 /// What a trial has shown of a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct TrialFinding {
     /// Its name.
     pub feature: &'static str,
     /// Whether it works; `None`: these calls don't show it.
@@ -31,7 +31,7 @@ pub async fn run(
     model: &dyn Model,
     settings: &ModelSettings,
     key: Option<&Secret>,
-) -> Result<Vec<Finding>, ModelError> {
+) -> Result<Vec<TrialFinding>, ModelError> {
     let trial = Trial { model, settings, key };
     let (reply, pieces) = trial.ask(trial.request(vec![user("Say hello in one short sentence.")])).await?;
     let mut findings = vec![
@@ -84,7 +84,7 @@ impl Trial<'_> {
     }
 
     /// A call of a tool, and an answer to its result.
-    async fn tools(&self) -> Vec<Finding> {
+    async fn tools(&self) -> Vec<TrialFinding> {
         let number = json!({"type": "integer"});
         let tool = ToolSpec {
             name: TOOL.into(),
@@ -125,7 +125,7 @@ impl Trial<'_> {
     }
 
     /// A text of a type.
-    async fn output(&self) -> Finding {
+    async fn output(&self) -> TrialFinding {
         let name = json!({"type": "string"});
         let schema = json!({
             "type": "object", "properties": {"city": name, "country": name},
@@ -148,11 +148,11 @@ fn user(text: &str) -> ChatMessage {
     ChatMessage::User { text: text.into() }
 }
 
-const fn finding(feature: &'static str, works: Option<bool>, detail: String) -> Finding {
-    Finding { feature, works, detail }
+const fn finding(feature: &'static str, works: Option<bool>, detail: String) -> TrialFinding {
+    TrialFinding { feature, works, detail }
 }
 
-fn usage(reply: &Reply) -> Finding {
+fn usage(reply: &Reply) -> TrialFinding {
     let told = reply.usage.input > 0 && reply.usage.output > 0;
     let detail = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);
     finding("usage", Some(told), if told { detail } else { format!("{detail}: counted by estimate") })

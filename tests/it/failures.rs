@@ -138,7 +138,10 @@ async fn attempts_and_total_time_are_limited_by_retry() {
     assert!(job.waiting.unwrap().reason.contains("(try 1)"), "one wait between two tries");
     venue.agent("patient", json!({})).await;
     let job = venue.run("patient", "t0", json!("first")).await;
-    assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError), "it asks for more time than there is");
+    let result = job.result.unwrap();
+    assert_eq!(result.error_code, Some(ErrorCode::ModelError), "it asks for more time than there is");
+    let error = result.error.unwrap();
+    assert!(error.contains("; it asks not to be called before 20"), "{error}");
     venue.agent("down", json!({"retry": {"total": 0}})).await;
     let job = venue.run("down", "t2", json!("go")).await;
     assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError), "by its total time");

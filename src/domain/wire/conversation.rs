@@ -67,7 +67,7 @@ pub struct SentResult<'r> {
 
 /// The place of a text or a result: of a message, and in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SentPlace {
     /// Of the message.
     pub message: usize,
     /// Of the text or the result in it; 0 in an assistant's message.
@@ -80,7 +80,7 @@ pub struct Conversation<'r> {
     /// Oldest first.
     pub messages: Vec<SentMessage<'r>>,
     /// The last piece whose bytes, with all before it, stay the same in the session's next request.
-    pub stable: Option<Place>,
+    pub stable: Option<SentPlace>,
 }
 
 impl<'r> Conversation<'r> {
@@ -218,14 +218,14 @@ impl<'r> Projection<'r, '_> {
     }
 
     /// The end of what was sent so far.
-    fn end(&self) -> Option<Place> {
+    fn end(&self) -> Option<SentPlace> {
         let message = self.sent.len().checked_sub(1)?;
         let part = match &self.sent[message] {
             SentMessage::User(texts) => texts.len() - 1,
             SentMessage::Results(results) => results.len() - 1,
             SentMessage::Assistant { .. } => 0,
         };
-        Some(Place { message, part })
+        Some(SentPlace { message, part })
     }
 
     fn close(&mut self) {

@@ -1,6 +1,6 @@
 //! Bytes of a reply as frames: server-sent events as servers really write them, lines of JSON, or one JSON body.
 
-use super::{DecodeError, Report};
+use super::{DecodeError, ProviderReport};
 use crate::decode;
 use crate::limits::{
     REPLY_BYTES, REPLY_BYTES_LEAST, REPLY_FRAME_BYTES, REPLY_TOKEN_BYTES, REPLY_TOKEN_WIRE_BYTES, REPLY_WIRE_BYTES,
@@ -15,7 +15,7 @@ const DONE: &str = "[DONE]";
 
 /// One piece of a reply.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Frame {
+pub enum ReplyFrame {
     /// A JSON value, with the name of its event where the stream has names.
     Json {
         /// Of an `event:` line.
@@ -102,7 +102,7 @@ impl Frames {
     }
 
     /// The frames that are whole by now.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, DecodeError> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
         self.seen = self.seen.saturating_add(bytes.len());
         if self.seen > self.limit {
             return Err(TooMuch::Bytes(self.limit).into());
@@ -124,7 +124,7 @@ impl Frames {
     }
 
     /// What is left when the connection has ended.
-    pub fn end(&mut self) -> Result<Vec<Frame>, DecodeError> {
+    pub fn end(&mut self) -> Result<Vec<ReplyFrame>, DecodeError> {
         let mut found = Vec::new();
         match self.form {
             Form::Body => found = body(&std::mem::take(&mut self.pending))?,
@@ -157,7 +157,7 @@ impl Frames {
     }
 
     /// Lines end with CR, LF or both.
-    fn take_byte(&mut self, byte: u8, found: &mut Vec<Frame>) -> Result<(), DecodeError> {
+    fn take_byte(&mut self, byte: u8, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let after_return = std::mem::replace(&mut self.after_return, byte == b'\r');
         match byte {
             b'\n' if after_return => Ok(()),
@@ -169,7 +169,7 @@ impl Frames {
         }
     }
 
-    fn take_line(&mut self, found: &mut Vec<Frame>) -> Result<(), DecodeError> {
+    fn take_line(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
         if self.beginning.len() < BEGINNING_CHARS {
             self.beginning.push_str(line.get(..BEGINNING_CHARS).unwrap_or(&line));
@@ -198,21 +198,21 @@ impl Frames {
     }
 
     /// The event that an empty line ends. Some servers end events with one line break: then each of its lines is one.
-    fn dispatch(&mut self, found: &mut Vec<Frame>) -> Result<(), DecodeError> {
+    fn dispatch(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let (data, event) = (std::mem::take(&mut self.data), self.event.take());
         self.data_bytes = 0;
         if data.is_empty() {
             return Ok(());
         }
         if let Ok(value) = decode::data(data.join("\n").as_bytes()) {
-            found.push(Frame::Json { event, value });
+            found.push(ReplyFrame::Json { event, value });
             return Ok(());
         }
         for line in data {
             found.push(if line == DONE {
-                Frame::Done
+                ReplyFrame::Done
             } else {
-                Frame::Json { event: event.clone(), value: read(&line)? }
+                ReplyFrame::Json { event: event.clone(), value: read(&line)? }
             });
         }
         Ok(())
@@ -220,8 +220,8 @@ impl Frames {
 }
 
 /// A body that is one value, a list of them, or one in each line.
-fn body(bytes: &[u8]) -> Result<Vec<Frame>, DecodeError> {
-    let frame = |value| Frame::Json { event: None, value };
+fn body(bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
+    let frame = |value| ReplyFrame::Json { event: None, value };
     match decode::data(bytes) {
         Ok(Value::Array(items)) => Ok(items.into_iter().map(frame).collect()),
         Ok(value) => Ok(vec![frame(value)]),
@@ -244,7 +244,10 @@ fn read(line: &str) -> Result<Value, DecodeError> {
 }
 
 fn unreadable(reason: &str) -> DecodeError {
-    DecodeError::Reported(Report { message: format!("the reply can't be read: {reason}"), ..Report::default() })
+    DecodeError::Reported(ProviderReport {
+        message: format!("the reply can't be read: {reason}"),
+        ..ProviderReport::default()
+    })
 }
 
 #[cfg(test)]
@@ -259,10 +262,10 @@ mod tests {
             found.extend(frames.push(piece).map_err(|error| error.to_string())?);
         }
         found.extend(frames.end().map_err(|error| error.to_string())?);
-        let shown = |frame: Frame| match frame {
-            Frame::Json { event: Some(event), value } => format!("{event} {value}"),
-            Frame::Json { event: None, value } => value.to_string(),
-            Frame::Done => "done".into(),
+        let shown = |frame: ReplyFrame| match frame {
+            ReplyFrame::Json { event: Some(event), value } => format!("{event} {value}"),
+            ReplyFrame::Json { event: None, value } => value.to_string(),
+            ReplyFrame::Done => "done".into(),
         };
         Ok(found.into_iter().map(shown).collect())
     }

@@ -23,7 +23,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 
 #[cfg(test)]
-mod fixtures;
+mod tests;
 
 use crate::chat::{ModelRequest, Reply};
 use conversation::Conversation;
@@ -104,7 +104,7 @@ pub enum DecodeError {
     Cut,
     /// The provider reports a failure inside an answer that began well.
     #[error("{}", .0.message)]
-    Reported(Report),
+    Reported(ProviderReport),
     /// The provider or its filter refuses to answer; asked again it would refuse again.
     #[error("the provider refused an answer: {0}")]
     Refused(String),
@@ -129,7 +129,7 @@ pub enum DecodeError {
 
 /// A provider's own words for a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct ProviderReport {
     /// Its message, shortened.
     pub message: String,
     /// Its `type`, `status` or `code`, where it has one.
@@ -189,13 +189,13 @@ impl Decoder {
         self.reply.is_whole()
     }
 
-    fn take(&mut self, frame: &frames::Frame) -> Result<(), DecodeError> {
+    fn take(&mut self, frame: &frames::ReplyFrame) -> Result<(), DecodeError> {
         if self.reply.is_done() {
             return Ok(());
         }
         match frame {
-            frames::Frame::Done => self.reply.mark_done(),
-            frames::Frame::Json { event, value } => match self.format {
+            frames::ReplyFrame::Done => self.reply.mark_done(),
+            frames::ReplyFrame::Json { event, value } => match self.format {
                 WireFormat::OpenAiChat => openai_chat::take(&mut self.reply, value)?,
                 WireFormat::OpenAiResponses => openai_responses::take(&mut self.reply, &mut self.items, value)?,
                 WireFormat::Anthropic => anthropic::take(&mut self.reply, event.as_deref(), value)?,

@@ -8,7 +8,7 @@ pub use calls::CallPiece;
 use super::dialect::Dialect;
 use super::frames::{TooMuch, said_bytes};
 use super::names::ToolNames;
-use super::{DecodeError, Report};
+use super::{DecodeError, ProviderReport};
 use crate::chat::{Arguments, Reasoning, Reply, Usage};
 use calls::Calls;
 use serde_json::{Value, json};
@@ -255,7 +255,7 @@ pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch>
 /// Longest words of a provider that an error keeps.
 const REPORT_CHARS: usize = 1_000;
 
-impl Report {
+impl ProviderReport {
     /// What a provider's error says, in whichever of its forms: `{error: {message, type, code}}`, `{error: "…"}`,
     /// `{message, type}`, a list of one of these, or anything else as it is.
     pub fn of(body: &Value) -> Self {

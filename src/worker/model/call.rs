@@ -69,12 +69,15 @@ pub(crate) async fn model(
             worker.venue.metrics.model_call("unavailable");
             let wait = next_wait(worker, leased, retry);
             // A provider that wants to be left alone for longer than all tries may take has said no.
-            let wait = wait.filter(|_| retry_after.is_none_or(|asked| asked <= longest(worker, retry)));
+            let too_long = retry_after.filter(|asked| *asked > longest(worker, retry));
+            let wait = wait.filter(|_| too_long.is_none());
+            let until = too_long.map(|asked| worker.venue.now().plus(asked).rfc3339());
+            let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
             leased.pause = match (wait, retry_after) {
                 (Some(wait), Some(asked)) => Some(wait.max(asked)),
                 (wait, _) => wait,
             };
-            ModelFailure::Transient { reason: error.to_string(), exhausted: wait.is_none() }
+            ModelFailure::Transient { reason: format!("{error}{until}"), exhausted: wait.is_none() }
         }
     };
     Ok(Observed::Answered(Err(failure)))

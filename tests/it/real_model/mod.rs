@@ -1,5 +1,7 @@
 //! A real model: its own words, real counts of tokens, and a schema that its server enforces. Few and short calls.
 
+mod agent;
+
 use crate::support::model_calls::{call, plain_request, user};
 use crate::support::real_model::JudgedModel;
 use serde_json::{Value, json};

@@ -68,7 +68,7 @@ const CLOCK_AT: [&str; 5] =
     ["src/store/embedded/reclaim.rs", "src/process/clock.rs", "src/app.rs", "src/cli/", "src/bench/"];
 
 /// Who may read JSON or TOML by itself, and what; all others read by `domain::decode`.
-const PARSES: [(&str, &str); 17] = [
+const PARSES: [(&str, &str); 15] = [
     ("src/domain/decode/", "it is the entrance"),
     ("src/domain/agent/schema.rs", "built in"),
     ("src/domain/context/record/", "written by the venue"),
@@ -81,9 +81,7 @@ const PARSES: [(&str, &str); 17] = [
     ("src/config/", "reads key by key and names each"),
     ("src/model/rules.rs", "keeps TOML errors from showing a line of the file"),
     ("src/model/json5.rs", "single words"),
-    ("src/model/provider_error.rs", "words of an error for people"),
     ("src/model/mock_server/", "a server for tests"),
-    ("src/model/bounded.rs", "looks for the size of what a provider streams, and keeps nothing of it"),
     ("src/cli/", "a client: its own files and what its queue says"),
     ("src/bench/", "measures this machine"),
 ];

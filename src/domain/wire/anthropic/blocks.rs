@@ -1,6 +1,6 @@
 //! A conversation as messages of content blocks, with marks where the provider's cache may end.
 
-use super::super::conversation::{Conversation, Place, SentCall, SentMessage};
+use super::super::conversation::{Conversation, SentCall, SentMessage, SentPlace};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -60,7 +60,7 @@ impl Messages {
 
     /// Marks where the provider's cache may end: behind the first message, at the stable end, and once between them, so
     /// that the end of the last request is found although many blocks came since.
-    pub(super) fn mark(&mut self, stable: Option<Place>) {
+    pub(super) fn mark(&mut self, stable: Option<SentPlace>) {
         let Some(place) = stable else { return };
         let Some(end) = self.places.get(place.message).and_then(|parts| parts.get(place.part)).copied() else { return };
         let first = self.places.first().and_then(|parts| parts.last()).copied().filter(|first| *first < end);

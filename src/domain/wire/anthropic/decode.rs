@@ -1,7 +1,7 @@
 //! A streamed reply in this format, or one that came whole.
 
 use super::super::reply::{CallPiece, ReplyBuilder, Stop};
-use super::super::{DecodeError, Report};
+use super::super::{DecodeError, ProviderReport};
 use super::blocks::BEHIND;
 use crate::chat::Usage;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) fn take(reply: &mut ReplyBuilder, event: Option<&str>, value: &Value) -> Result<(), DecodeError> {
     let kind = value["type"].as_str().or(event).unwrap_or_default();
     if kind == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(DecodeError::Reported(Report::of(value)));
+        return Err(DecodeError::Reported(ProviderReport::of(value)));
     }
     match kind {
         "message_start" => {

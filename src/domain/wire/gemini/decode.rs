@@ -1,7 +1,7 @@
 //! A streamed reply in this format, or one that came whole: both have the same shape.
 
 use super::super::reply::{CallPiece, ReplyBuilder, Stop};
-use super::super::{DecodeError, Report};
+use super::super::{DecodeError, ProviderReport};
 use super::SIGNATURE;
 use crate::chat::Usage;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Takes one frame. None of them says that it is the last one.
 pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
     if value.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(DecodeError::Reported(Report::of(value)));
+        return Err(DecodeError::Reported(ProviderReport::of(value)));
     }
     check_prompt(&value["promptFeedback"])?;
     let candidate = &value["candidates"][0];

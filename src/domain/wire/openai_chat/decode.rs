@@ -1,7 +1,7 @@
 //! A streamed reply in this format, or one that came whole, as the many servers of this format write it.
 
 use super::super::reply::{CallPiece, ReplyBuilder, Stop};
-use super::super::{DecodeError, Report};
+use super::super::{DecodeError, ProviderReport};
 use super::usage::{timings, tokens};
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), Decode
 }
 
 /// What a frame says of a failure, in whichever form a server has for it.
-fn failure(frame: &Map<String, Value>) -> Option<Report> {
+fn failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
     let is_told = |error: &Value| match error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -37,7 +37,7 @@ fn failure(frame: &Map<String, Value>) -> Option<Report> {
         Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
     };
     if frame.get("error").is_some_and(is_told) {
-        return Some(Report::of(&json!(frame)));
+        return Some(ProviderReport::of(&json!(frame)));
     }
     if frame.get("choices").is_some_and(Value::is_array) {
         return None;
@@ -46,23 +46,23 @@ fn failure(frame: &Map<String, Value>) -> Option<Report> {
     let status = frame.get("base_resp").and_then(|it| it.get("status_code")?.as_i64()).filter(|status| *status != 0);
     if status.is_some() {
         let message = frame["base_resp"].get("status_msg").and_then(Value::as_str).unwrap_or("no message");
-        return Some(Report::of(&json!({"message": message, "code": status.map(|status| status.to_string())})));
+        return Some(ProviderReport::of(&json!({"message": message, "code": status.map(|status| status.to_string())})));
     }
     if let Some(message) = frame.get("error_msg").and_then(Value::as_str) {
         let code = frame.get("error_code").map(Value::to_string);
-        return Some(Report::of(&json!({"message": message, "code": code})));
+        return Some(ProviderReport::of(&json!({"message": message, "code": code})));
     }
     let has_words = ["message", "msg"].iter().any(|key| {
         let text = frame.get(*key).and_then(Value::as_str);
         text.is_some_and(|text| !text.is_empty())
     });
     let is_error = frame.get("object").and_then(Value::as_str) == Some("error") || frame.contains_key("detail");
-    (has_words || is_error).then(|| Report::of(&json!(frame)))
+    (has_words || is_error).then(|| ProviderReport::of(&json!(frame)))
 }
 
 fn take_choice(reply: &mut ReplyBuilder, choice: &Value) -> Result<(), DecodeError> {
     if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
-        return Err(DecodeError::Reported(Report::of(&json!({"error": error}))));
+        return Err(DecodeError::Reported(ProviderReport::of(&json!({"error": error}))));
     }
     if let Some(usage) = choice.get("usage").filter(|usage| usage.is_object()) {
         reply.set_usage(tokens(usage));

@@ -2,7 +2,7 @@
 
 use super::super::openai_chat::tokens;
 use super::super::reply::{ReplyBuilder, Stop};
-use super::super::{DecodeError, Report};
+use super::super::{DecodeError, ProviderReport};
 use super::items::{Items, Kind};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -
             let status = kind.trim_start_matches("response.");
             take_end(reply, items, value.get("response").unwrap_or(&Value::Null), status)
         }
-        "error" => Err(DecodeError::Reported(Report::of(value))),
+        "error" => Err(DecodeError::Reported(ProviderReport::of(value))),
         // Their content comes in other events too.
         _ if kind.starts_with("response.") => take_failure(value),
         _ => take_words(value),
@@ -86,12 +86,12 @@ fn take_body(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Resu
 /// Words about a failure that is not named as one.
 fn take_words(value: &Value) -> Result<(), DecodeError> {
     let has_words = ["message", "detail"].iter().any(|key| value.get(*key).is_some_and(|it| !it.is_null()));
-    if has_words { Err(DecodeError::Reported(Report::of(value))) } else { take_failure(value) }
+    if has_words { Err(DecodeError::Reported(ProviderReport::of(value))) } else { take_failure(value) }
 }
 
 fn take_failure(value: &Value) -> Result<(), DecodeError> {
     match value.get("error").filter(|error| !error.is_null()) {
-        Some(_) => Err(DecodeError::Reported(Report::of(value))),
+        Some(_) => Err(DecodeError::Reported(ProviderReport::of(value))),
         None => Ok(()),
     }
 }

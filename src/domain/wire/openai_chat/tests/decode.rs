@@ -1,6 +1,6 @@
 //! Streams as servers of this format write them.
 
-use super::super::super::fixtures::{read, shown, stream};
+use super::super::super::tests::{read, shown, stream};
 use serde_json::{Value, json};
 
 fn check(provider: &str, given: &str, expected: &str) {
@@ -233,7 +233,7 @@ fn refusals_are_told_in_their_words() {
 #[test]
 fn failures_are_told_in_the_words_of_the_server() {
     let reported = |message: &str, kinds: &[&str], status: Option<u16>| {
-        format!("Reported(Report {{ message: {message:?}, kinds: {kinds:?}, status: {status:?} }})")
+        format!("Reported(ProviderReport {{ message: {message:?}, kinds: {kinds:?}, status: {status:?} }})")
     };
     for (failure, expected) in [
         (

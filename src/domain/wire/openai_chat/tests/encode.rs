@@ -1,7 +1,7 @@
 //! What is sent for each setting, message and dialect.
 
 use super::super::super::EncodeError;
-use super::super::super::fixtures::{assistant, body, encoded, output, request, result, tool, user};
+use super::super::super::tests::{assistant, body, encoded, output, request, result, tool, user};
 use crate::chat::{ChatMessage, Effort, ModelRequest, ToolChoice};
 use serde_json::{Value, json};
 

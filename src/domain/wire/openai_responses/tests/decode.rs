@@ -1,6 +1,6 @@
 //! Streams as servers of this format write them.
 
-use super::super::super::fixtures::{body, read, request, shown, user};
+use super::super::super::tests::{body, read, request, shown, user};
 use crate::chat::{ChatMessage, ModelRequest};
 use serde_json::{Value, json};
 
@@ -205,8 +205,9 @@ fn refusals_and_failures_are_told_in_the_words_of_the_server() {
         "Refused(\"I can't help.\")",
     );
     check(&[completed(&[refusal])], "Refused(\"I can't help.\")");
-    let reported =
-        |kinds: &[&str]| format!("Reported(Report {{ message: \"overloaded\", kinds: {kinds:?}, status: None }})");
+    let reported = |kinds: &[&str]| {
+        format!("Reported(ProviderReport {{ message: \"overloaded\", kinds: {kinds:?}, status: None }})")
+    };
     for (failure, kinds) in [
         (json!({"type": "error", "code": "server_error", "message": "overloaded"}), vec!["error", "server_error"]),
         (json!({"type": "error", "error": {"type": "server_error", "message": "overloaded"}}), vec!["server_error"]),
