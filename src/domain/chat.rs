@@ -107,7 +107,7 @@ impl ChatMessage {
 /// so that nothing of them is changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// The model that wrote it, `provider/name`: another one is not given it.
+    /// The model that wrote it, [`ModelSettings::reasoner`]: another one is not given it.
     pub by: String,
     /// The pieces, in order.
     pub items: Vec<Value>,

@@ -303,6 +303,14 @@ fn parse(text: &str) -> Result<Url, TargetError> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(bad("expected no credentials in it"));
     }
+    // A provider's path is joined to it: behind a query it would be none.
+    if url.query().is_some() {
+        return Err(bad("expected no query, the path of the provider's call follows"));
+    }
+    let path = url.path().to_ascii_lowercase();
+    if ["%2e", "%2f", "%5c"].iter().any(|part| path.contains(part)) {
+        return Err(bad("expected no escaped `.`, `/` or `\\` in its path"));
+    }
     url.set_fragment(None);
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());
@@ -405,6 +413,11 @@ mod tests {
             assert_eq!(check("openai", Some(url)), Err(not_named(url)));
         }
         assert!(check("openai", Some("file:///etc")).unwrap_err().contains("expected `http` or `https`"));
+        for url in
+            ["http://127.0.0.1:8000/v1/files?x=", "http://127.0.0.1:8000/v1/%2e%2e/x", "http://127.0.0.1:8000/v1%2fx"]
+        {
+            assert!(check("openai", Some(url)).unwrap_err().contains(": expected no "), "{url}");
+        }
         assert!(check("openai", Some("http://k@127.0.0.1:8000/v1")).unwrap_err().contains("no credentials"));
         assert_eq!(check("groq", None), Err("no API key: `GROQ_API_KEY` is not set".into()));
         assert_eq!(check("broken", None), Err("no API key: `UNSET` is not set".into()));

@@ -21,6 +21,8 @@ const IDLE_CONNECTIONS: usize = 8;
 const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Longest wait for the end of a connection whose reply is whole, so that it can be used again.
 const DRAIN: Duration = Duration::from_millis(100);
+/// Longest wait for what follows the end of a reply: its usage, in most formats.
+const REST: Duration = Duration::from_secs(3);
 /// Most bytes of a refusal that are read.
 const REFUSAL_BYTES: usize = 64 * 1024;
 /// Characters of a session's name for providers that route by it.
@@ -73,7 +75,7 @@ impl ModelProvider {
         if !answer.status().is_success() {
             return Err(refusal(&head, &beginning(answer).await, &model));
         }
-        let decoder = Decoder::new(&target.dialect, &encoded, &model, request.model.max_tokens);
+        let decoder = Decoder::new(&target.dialect, &encoded, &request.model.reasoner(), request.model.max_tokens);
         self.read(answer, decoder, mask, live).await.map_err(|failure| match failure {
             ReadFailure::Decode(error) => decoding(&error, &head, &model),
             ReadFailure::Network(error) => network(&error, &model),
@@ -111,19 +113,23 @@ impl ModelProvider {
                 let _ = live.send(text);
             }
         };
-        loop {
+        while !decoder.is_whole() {
             match answer.chunk().await {
                 Ok(Some(bytes)) => show(decoder.feed(&bytes)?),
                 Ok(None) => break,
-                // What was read whole is not asked for again.
-                Err(_) if decoder.is_whole() => break,
                 Err(error) => return Err(ReadFailure::Network(error)),
             }
-            if decoder.is_done() {
-                let _ = tokio::time::timeout(DRAIN, answer.chunk()).await;
-                break;
-            }
         }
+        // What was read whole is not asked for again, whatever becomes of the connection: its usage may still come.
+        let rest = async {
+            while !decoder.is_done() {
+                let Ok(Some(bytes)) = answer.chunk().await else { return };
+                let Ok(text) = decoder.feed(&bytes) else { return };
+                show(text);
+            }
+            let _ = tokio::time::timeout(DRAIN, answer.chunk()).await;
+        };
+        let _ = tokio::time::timeout(REST, rest).await;
         let (rest, reply) = decoder.end()?;
         show(rest);
         if !mask.is_empty() {

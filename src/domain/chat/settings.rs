@@ -185,6 +185,13 @@ impl ModelSettings {
         format!("{}/{}", self.provider, self.name)
     }
 
+    /// Whom reasoning is of: the model, and the endpoint and the key by which its provider knows its own signatures.
+    pub fn reasoner(&self) -> String {
+        let url = self.base_url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
+        let key = self.key.as_ref().map(|key| format!(" by {}", key.path())).unwrap_or_default();
+        format!("{}{url}{key}", self.id())
+    }
+
     /// Settings that no provider takes; what a single one doesn't take is found when a request is encoded for it.
     pub fn check(&self) -> Result<(), String> {
         let within = |key: &str, number: Option<f64>, most: f64| match number {

@@ -159,10 +159,12 @@ impl Marks {
     pub fn mark(&self, said: &mut [ChatMessage], calls: &[CallRecord]) {
         if let Some(by) = &self.said {
             for message in &mut *said {
-                if let ChatMessage::Assistant { text, .. } = message
-                    && !text.is_empty()
-                {
-                    *text = text::words_withheld(by);
+                if let ChatMessage::Assistant { text, reasoning, .. } = message {
+                    // It may quote what the words do.
+                    *reasoning = None;
+                    if !text.is_empty() {
+                        *text = text::words_withheld(by);
+                    }
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Typed outputs in a text: JSON of the type that was asked for, bare or in a fence, as models write it.
 
+use crate::chat::Reply;
 use crate::decode;
 use crate::outputs;
 use serde_json::Value;
@@ -45,6 +46,14 @@ pub(super) fn typed_text(schema: &Value, text: &str) -> Result<Value, NoOutput> 
             Err(NoOutput::Json(wrong))
         }
     }
+}
+
+/// The output that the text of a reply is. Of one that its limit has cut off a value must close itself: `12` may have
+/// been the beginning of `1234`.
+pub(super) fn typed_reply(schema: &Value, reply: &Reply) -> Result<Value, NoOutput> {
+    let value = typed_text(schema, &reply.text)?;
+    let closes = reply.text.trim_end().ends_with(['}', ']', '"', '`']);
+    if reply.truncated && !closes { Err(NoOutput::Text) } else { Ok(value) }
 }
 
 /// The JSON value in a text, whatever its type.

@@ -1,7 +1,7 @@
 //! What a reply means for what its turn serves: it ends, goes on, waits or is told something.
 
 use super::ends::{self, Ending};
-use super::typed::typed_text;
+use super::typed::typed_reply;
 use super::{CallOutcome, Recorded, Setting};
 use crate::agent::CompletedBy;
 use crate::job::{ErrorCode, JobResult};
@@ -51,7 +51,7 @@ pub(super) fn verdict(
         // What a goal inside the task returns is not the task's output.
         let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
         let output = setting.output().filter(|_| is_text);
-        if let Some(Ok(value)) = output.map(|output| typed_text(output, &recorded.reply.text)) {
+        if let Some(Ok(value)) = output.map(|output| typed_reply(output, &recorded.reply)) {
             return Verdict::Ended(JobResult::complete(value));
         }
         return Verdict::Ended(last.ending(&recorded.reply, is_text, completion));
@@ -103,7 +103,7 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
             Verdict::Ended(JobResult::failed(ErrorCode::ModelError, text))
         }
         (true, false, CompletedBy::Explicit) if let Some(output) = setting.output() => {
-            let wrong = match typed_text(output, text) {
+            let wrong = match typed_reply(output, &recorded.reply) {
                 Ok(value) => return Verdict::Ended(JobResult::complete(value)),
                 Err(wrong) => wrong.reason(),
             };

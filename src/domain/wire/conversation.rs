@@ -86,7 +86,7 @@ pub struct Conversation<'r> {
 impl<'r> Conversation<'r> {
     /// The conversation of a request in a dialect.
     pub fn project(request: &'r ModelRequest, dialect: &Dialect, names: &ToolNames) -> Self {
-        let model = request.model.id();
+        let model = request.model.reasoner();
         let mut projection = Projection { dialect, names, ids: BTreeSet::new(), sent: Vec::new() };
         let mut stable = None;
         let mut at = 0;

@@ -5,43 +5,83 @@ use serde_json::{Map, Value};
 
 /// Keys that no `extra` may set, whether a request has them or not: they decide what is asked, of whom, what it
 /// costs and how the reply is read.
-const OWN_KEYS: [&str; 23] = [
+/// Compared without case and `_`, since some providers read both spellings.
+const OWN_KEYS: [&str; 48] = [
     "model",
+    "models",
+    "route",
     "messages",
     "input",
     "instructions",
+    "prompt",
     "contents",
-    "systemInstruction",
+    "systeminstruction",
     "system",
     "tools",
-    "tool_choice",
-    "toolConfig",
+    "toolchoice",
+    "toolconfig",
+    "functions",
+    "functioncall",
+    "plugins",
+    "websearchoptions",
+    "mcpservers",
+    "container",
     "stream",
-    "stream_options",
+    "streamoptions",
     "n",
-    "response_format",
+    "bestof",
+    "responseformat",
     "text",
-    "output_config",
+    "outputconfig",
+    "outputformat",
     "store",
     "background",
-    "previous_response_id",
+    "previousresponseid",
     "conversation",
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
+    "cachedcontent",
+    "maxtokens",
+    "maxcompletiontokens",
+    "maxoutputtokens",
+    "maxnewtokens",
+    "npredict",
+    "numpredict",
+    "maxtokenstosample",
+    "servicetier",
+    "speed",
+    "include",
+    "modalities",
+    "audio",
+    "prediction",
+    "provideroptions",
+    "agent",
+    "fallbacks",
 ];
 /// The same inside of `generationConfig`.
-const OWN_GENERATION_KEYS: [&str; 4] = ["maxOutputTokens", "candidateCount", "responseMimeType", "responseSchema"];
+const OWN_GENERATION_KEYS: [&str; 6] = [
+    "maxoutputtokens",
+    "candidatecount",
+    "responsemimetype",
+    "responseschema",
+    "responsejsonschema",
+    "responsemodalities",
+];
+
+/// A key as providers compare it.
+fn plain(key: &str) -> String {
+    key.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
+}
 
 /// Whether all keys may be set.
 pub fn check(extra: &Map<String, Value>) -> Result<(), EncodeError> {
     let refused = |key: String| Err(EncodeError::OwnKey { key });
-    if let Some(key) = extra.keys().find(|key| OWN_KEYS.contains(&key.as_str())) {
+    if let Some(key) = extra.keys().find(|key| OWN_KEYS.contains(&plain(key).as_str())) {
         return refused(key.clone());
     }
-    let generation = extra.get("generationConfig").and_then(Value::as_object);
-    match generation.and_then(|map| map.keys().find(|key| OWN_GENERATION_KEYS.contains(&key.as_str()))) {
-        Some(key) => refused(format!("generationConfig.{key}")),
+    let generation = extra.iter().filter(|(key, _)| plain(key) == "generationconfig");
+    let inside = generation.filter_map(|(key, value)| Some((key, value.as_object()?)));
+    let mut keys = inside.flat_map(|(name, map)| map.keys().map(move |key| (name, key)));
+    match keys.find(|(_, key)| OWN_GENERATION_KEYS.contains(&plain(key).as_str())) {
+        Some((name, key)) => refused(format!("{name}.{key}")),
         None => Ok(()),
     }
 }
@@ -87,6 +127,10 @@ mod tests {
             (json!({"temperature": 0}), "temperature"),
             (json!({"thinking": {"type": "disabled"}}), "thinking.type"),
             (json!({"generationConfig": {"candidateCount": 9}}), "generationConfig.candidateCount"),
+            (json!({"generation_config": {"candidate_count": 9}}), "generation_config.candidate_count"),
+            (json!({"system_instruction": "x"}), "system_instruction"),
+            (json!({"MaxTokens": 9}), "MaxTokens"),
+            (json!({"service_tier": "priority"}), "service_tier"),
         ] {
             let expected = format!("`model.extra.{key}`: Trellis writes this key itself; use the setting of the agent");
             assert_eq!(check(extra), Err(expected));

@@ -10,6 +10,10 @@ use serde_json::Value;
 
 /// Characters of a foreign answer that its error shows.
 const BEGINNING_CHARS: usize = 200;
+/// Characters of an event's name: the longest that is known has 40.
+const EVENT_CHARS: usize = 64;
+/// Bytes that a line of an event counts beside its text, as it lies in memory.
+const LINE_BYTES: usize = 32;
 /// The end of a stream in OpenAI's formats.
 const DONE: &str = "[DONE]";
 
@@ -36,6 +40,9 @@ pub enum TooMuch {
     /// Bytes of text, reasoning and calls.
     #[error("its reply says more than {0} bytes; set `maxTokens` if the model writes without end")]
     Said(usize),
+    /// Calls, or pieces of reasoning.
+    #[error("its reply has more calls or pieces of reasoning than any model makes")]
+    Pieces,
     /// Bytes of one frame.
     #[error("one piece of its reply has more than {REPLY_FRAME_BYTES} bytes")]
     Frame,
@@ -101,40 +108,42 @@ impl Frames {
         }
     }
 
-    /// The frames that are whole by now.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
+    /// Adds the frames that are whole by now to `found`, also those before an error.
+    pub fn push(&mut self, bytes: &[u8], found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
+        let before = found.len();
+        let outcome = self.split(bytes, found);
+        self.found += found.len() - before;
+        outcome
+    }
+
+    fn split(&mut self, bytes: &[u8], found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         self.seen = self.seen.saturating_add(bytes.len());
         if self.seen > self.limit {
             return Err(TooMuch::Bytes(self.limit).into());
         }
-        let mut found = Vec::new();
         for byte in bytes {
             self.recognise(*byte);
             if self.form == Form::Body {
                 self.pending.push(*byte);
             } else {
-                self.take_byte(*byte, &mut found)?;
+                self.take_byte(*byte, found)?;
             }
             if self.pending.len() > REPLY_FRAME_BYTES {
                 return Err(TooMuch::Frame.into());
             }
         }
-        self.found += found.len();
-        Ok(found)
+        Ok(())
     }
 
-    /// What is left when the connection has ended.
-    pub fn end(&mut self) -> Result<Vec<ReplyFrame>, DecodeError> {
-        let mut found = Vec::new();
-        match self.form {
-            Form::Body => found = body(&std::mem::take(&mut self.pending))?,
-            Form::Events | Form::Unknown => {
-                self.take_line(&mut found)?;
-                self.dispatch(&mut found)?;
-            }
-        }
-        self.found += found.len();
-        Ok(found)
+    /// Adds what is left when the connection has ended to `found`.
+    pub fn end(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
+        let before = found.len();
+        let outcome = match self.form {
+            Form::Body => body(&std::mem::take(&mut self.pending)).map(|frames| found.extend(frames)),
+            Form::Events | Form::Unknown => self.take_line(found).and_then(|()| self.dispatch(found)),
+        };
+        self.found += found.len() - before;
+        outcome
     }
 
     /// Whether bytes came and none of them was a frame.
@@ -179,20 +188,22 @@ impl Frames {
             return self.dispatch(found);
         }
         match line.split_once(':') {
-            Some(("data", data)) => {
-                let data = data.trim();
-                self.data_bytes += data.len();
-                if self.data_bytes > REPLY_FRAME_BYTES {
-                    return Err(TooMuch::Frame.into());
-                }
-                if !data.is_empty() {
-                    self.data.push(data.to_owned());
-                }
-            }
-            Some(("event", name)) => self.event = Some(name.trim().to_owned()),
+            Some(("data", data)) => self.push_line(data.trim())?,
+            Some(("event", name)) => self.event = Some(name.trim().chars().take(EVENT_CHARS).collect()),
             // A comment, `id`, `retry`, or a line that begins as JSON does behind events.
-            Some(_) | None if line.trim_start().starts_with('{') => self.data.push(line),
+            Some(_) | None if line.trim_start().starts_with('{') => self.push_line(&line)?,
             Some(_) | None => {}
+        }
+        Ok(())
+    }
+
+    fn push_line(&mut self, data: &str) -> Result<(), DecodeError> {
+        self.data_bytes += data.len() + LINE_BYTES;
+        if self.data_bytes > REPLY_FRAME_BYTES {
+            return Err(TooMuch::Frame.into());
+        }
+        if !data.is_empty() {
+            self.data.push(data.to_owned());
         }
         Ok(())
     }
@@ -259,9 +270,9 @@ mod tests {
         let mut frames = Frames::new(1 << 20);
         let mut found = Vec::new();
         for piece in pieces {
-            found.extend(frames.push(piece).map_err(|error| error.to_string())?);
+            frames.push(piece, &mut found).map_err(|error| error.to_string())?;
         }
-        found.extend(frames.end().map_err(|error| error.to_string())?);
+        frames.end(&mut found).map_err(|error| error.to_string())?;
         let shown = |frame: ReplyFrame| match frame {
             ReplyFrame::Json { event: Some(event), value } => format!("{event} {value}"),
             ReplyFrame::Json { event: None, value } => value.to_string(),
@@ -307,25 +318,30 @@ mod tests {
     #[test]
     fn an_answer_without_frames_is_shown_by_its_beginning() {
         let mut frames = Frames::new(1_000);
-        frames.push(b"<html>\n<body>not here</body>").unwrap();
-        frames.end().unwrap();
+        frames.push(b"<html>\n<body>not here</body>", &mut Vec::new()).unwrap();
+        frames.end(&mut Vec::new()).unwrap();
         assert!(frames.is_foreign() && frames.beginning().starts_with("<html> <body>not here"));
         assert!(!Frames::new(9).is_foreign());
     }
 
     #[test]
     fn no_reply_and_no_frame_goes_on_for_ever() {
-        assert_eq!(Frames::new(10).push(&[b'x'; 11]), Err(TooMuch::Bytes(10).into()));
+        assert_eq!(Frames::new(10).push(&[b'x'; 11], &mut Vec::new()), Err(TooMuch::Bytes(10).into()));
         let long = vec![b'x'; REPLY_FRAME_BYTES + 1];
         for begin in ["data: ", "{", "x"] {
             let mut frames = Frames::new(usize::MAX);
-            frames.push(begin.as_bytes()).unwrap();
-            assert_eq!(frames.push(&long), Err(TooMuch::Frame.into()), "{begin}");
+            frames.push(begin.as_bytes(), &mut Vec::new()).unwrap();
+            assert_eq!(frames.push(&long, &mut Vec::new()), Err(TooMuch::Frame.into()), "{begin}");
         }
         let mut frames = Frames::new(usize::MAX);
-        let line = [b"data: ".as_slice(), &vec![b'x'; REPLY_FRAME_BYTES / 2], b"\n"].concat();
-        assert!(frames.push(&line).is_ok() && frames.push(&line).is_ok());
-        assert_eq!(frames.push(&line), Err(TooMuch::Frame.into()), "lines of one event count together");
+        let half = REPLY_FRAME_BYTES / 2 - LINE_BYTES;
+        let line = [b"data: ".as_slice(), &vec![b'x'; half], b"\n"].concat();
+        assert!(frames.push(&line, &mut Vec::new()).is_ok() && frames.push(&line, &mut Vec::new()).is_ok());
+        assert_eq!(
+            frames.push(&line, &mut Vec::new()),
+            Err(TooMuch::Frame.into()),
+            "lines of one event count together"
+        );
     }
 
     #[test]
@@ -335,5 +351,24 @@ mod tests {
         assert_eq!(wire_bytes(Some(1_000)), REPLY_WIRE_BYTES_LEAST + 1_000 * REPLY_TOKEN_WIRE_BYTES);
         assert_eq!(wire_bytes(Some(u32::MAX)), REPLY_WIRE_BYTES);
         assert_eq!((said_bytes(None), said_bytes(Some(9))), (REPLY_BYTES, REPLY_BYTES_LEAST + 9 * REPLY_TOKEN_BYTES));
+    }
+
+    #[test]
+    fn many_short_lines_of_one_event_count_as_they_lie_in_memory() {
+        for line in ["{\n", "data:1\n"] {
+            let mut frames = Frames::new(usize::MAX);
+            frames.push(b":\n", &mut Vec::new()).unwrap();
+            let lines = line.repeat(REPLY_FRAME_BYTES / LINE_BYTES);
+            assert_eq!(frames.push(lines.as_bytes(), &mut Vec::new()), Err(TooMuch::Frame.into()), "{line:?}");
+        }
+        let mut frames = Frames::new(usize::MAX);
+        let mut found = Vec::new();
+        let name = "A".repeat(100_000);
+        frames.push(format!("event: {name}\ndata: {{}}\ndata: 1\n\n").as_bytes(), &mut found).unwrap();
+        let names = found.iter().map(|frame| match frame {
+            ReplyFrame::Json { event, .. } => event.as_ref().map_or(0, String::len),
+            ReplyFrame::Done => 0,
+        });
+        assert_eq!(names.collect::<Vec<_>>(), [EVENT_CHARS, EVENT_CHARS]);
     }
 }

@@ -161,17 +161,17 @@ impl Decoder {
 
     /// Takes more bytes; returns the visible text in them, for whoever watches.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<String, DecodeError> {
-        for frame in self.frames.push(bytes)? {
-            self.take(&frame)?;
-        }
+        let mut found = Vec::new();
+        let split = self.frames.push(bytes, &mut found);
+        self.take_all(found, split)?;
         Ok(self.reply.live_text())
     }
 
     /// The reply, when the connection has ended.
     pub fn end(mut self) -> Result<(String, Reply), DecodeError> {
-        for frame in self.frames.end()? {
-            self.take(&frame)?;
-        }
+        let mut found = Vec::new();
+        let split = self.frames.end(&mut found);
+        self.take_all(found, split)?;
         if self.frames.is_foreign() {
             return Err(DecodeError::Foreign(self.frames.beginning()));
         }
@@ -187,6 +187,14 @@ impl Decoder {
     /// Whether the provider has said why the reply ended: a connection that breaks now has lost nothing.
     pub const fn is_whole(&self) -> bool {
         self.reply.is_whole()
+    }
+
+    /// Takes frames, and then the error that ended them: behind the end of a reply it is nobody's.
+    fn take_all(&mut self, found: Vec<frames::ReplyFrame>, split: Result<(), DecodeError>) -> Result<(), DecodeError> {
+        for frame in found {
+            self.take(&frame)?;
+        }
+        if self.reply.is_whole() { Ok(()) } else { split }
     }
 
     fn take(&mut self, frame: &frames::ReplyFrame) -> Result<(), DecodeError> {

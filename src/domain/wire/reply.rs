@@ -5,7 +5,7 @@ mod think;
 
 pub use calls::CallPiece;
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, ReasoningReturn};
 use super::frames::{TooMuch, said_bytes};
 use super::names::ToolNames;
 use super::{DecodeError, ProviderReport};
@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 use std::mem::take;
 use think::Think;
 
+/// Calls of a reply, and pieces of its reasoning, at most: none is known to have a tenth of it, and all are looked
+/// through for each piece.
+pub(in crate::wire) const PIECES_MAX: usize = 1_000;
 /// Characters of a refusal that are told.
 const REFUSAL_CHARS: usize = 1_000;
 
@@ -38,6 +41,8 @@ pub enum Stop {
 pub struct ReplyBuilder {
     names: ToolNames,
     model: String,
+    /// Reasoning that is plain text goes back.
+    returns_thoughts: bool,
     limit: usize,
     said: usize,
     think: Option<Think>,
@@ -61,6 +66,7 @@ impl ReplyBuilder {
         Self {
             names,
             model: model.to_owned(),
+            returns_thoughts: dialect.reasoning_return == ReasoningReturn::Content,
             limit: said_bytes(max_tokens),
             said: 0,
             think: dialect.think_tags.then(Think::default),
@@ -113,9 +119,15 @@ impl ReplyBuilder {
         Ok(())
     }
 
-    /// The pieces of reasoning so far, for formats whose pieces grow.
-    pub fn reasoning_mut(&mut self) -> &mut Vec<Value> {
-        &mut self.reasoning
+    /// The pieces of reasoning so far.
+    pub fn reasoning(&self) -> &[Value] {
+        &self.reasoning
+    }
+
+    /// The pieces of reasoning so far, for formats whose pieces grow by so many bytes.
+    pub fn reasoning_mut(&mut self, bytes: usize) -> Result<&mut Vec<Value>, DecodeError> {
+        self.count(bytes)?;
+        Ok(&mut self.reasoning)
     }
 
     /// Adds a piece of a call.
@@ -223,7 +235,8 @@ impl ReplyBuilder {
         let live = self.live_text();
         let calls = self.calls.finish(&self.names, truncated);
         let mut items = self.reasoning;
-        if items.is_empty() && !self.thought.is_empty() {
+        // What never goes back would only take room in every record.
+        if items.is_empty() && !self.thought.is_empty() && self.returns_thoughts {
             items.push(json!({"text": self.thought}));
         }
         let reasoning = (!items.is_empty()).then_some(Reasoning { by: self.model, items });
@@ -236,6 +249,9 @@ impl ReplyBuilder {
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        if self.reasoning.len().max(self.calls.len()) > PIECES_MAX {
+            return Err(TooMuch::Pieces.into());
+        }
         self.said = self.said.saturating_add(bytes);
         if self.said > self.limit { Err(TooMuch::Said(self.limit).into()) } else { Ok(()) }
     }
@@ -249,7 +265,9 @@ pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch>
         Arguments::Malformed(text) => text.len(),
     };
     let calls: usize = reply.calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum();
-    if reply.text.len() + calls > limit { Err(TooMuch::Said(limit)) } else { Ok(()) }
+    let items = reply.reasoning.iter().flat_map(|reasoning| &reasoning.items);
+    let reasoned: usize = items.map(|item| item.to_string().len()).sum();
+    if reply.text.len() + calls + reasoned > limit { Err(TooMuch::Said(limit)) } else { Ok(()) }
 }
 
 /// Longest words of a provider that an error keeps.

@@ -113,3 +113,61 @@ pub(super) fn stream(frames: &[Value]) -> String {
     let events: Vec<String> = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
     events.concat() + "data: [DONE]\n\n"
 }
+
+/// What a decoder makes of bytes, in pieces of the given size.
+fn outcome(provider: &str, bytes: &str, size: usize) -> Result<crate::chat::Reply, String> {
+    let dialect = dialect(provider).unwrap();
+    let encoded = encoded(&request(provider)).unwrap();
+    let mut decoder = Decoder::new(&dialect, &encoded, "x/y", Some(1_000));
+    for piece in bytes.as_bytes().chunks(size) {
+        decoder.feed(piece).map_err(|error| error.to_string())?;
+    }
+    decoder.end().map(|(_, reply)| reply).map_err(|error| error.to_string())
+}
+
+const STOPPED: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+
+#[test]
+fn what_follows_a_whole_reply_takes_nothing_from_it() {
+    for behind in
+        ["data: {\"id\":\"x\",\"usa", "data: junk\n\n", "data: [DONE]\n\ndata: junk\n\n", "event: x\ndata: {]\n\n"]
+    {
+        for size in [7, 10_000] {
+            let reply = outcome("openai", &format!("{STOPPED}{behind}"), size).unwrap();
+            assert_eq!(reply.text, "hi", "{behind}");
+        }
+    }
+}
+
+#[test]
+fn a_call_without_its_arguments_is_none_where_nothing_says_that_the_reply_is_whole() {
+    let call = |arguments: &str, finish: &str| {
+        let function = json!({"name": "read", "arguments": arguments});
+        let delta = json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]});
+        format!("data: {}\n\n{finish}data: [DONE]\n\n", json!({"choices": [{"delta": delta}]}))
+    };
+    let finish = format!("data: {}\n\n", json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}));
+    for arguments in ["", "{}", "{\"path\":"] {
+        assert_eq!(
+            outcome("openai", &call(arguments, ""), 9).unwrap_err(),
+            "the reply ended in the middle",
+            "{arguments}"
+        );
+    }
+    assert_eq!(outcome("openai", &call("{\"path\":\"x\"}", ""), 9).unwrap().calls.len(), 1);
+    assert_eq!(outcome("openai", &call("", &finish), 9).unwrap().calls.len(), 1, "a call may have none");
+}
+
+#[test]
+fn a_reply_of_very_many_pieces_is_too_much() {
+    let call = |at: usize| json!({"id": format!("c{at}"), "function": {"name": "f", "arguments": ""}});
+    let calls: Vec<_> = (0..1_100).map(call).collect();
+    let calls = json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    let detail = |at: usize| json!({"type": "reasoning.text", "index": at, "x": "y"});
+    let details: Vec<_> = (0..1_100).map(detail).collect();
+    let details = json!({"choices": [{"delta": {"reasoning_details": details}}]});
+    for (provider, event) in [("openai", calls), ("openrouter", details)] {
+        let error = outcome(provider, &format!("data: {event}\n\n"), 100_000).unwrap_err();
+        assert!(error.contains("more calls or pieces of reasoning than any model makes"), "{provider}: {error}");
+    }
+}

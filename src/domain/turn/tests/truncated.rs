@@ -45,3 +45,17 @@ fn the_call_that_was_cut_off_is_not_made_and_the_ones_before_it_are() {
     }
     assert!(recorded(Arguments::Json(json!({"path": "w/b"})))[1].what.is_ok(), "a whole call is made");
 }
+
+#[test]
+fn a_value_that_may_have_gone_on_is_no_output() {
+    use crate::turn::typed::typed_reply;
+    for (schema, text, whole) in [
+        (json!({"type": "number"}), "12", false),
+        (json!({"enum": ["no", "not sure"]}), "no", false),
+        (json!({"type": "object"}), "{\"a\": 1}", true),
+        (json!({"type": "array"}), "[1]", true),
+    ] {
+        assert!(typed_reply(&schema, &super::text(text)).is_ok(), "{text}");
+        assert_eq!(typed_reply(&schema, &truncated(super::text(text))).is_ok(), whole, "{text}");
+    }
+}

@@ -93,7 +93,7 @@ fn grow_block(reply: &mut ReplyBuilder, index: Option<u64>, delta: &Value) -> Re
         "thinking_delta" if is_thinking(reply) => reply.grow_reasoning("thinking", text("thinking")),
         "thinking_delta" => begin_thinking(reply, text("thinking"), ""),
         "signature_delta" => {
-            if let Some(item) = reply.reasoning_mut().last_mut().filter(|item| item["type"] == "thinking") {
+            if let Some(item) = reply.reasoning_mut(0)?.last_mut().filter(|item| item["type"] == "thinking") {
                 item["signature"] = json!("");
             }
             reply.grow_reasoning("signature", text("signature"))
@@ -105,7 +105,7 @@ fn grow_block(reply: &mut ReplyBuilder, index: Option<u64>, delta: &Value) -> Re
 
 /// Whether the last piece of reasoning may grow.
 fn is_thinking(reply: &mut ReplyBuilder) -> bool {
-    reply.reasoning_mut().last().is_some_and(|item| item["type"] == "thinking")
+    reply.reasoning().last().is_some_and(|item| item["type"] == "thinking")
 }
 
 fn take_stop(reply: &mut ReplyBuilder, delta: &Value) {

@@ -35,7 +35,7 @@ fn check_prompt(feedback: &Value) -> Result<(), DecodeError> {
 fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> {
     let text = part["text"].as_str();
     if part["thought"] == true {
-        return text.map_or(Ok(()), |text| take_thought(reply, text));
+        return text.map_or(Ok(()), |text| reply.push_thought(text));
     }
     let signature = part[SIGNATURE].as_str().filter(|signature| !signature.is_empty());
     if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
@@ -54,15 +54,6 @@ fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> 
         return signature.map_or(Ok(()), |it| reply.push_reasoning(json!({"part": "text", SIGNATURE: it})));
     }
     Ok(())
-}
-
-/// A summary of the model's thoughts: recorded, and never sent back.
-fn take_thought(reply: &mut ReplyBuilder, text: &str) -> Result<(), DecodeError> {
-    if reply.reasoning_mut().last().is_some_and(|item| item.get("text").is_some()) {
-        reply.grow_reasoning("text", text)
-    } else {
-        reply.push_reasoning(json!({"text": text}))
-    }
 }
 
 fn stop(reason: &str) -> Stop {

@@ -147,11 +147,9 @@ fn take_detail(reply: &mut ReplyBuilder, detail: &Value) -> Result<(), DecodeErr
         Some("reasoning.summary") => "summary",
         Some(_) | None => return reply.push_reasoning(detail.clone()),
     };
-    // Counts its bytes; the text of all details is what a person may be shown.
     let text = detail.get(key).and_then(Value::as_str).unwrap_or_default();
-    reply.push_thought(text)?;
     let index = detail.get("index");
-    let items = reply.reasoning_mut();
+    let items = reply.reasoning_mut(detail.to_string().len())?;
     let begun = items.iter().rposition(|item| item.get("type") == detail.get("type") && item.get("index") == index);
     let last = items.len().checked_sub(1);
     let Some(at) = begun.filter(|at| index.is_some() || Some(*at) == last) else {
@@ -189,7 +187,7 @@ fn take_call(reply: &mut ReplyBuilder, call: &Value) -> Result<(), DecodeError> 
     let Some(signature) = signature else { return Ok(()) };
     // A signature comes with the piece that begins its call, or right behind it.
     let at = if reply.calls() > before { before } else { before.saturating_sub(1) };
-    if reply.reasoning_mut().iter().any(|item| item.get("call") == Some(&json!(at))) {
+    if reply.reasoning().iter().any(|item| item.get("call") == Some(&json!(at))) {
         return Ok(());
     }
     reply.push_reasoning(json!({"call": at, "thought_signature": signature}))

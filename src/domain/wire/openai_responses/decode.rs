@@ -1,5 +1,6 @@
 //! A streamed reply in this format, or one that came whole.
 
+use super::super::frames::TooMuch;
 use super::super::openai_chat::tokens;
 use super::super::reply::{ReplyBuilder, Stop};
 use super::super::{DecodeError, ProviderReport};
@@ -9,6 +10,9 @@ use serde_json::Value;
 /// Takes one frame.
 pub(crate) fn take(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Result<(), DecodeError> {
     let Some(kind) = value.get("type").and_then(Value::as_str) else { return take_body(reply, items, value) };
+    if items.are_too_many() {
+        return Err(TooMuch::Pieces.into());
+    }
     let event = Event { value, place: value.get("output_index").and_then(Value::as_u64) };
     match kind {
         "response.output_text.delta" => {
@@ -106,8 +110,8 @@ fn take_end(reply: &mut ReplyBuilder, items: &mut Items, response: &Value, event
         items.finish_all(output, reply)?;
     }
     let is_bound = |item: &Value| item.get("encrypted_content").is_some() || item.get("phase").is_some();
-    if !reply.reasoning_mut().iter().any(is_bound) {
-        reply.reasoning_mut().clear();
+    if !reply.reasoning().iter().any(is_bound) {
+        reply.reasoning_mut(0)?.clear();
     }
     let status = response.get("status").and_then(Value::as_str).unwrap_or(event);
     reply.set_stop(match status {

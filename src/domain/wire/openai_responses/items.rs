@@ -1,7 +1,7 @@
 //! Output items of one reply: which of them has come, so that nothing counts twice however often it is told.
 
 use super::super::DecodeError;
-use super::super::reply::{CallPiece, ReplyBuilder};
+use super::super::reply::{CallPiece, PIECES_MAX, ReplyBuilder};
 use serde_json::{Map, Value, json};
 
 /// What an output item is.
@@ -49,6 +49,11 @@ struct Item {
 pub(crate) struct Items(Vec<Item>);
 
 impl Items {
+    /// Whether there are more items than any model makes: each is looked for among all.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.0.len() > PIECES_MAX
+    }
+
     /// The item that an event is about, begun where it is new. `id` is the item's own.
     pub(super) fn find(&mut self, kind: Kind, place: Option<u64>, id: Option<&str>) -> usize {
         let is_it = |item: &Item| match (place, item.place, id, item.id.as_deref()) {

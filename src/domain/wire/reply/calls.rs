@@ -8,6 +8,10 @@ use std::collections::BTreeSet;
 
 /// Bytes that a call counts beside its name and its arguments.
 const CALL_BYTES: usize = 32;
+/// Bytes that a piece of a call counts beside what is in it.
+const PIECE_BYTES: usize = 4;
+/// Longest arguments that are looked at for being whole while pieces come.
+const GROWING_BYTES: usize = 4 * 1024;
 
 /// A piece of a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,7 +38,15 @@ struct Growing {
 }
 
 impl Growing {
-    /// Whether its arguments are a whole map with something in it: `{}` may be a placeholder.
+    /// Whether its arguments are a whole map with something in it, so that another call may begin: `{}` may be a
+    /// placeholder.
+    ///
+    /// Servers that leave this open write short arguments: longer ones are not looked at, for it is asked again and again.
+    fn is_whole_while_growing(&self) -> bool {
+        self.text.len() <= GROWING_BYTES && self.is_whole()
+    }
+
+    /// Whether its arguments are a whole map with something in it.
     fn is_whole(&self) -> bool {
         let has_keys = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
         self.map.as_ref().is_some_and(has_keys)
@@ -60,7 +72,7 @@ impl Calls {
         let id = piece.id.filter(|id| !id.is_empty());
         let name = piece.name.filter(|name| !name.is_empty());
         let found = self.find(piece.index, id, name);
-        let mut bytes = if found.is_none() { CALL_BYTES } else { 0 };
+        let mut bytes = if found.is_none() { CALL_BYTES } else { PIECE_BYTES };
         let at = found.unwrap_or_else(|| {
             self.0.push(Growing { index: piece.index, ..Growing::default() });
             self.0.len() - 1
@@ -80,7 +92,7 @@ impl Calls {
             Some(Value::String(text)) => {
                 bytes += text.len();
                 // A placeholder for the arguments that follow.
-                if call.text.trim() == "{}" && !text.trim().is_empty() {
+                if call.text.len() < CALL_BYTES && call.text.trim() == "{}" && !text.trim().is_empty() {
                     call.text.clear();
                 }
                 call.text.push_str(text);
@@ -110,17 +122,16 @@ impl Calls {
             // An id that changes from piece to piece, or none: the name decides.
             (Some(_), Some(_)) => !call.id.is_empty(),
             (None, Some(name)) => {
-                !call.name.is_empty() && (call.is_whole() || call.name != name && !call.text.is_empty())
+                !call.name.is_empty() && (call.is_whole_while_growing() || call.name != name && !call.text.is_empty())
             }
             (_, None) => false,
         };
         (!is_another).then_some(at)
     }
 
-    /// Whether the last call has begun arguments that aren't whole.
+    /// Whether a call has no arguments, or some that aren't whole: they may have been still to come.
     pub(super) fn is_half(&self) -> bool {
-        let text = |call: &Growing| call.text.trim().to_owned();
-        self.0.last().map(text).is_some_and(|text| !text.is_empty() && decode::data(text.as_bytes()).is_err())
+        self.0.iter().any(|call| !call.is_whole())
     }
 
     /// The calls under our names, each with an id of its own. The last one of a reply that was cut off is not whole,

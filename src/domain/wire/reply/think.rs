@@ -4,6 +4,8 @@ use std::mem::take;
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
+/// Bytes in front of a tag at most: a text that goes on with blanks has none.
+const BLANKS_MAX: usize = 256;
 
 /// Where in a text the next piece stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +31,9 @@ impl Think {
     /// The answer and the reasoning in one more piece.
     pub(super) fn push(&mut self, piece: &str) -> (String, String) {
         let (mut visible, mut thought) = (String::new(), String::new());
+        if piece.is_empty() {
+            return (visible, thought);
+        }
         self.pending.push_str(piece);
         loop {
             match self.place {
@@ -37,7 +42,7 @@ impl Think {
                     if let Some(rest) = begin.strip_prefix(OPEN) {
                         self.pending = rest.to_owned();
                         self.place = Place::Thought;
-                    } else if OPEN.starts_with(begin) {
+                    } else if OPEN.starts_with(begin) && self.pending.len() <= BLANKS_MAX {
                         return (visible, thought);
                     } else {
                         self.place = Place::Answer;

@@ -1,3 +1,5 @@
+//! Replies of Claude as its API streams them.
+
 use super::super::super::names::ToolNames;
 use super::super::super::{DecodeError, Decoder, Encoded, HttpRequest, dialect};
 use crate::chat::{Arguments, Reply, Usage};

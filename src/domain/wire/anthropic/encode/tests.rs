@@ -1,3 +1,5 @@
+//! Requests to Claude: settings, messages, cache marks.
+
 use super::super::super::{EncodeError, HttpRequest, dialect, encode};
 use crate::chat::{
     Arguments, ChatMessage, Effort, ModelRequest, ModelSettings, OutputFormat, Reasoning, ToolCall, ToolChoice,
@@ -87,17 +89,21 @@ fn a_request_has_the_shape_of_the_api() {
 
 type Change = fn(&mut ModelRequest);
 
-#[test]
-fn each_setting_has_its_key() {
-    let check = |name: &str, change: Change, expected: Value| {
+/// The body of a changed request has these keys with these values; `null` is no key.
+fn check_keys(table: Vec<(&str, Change, Value)>) {
+    for (name, change, expected) in table {
         let mut request = request(name);
         change(&mut request);
         let body = sent(&request).unwrap().body;
         for (key, value) in expected.as_object().unwrap() {
             assert_eq!(body.get(key).unwrap_or(&Value::Null), value, "{name}: {key}");
         }
-    };
-    let table: [(&str, Change, Value); 20] = [
+    }
+}
+
+#[test]
+fn each_setting_has_its_key() {
+    check_keys(vec![
         (BUDGET, |it| it.model.max_tokens = Some(9), json!({"max_tokens": 9})),
         (BUDGET, |it| it.model.max_tokens = Some(0), json!({"max_tokens": 1})),
         ("claude-3-haiku-20240307", |_| {}, json!({"max_tokens": 4_096})),
@@ -109,6 +115,12 @@ fn each_setting_has_its_key() {
         (BUDGET, |it| it.model.tool_choice = Some(ToolChoice::Auto), json!({"tool_choice": {"type": "auto"}})),
         (BUDGET, |it| it.model.tool_choice = Some(ToolChoice::None), json!({"tool_choice": {"type": "none"}})),
         (BUDGET, |it| it.model.tool_choice = Some(ToolChoice::Required), json!({"tool_choice": {"type": "any"}})),
+    ]);
+}
+
+#[test]
+fn tools_and_outputs_have_their_keys() {
+    check_keys(vec![
         (
             BUDGET,
             |it| it.model.tool_choice = Some(ToolChoice::Tool("read".into())),
@@ -163,10 +175,7 @@ fn each_setting_has_its_key() {
             |it| it.output = Some(OutputFormat { schema: json!({"type": "object"}), tools_optional: true }),
             json!({"output_config": null}),
         ),
-    ];
-    for (name, change, expected) in table {
-        check(name, change, expected);
-    }
+    ]);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Replies of Gemini as its API streams them.
+
 use super::super::super::names::ToolNames;
 use super::super::super::{DecodeError, Decoder, Encoded, HttpRequest, dialect};
 use crate::chat::{Arguments, Reply, ToolCall, Usage};
@@ -78,7 +80,6 @@ fn texts_thoughts_and_calls_are_read_however_they_are_cut() {
         "text": "Grüß dich 🦀",
         "calls": [["call_0", "now", {}], ["call_1", "now", {}], ["fc_1", "read", {}]],
         "reasoning": [
-            {"text": "I should look"},
             {"call": 0, "thoughtSignature": "czE="},
             {"part": "text", "thoughtSignature": "czI="}
         ]

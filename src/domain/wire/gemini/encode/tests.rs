@@ -1,3 +1,5 @@
+//! Requests to Gemini: settings, contents, signatures.
+
 use super::super::super::{EncodeError, HttpRequest, dialect, encode};
 use crate::chat::{
     Arguments, ChatMessage, Effort, ModelRequest, ModelSettings, OutputFormat, Reasoning, ToolCall, ToolChoice,

@@ -168,7 +168,9 @@ fn reasoning_is_kept_apart_in_each_of_its_forms() {
         json!({"content": parts}),
         json!({"content": [{"type": "thinking", "thinking": "why"}, "a"]}),
     ] {
-        check("groq", &stream(&[delta(message), finish("stop")]), expected);
+        let given = stream(&[delta(message), finish("stop")]);
+        check("deepseek", &given, expected);
+        check("groq", &given, "\"a\"");
     }
     let details = |detail: Value| delta(json!({"reasoning": "why", "reasoning_details": [detail]}));
     let frames = [
