@@ -67,7 +67,7 @@ async fn a_reply_without_an_end_is_an_error_that_is_not_asked_for_again() {
         ("openai", SSE, "", &text, "says more than"),
         ("openai", SSE, "", &thought, "says more than"),
         ("openai", SSE, &call(0, ""), &call(0, &word), "says more than"),
-        ("openai", SSE, "", &call(4_294_967_295, ""), "goes on after"),
+        ("openai", SSE, "", &call(4_294_967_295, ""), "says more than"),
         ("openai", SSE, "data: ", &word, "one piece of its reply has more than"),
         ("openai", SSE, "", ": still here\n\n", "goes on after"),
         ("anthropic", SSE, "", &claude, "says more than"),
