@@ -62,11 +62,11 @@ pub struct ModelSettings {
 pub enum Effort {
     /// No reasoning, as far as the model can go without.
     None,
-    /// Little.
+    /// Little reasoning.
     Low,
     /// The provider's middle.
     Medium,
-    /// Much.
+    /// Much reasoning.
     High,
     /// At most so many tokens, where the provider takes a number; else the nearest word.
     Tokens(u32),

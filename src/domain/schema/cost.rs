@@ -160,7 +160,7 @@ impl<'v> Counter<'v> {
 }
 
 /// Text of a URI's fragment; `None` when it isn't UTF-8 or has a broken escape.
-fn percent_decoded(text: &str) -> Option<String> {
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

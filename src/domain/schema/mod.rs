@@ -1,7 +1,7 @@
 //! JSON Schema as plain data: what a value is checked against, and what samples have in common.
 
 mod compiled;
-mod cost;
+pub(crate) mod cost;
 pub mod infer;
 mod whole;
 

@@ -96,9 +96,8 @@ impl<'r> Conversation<'r> {
                     projection.user(text.into());
                     1
                 }
-                // A result whose call is not shown.
                 ChatMessage::Tool { name, text, .. } => {
-                    projection.user(format!("[Result of {name}]\n{text}").into());
+                    projection.orphan(name, text);
                     1
                 }
                 ChatMessage::Assistant { text, calls, reasoning } => {
@@ -141,6 +140,11 @@ impl<'r> Projection<'r, '_> {
         }
     }
 
+    /// Sends a result whose call is not shown.
+    fn orphan(&mut self, name: &str, text: &str) {
+        self.user(format!("[Result of {name}]\n{text}").into());
+    }
+
     /// Sends a model's message with the results of its calls; returns how many of the messages behind it that took.
     fn assistant(
         &mut self,
@@ -176,7 +180,7 @@ impl<'r> Projection<'r, '_> {
         for other in others {
             match other {
                 ChatMessage::User { text } => self.user(text.into()),
-                ChatMessage::Tool { name, text, .. } => self.user(format!("[Result of {name}]\n{text}").into()),
+                ChatMessage::Tool { name, text, .. } => self.orphan(name, text),
                 ChatMessage::Assistant { .. } => {}
             }
         }

@@ -268,6 +268,33 @@ const OLLAMA: Dialect = Dialect {
     ..COMPATIBLE
 };
 
+const OPENROUTER: Dialect = Dialect {
+    provider: "openrouter",
+    base_url: Some("https://openrouter.ai/api/v1/"),
+    key_env: Some("OPENROUTER_API_KEY"),
+    reasoning: ReasoningRequest::Object,
+    reasoning_return: ReasoningReturn::Details,
+    structured_with_tools: true,
+    ..COMPATIBLE
+};
+
+const ZAI: Dialect = Dialect {
+    provider: "zai",
+    base_url: Some("https://api.z.ai/api/paas/v4/"),
+    key_env: Some("ZAI_API_KEY"),
+    reasoning: ReasoningRequest::Switch,
+    structured: StructuredOutput::JsonObject,
+    ..COMPATIBLE
+};
+
+const ALIYUN: Dialect = Dialect {
+    provider: "aliyun",
+    base_url: Some("https://dashscope.aliyuncs.com/compatible-mode/v1/"),
+    key_env: Some("ALIYUN_API_KEY"),
+    reasoning: ReasoningRequest::EnableThinking,
+    ..COMPATIBLE
+};
+
 /// A provider of Chat Completions that differs in its place alone.
 const fn compatible(provider: &'static str, base_url: &'static str, key_env: &'static str) -> Dialect {
     Dialect { provider, base_url: Some(base_url), key_env: Some(key_env), ..COMPATIBLE }
@@ -323,24 +350,8 @@ pub const DIALECTS: [Dialect; 38] = [
     compatible("groq", "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
     compatible("together", "https://api.together.xyz/v1/", "TOGETHER_API_KEY"),
     compatible("fireworks", "https://api.fireworks.ai/inference/v1/", "FIREWORKS_API_KEY"),
-    Dialect {
-        provider: "openrouter",
-        base_url: Some("https://openrouter.ai/api/v1/"),
-        key_env: Some("OPENROUTER_API_KEY"),
-        reasoning: ReasoningRequest::Object,
-        reasoning_return: ReasoningReturn::Details,
-        structured_with_tools: true,
-        ..COMPATIBLE
-    },
-    Dialect {
-        provider: "open_router",
-        base_url: Some("https://openrouter.ai/api/v1/"),
-        key_env: Some("OPENROUTER_API_KEY"),
-        reasoning: ReasoningRequest::Object,
-        reasoning_return: ReasoningReturn::Details,
-        structured_with_tools: true,
-        ..COMPATIBLE
-    },
+    OPENROUTER,
+    Dialect { provider: "open_router", ..OPENROUTER },
     OLLAMA,
     Dialect {
         provider: "ollama_cloud",
@@ -352,35 +363,19 @@ pub const DIALECTS: [Dialect; 38] = [
     Dialect { provider: "llamacpp", base_url: Some("http://localhost:8080/v1/"), ..COMPATIBLE },
     Dialect { provider: "litellm", base_url: Some("http://localhost:4000/v1/"), ..COMPATIBLE },
     Dialect { provider: "omlx", base_url: Some("http://localhost:8000/v1/"), ..COMPATIBLE },
-    Dialect {
-        provider: "zai",
-        base_url: Some("https://api.z.ai/api/paas/v4/"),
-        key_env: Some("ZAI_API_KEY"),
-        reasoning: ReasoningRequest::Switch,
-        structured: StructuredOutput::JsonObject,
-        ..COMPATIBLE
-    },
+    ZAI,
     Dialect {
         provider: "bigmodel",
         base_url: Some("https://open.bigmodel.cn/api/paas/v4/"),
         key_env: Some("BIGMODEL_API_KEY"),
-        reasoning: ReasoningRequest::Switch,
-        structured: StructuredOutput::JsonObject,
-        ..COMPATIBLE
+        ..ZAI
     },
-    Dialect {
-        provider: "aliyun",
-        base_url: Some("https://dashscope.aliyuncs.com/compatible-mode/v1/"),
-        key_env: Some("ALIYUN_API_KEY"),
-        reasoning: ReasoningRequest::EnableThinking,
-        ..COMPATIBLE
-    },
+    ALIYUN,
     Dialect {
         provider: "qwen_cloud",
         base_url: Some("https://dashscope-intl.aliyuncs.com/compatible-mode/v1/"),
         key_env: Some("QWEN_API_KEY"),
-        reasoning: ReasoningRequest::EnableThinking,
-        ..COMPATIBLE
+        ..ALIYUN
     },
     compatible("baidu", "https://qianfan.baidubce.com/v2/", "BAIDU_API_KEY"),
     compatible("cohere", "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY"),

@@ -30,6 +30,7 @@ use conversation::Conversation;
 use dialect::{Dialect, WireFormat};
 use names::ToolNames;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// An HTTP request without its host and its key.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,8 +79,8 @@ pub enum EncodeError {
 pub struct Encoded {
     /// What is sent.
     pub request: HttpRequest,
-    /// Names that were sent in place of ours.
-    pub names: ToolNames,
+    /// Names that were sent in place of ours, with the schemas: shared with the decoder.
+    pub names: Arc<ToolNames>,
 }
 
 /// Puts a request into the format of a dialect. `cache_key` names the session for providers that route by it.
@@ -93,7 +94,7 @@ pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Res
         WireFormat::Gemini => gemini::encode(request, dialect, &conversation, &names),
     }?;
     extra::merge(&mut sent.body, &request.model.extra)?;
-    Ok(Encoded { request: sent, names })
+    Ok(Encoded { request: sent, names: Arc::new(names) })
 }
 
 /// Why bytes are no reply.
@@ -149,11 +150,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For the reply to an encoded request. `model` is `provider/name`, which its reasoning is of.
+    /// For the reply to an encoded request. `model` is whom its reasoning is of.
     pub fn new(dialect: &Dialect, encoded: &Encoded, model: &str, max_tokens: Option<u32>) -> Self {
         Self {
             frames: frames::Frames::new(frames::wire_bytes(max_tokens)),
-            reply: reply::ReplyBuilder::new(dialect, encoded.names.clone(), model, max_tokens),
+            reply: reply::ReplyBuilder::new(dialect, Arc::clone(&encoded.names), model, max_tokens),
             items: openai_responses::Items::default(),
             format: dialect.format,
         }

@@ -13,6 +13,7 @@ use crate::chat::{Arguments, Reasoning, Reply, Usage};
 use calls::Calls;
 use serde_json::{Value, json};
 use std::mem::take;
+use std::sync::Arc;
 use think::Think;
 
 /// Calls of a reply, and pieces of its reasoning, at most: none is known to have a tenth of it, and all are looked
@@ -39,7 +40,7 @@ pub enum Stop {
 /// Collects the pieces of one reply.
 #[derive(Debug)]
 pub struct ReplyBuilder {
-    names: ToolNames,
+    names: Arc<ToolNames>,
     model: String,
     /// Reasoning that is plain text goes back.
     returns_thoughts: bool,
@@ -61,8 +62,8 @@ pub struct ReplyBuilder {
 }
 
 impl ReplyBuilder {
-    /// For the reply to a request that had these tools. `model` is `provider/name`.
-    pub fn new(dialect: &Dialect, names: ToolNames, model: &str, max_tokens: Option<u32>) -> Self {
+    /// For the reply to a request that had these tools. `model` is whom its reasoning is of.
+    pub fn new(dialect: &Dialect, names: Arc<ToolNames>, model: &str, max_tokens: Option<u32>) -> Self {
         Self {
             names,
             model: model.to_owned(),

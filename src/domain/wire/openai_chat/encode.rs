@@ -6,7 +6,7 @@ use super::super::names::{SentTool, ToolNames};
 use super::super::offer::{Offer, refused};
 use super::super::{EncodeError, HttpRequest};
 use super::messages::messages;
-use crate::chat::{Effort, ModelRequest};
+use crate::chat::{Effort, ModelRequest, ModelSettings};
 use serde_json::{Map, Value, json};
 
 /// Name of the schema of a typed text; the format wants one.
@@ -49,13 +49,12 @@ pub(crate) fn encode(
     Ok(HttpRequest { path: "chat/completions".into(), headers: Vec::new(), body: body.into() })
 }
 
-/// Writes the settings of the sampling and the token limit.
-fn insert_sampling(
+/// Writes the token limit and those settings of the sampling that both of OpenAI's formats have.
+pub(in super::super) fn insert_limit_and_sampling(
     body: &mut Map<String, Value>,
-    request: &ModelRequest,
+    model: &ModelSettings,
     dialect: &Dialect,
-) -> Result<(), EncodeError> {
-    let model = &request.model;
+) {
     if let Some(tokens) = model.max_tokens {
         body.insert(dialect.token_limit.into(), json!(tokens));
     }
@@ -65,6 +64,16 @@ fn insert_sampling(
     if let Some(top_p) = model.top_p {
         body.insert("top_p".into(), json!(top_p));
     }
+}
+
+/// Writes the settings of the sampling and the token limit.
+fn insert_sampling(
+    body: &mut Map<String, Value>,
+    request: &ModelRequest,
+    dialect: &Dialect,
+) -> Result<(), EncodeError> {
+    let model = &request.model;
+    insert_limit_and_sampling(body, model, dialect);
     if !model.stop.is_empty() {
         body.insert("stop".into(), json!(model.stop));
     }

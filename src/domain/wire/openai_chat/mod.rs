@@ -9,5 +9,5 @@ mod usage;
 mod tests;
 
 pub(super) use decode::take;
-pub(super) use encode::{OUTPUT_NAME, encode};
+pub(super) use encode::{OUTPUT_NAME, encode, insert_limit_and_sampling};
 pub(super) use usage::tokens;

@@ -4,7 +4,7 @@ use super::super::conversation::{Conversation, SentMessage};
 use super::super::dialect::{Dialect, ReasoningRequest, ReasoningReturn, StructuredOutput};
 use super::super::names::{SentTool, ToolNames};
 use super::super::offer::{Offer, refused};
-use super::super::openai_chat::OUTPUT_NAME;
+use super::super::openai_chat::{OUTPUT_NAME, insert_limit_and_sampling};
 use super::super::{EncodeError, HttpRequest};
 use super::echo;
 use crate::chat::ModelRequest;
@@ -57,15 +57,7 @@ fn insert_settings(
     dialect: &Dialect,
 ) -> Result<(), EncodeError> {
     let model = &request.model;
-    if let Some(tokens) = model.max_tokens {
-        body.insert(dialect.token_limit.into(), json!(tokens));
-    }
-    if let Some(temperature) = model.temperature {
-        body.insert("temperature".into(), json!(temperature));
-    }
-    if let Some(top_p) = model.top_p {
-        body.insert("top_p".into(), json!(top_p));
-    }
+    insert_limit_and_sampling(body, model, dialect);
     if !model.stop.is_empty() {
         return Err(refused(
             dialect,

@@ -1,6 +1,7 @@
 //! The schema as it was given: its references, and what its parts say of one value together.
 
 use super::renames::JsonKind;
+use crate::schema::cost::percent_decoded;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -267,19 +268,4 @@ pub(super) fn kinds_value(kinds: &BTreeSet<JsonKind>) -> Value {
 /// Bytes of a value as JSON.
 pub(super) fn size(value: &Value) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX / 2, |text| text.len())
-}
-
-/// Text of a URI's fragment; `None` when it isn't UTF-8 or has a broken escape.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let pair = [bytes.next()?, bytes.next()?];
-            out.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
 }

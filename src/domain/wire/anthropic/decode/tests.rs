@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 fn decoder() -> Decoder {
     let request = HttpRequest { path: String::new(), headers: Vec::new(), body: Value::Null };
-    let encoded = Encoded { request, names: ToolNames::default() };
+    let encoded = Encoded { request, names: ToolNames::default().into() };
     Decoder::new(&dialect::dialect("anthropic").unwrap(), &encoded, "anthropic/m", None)
 }
 

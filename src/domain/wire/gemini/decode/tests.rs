@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The reply in these pieces, and the text that was watched.
 fn read(pieces: &[&[u8]]) -> Result<(String, Reply), DecodeError> {
     let request = HttpRequest { path: String::new(), headers: Vec::new(), body: Value::Null };
-    let encoded = Encoded { request, names: ToolNames::default() };
+    let encoded = Encoded { request, names: ToolNames::default().into() };
     let mut decoder = Decoder::new(&dialect::dialect("gemini").unwrap(), &encoded, "gemini/m", None);
     let mut live = String::new();
     for piece in pieces {

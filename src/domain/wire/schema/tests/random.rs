@@ -17,7 +17,7 @@ impl Dice {
         &list[self.below(list.len())]
     }
 
-    fn is_hit(&mut self, of: usize) -> bool {
+    fn one_in(&mut self, of: usize) -> bool {
         self.below(of) == 0
     }
 }
@@ -30,7 +30,7 @@ fn value(dice: &mut Dice, depth: usize) -> Value {
     match dice.below(if depth == 0 { 4 } else { 6 }) {
         0 => json!(dice.one_of(&TEXTS)),
         1 => json!(dice.below(100)),
-        2 => json!(dice.is_hit(2)),
+        2 => json!(dice.one_in(2)),
         3 => Value::Null,
         4 => (0..dice.below(3)).map(|_| value(dice, depth - 1)).collect(),
         _ => Value::Object(
@@ -62,7 +62,7 @@ fn pair(dice: &mut Dice, depth: usize) -> (Value, Value) {
         9 => {
             let (schema, value) = pair(dice, depth - 1);
             let (other, _) = pair(dice, depth - 1);
-            let branches = if dice.is_hit(2) { json!([schema, other]) } else { json!([other, schema]) };
+            let branches = if dice.one_in(2) { json!([schema, other]) } else { json!([other, schema]) };
             (json!({*dice.one_of(&["anyOf", "oneOf"]): branches}), value)
         }
         10 => {
@@ -87,7 +87,7 @@ fn pair(dice: &mut Dice, depth: usize) -> (Value, Value) {
             (json!({"type": "object", "additionalProperties": true}), map)
         }
     };
-    if let (true, Value::Object(schema)) = (dice.is_hit(6), &mut schema) {
+    if let (true, Value::Object(schema)) = (dice.one_in(6), &mut schema) {
         schema.insert("description".to_owned(), json!("Said"));
         schema.insert("default".to_owned(), value.clone());
     }
@@ -116,7 +116,7 @@ fn choice(dice: &mut Dice) -> (Value, Value) {
     ];
     let list = dice.one_of(&lists);
     let value = dice.one_of(list.as_array().unwrap()).clone();
-    (if dice.is_hit(3) { json!({"const": value}) } else { json!({"enum": list}) }, value)
+    (if dice.one_in(3) { json!({"const": value}) } else { json!({"enum": list}) }, value)
 }
 
 fn list(dice: &mut Dice, depth: usize) -> (Value, Value) {
@@ -139,7 +139,7 @@ fn map(dice: &mut Dice, depth: usize) -> (Value, Value) {
         sample.insert(name, value);
     }
     let mut schema = json!({"type": "object", "properties": properties});
-    if dice.is_hit(2) {
+    if dice.one_in(2) {
         schema["required"] = json!(sample.keys().collect::<Vec<_>>());
     }
     match dice.below(5) {
