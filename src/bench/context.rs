@@ -1,6 +1,6 @@
 //! `trellis bench context`: what a prompt costs to build, without any store or model.
 
-use crate::domain::agent::{AgentConfig, CompletedBy};
+use crate::domain::agent::{AgentConfig, CompletedBy, PromptStyle};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::PromptBudget;
@@ -102,6 +102,7 @@ fn inputs(agent: AgentId) -> Inputs {
             strict: false,
             aliases: false,
             bare: false,
+            prompt: PromptStyle::Full,
         },
         moment: Moment {
             turn: "bench/run/bench/s/1".into(),

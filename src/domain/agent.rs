@@ -177,6 +177,21 @@ pub struct AgentConfig {
     /// A placeholder without a value fails the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict_placeholders: bool,
+    /// What stands in its prompts; by [`AgentConfig::prompt_style`] when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptStyle>,
+}
+
+/// What stands in a prompt besides what the author, the caller and the model have written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptStyle {
+    /// Identity, lattice reference, capabilities, date, context map, and how a task ends.
+    #[default]
+    Full,
+    /// The date: the system prompt and a task's input stand as they were written. Small models take every other name
+    /// and number for a part of the task.
+    Plain,
 }
 
 /// What completes a task.
@@ -302,7 +317,7 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "description",
     "systemPrompt",
     "model",
@@ -328,6 +343,7 @@ const KEYS: [&str; 25] = [
     "entityIdsRequired",
     "entityIdsKey",
     "strictPlaceholders",
+    "prompt",
 ];
 
 /// Keys of the specification that this version doesn't act on: refused rather than ignored,
@@ -389,6 +405,15 @@ impl AgentConfig {
         self.tools.iter().any(|entry| matches!(entry, ToolEntry::Named(tool) if asks(tool)))
     }
 
+    /// What stands in its prompts. An agent with a typed output and nothing to call reads a task and answers it:
+    /// there is nothing in the rest that it could act on.
+    pub fn prompt_style(&self) -> PromptStyle {
+        let calls_nothing = self.tools.is_empty() && !self.default_tools && self.resources.is_empty();
+        let is_typed = self.looping == Looping::Chat && self.outputs.complete.is_some();
+        let own = if calls_nothing && is_typed { PromptStyle::Plain } else { PromptStyle::Full };
+        self.prompt.unwrap_or(own)
+    }
+
     /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
     pub fn uses_aliases(&self) -> bool {
         self.tools.iter().filter_map(ToolEntry::operation).any(|path| path.contains("covia"))
@@ -445,6 +470,7 @@ impl AgentRecord {
             tool_arg_injection: Bindings::default(),
             entity_ids_required: false,
             strict_placeholders: false,
+            prompt: None,
             ..self.config.clone()
         };
         Self { config, state: AgentState::default(), ..self.clone() }

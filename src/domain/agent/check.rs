@@ -1,7 +1,7 @@
 //! What a configuration must be, beyond its types.
 
 use super::tool::ToolEntry;
-use super::{AgentConfig, Looping};
+use super::{AgentConfig, Looping, PromptStyle};
 use crate::agent::entry::check_entries;
 use crate::agent::tool::GOAL_TOOLS;
 use crate::agent::tool::configured;
@@ -119,7 +119,12 @@ impl AgentConfig {
 
     fn check_goal_tools(&self) -> Result<(), String> {
         if self.looping == Looping::GoalTree {
-            return Ok(());
+            return match self.prompt {
+                Some(PromptStyle::Plain) => {
+                    Err("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`".into())
+                }
+                Some(PromptStyle::Full) | None => Ok(()),
+            };
         }
         for (at, entry) in self.tools.iter().enumerate() {
             if let ToolEntry::Path(name) = entry

@@ -107,6 +107,31 @@ fn values_are_needed_where_something_names_them() {
 }
 
 #[test]
+fn an_agent_that_answers_a_type_and_calls_nothing_has_a_plain_prompt() {
+    let of = |keys: Value| {
+        let mut config = json!({"model": {"provider": "scripted", "name": "echo"}, "defaultTools": false});
+        config.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        AgentConfig::parse(&config).map(|config| config.prompt_style())
+    };
+    let typed = json!({"complete": {"schema": {"type": "object"}}});
+    for (keys, expected) in [
+        (json!({}), PromptStyle::Full),
+        (json!({"outputs": typed}), PromptStyle::Plain),
+        (json!({"outputs": typed, "prompt": "full"}), PromptStyle::Full),
+        (json!({"outputs": typed, "tools": ["lattice/read"]}), PromptStyle::Full),
+        (json!({"outputs": typed, "defaultTools": true}), PromptStyle::Full),
+        (json!({"outputs": typed, "loop": "goalTree"}), PromptStyle::Full),
+        (json!({"prompt": "plain"}), PromptStyle::Plain),
+    ] {
+        assert_eq!(of(keys.clone()).unwrap(), expected, "{keys}");
+    }
+    let error = of(json!({"prompt": "plain", "loop": "goalTree"})).unwrap_err().to_string();
+    assert!(error.contains("`prompt`: expected `full` with `loop = \"goalTree\"`"), "{error}");
+    let error = of(json!({"prompt": "short"})).unwrap_err().to_string();
+    assert!(error.contains("`full`") && error.contains("`plain`"), "{error}");
+}
+
+#[test]
 fn schemas_that_no_provider_takes_are_refused_at_once() {
     let tool = |input: Value| json!({"tools": [{"name": "note", "description": "d", "input": input}]});
     let output = |key: &str, schema: Value| json!({"outputs": {key: {"schema": schema}}});

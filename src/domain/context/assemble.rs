@@ -13,6 +13,7 @@ use super::message::Text;
 use super::offer::offer;
 use super::transcript::{OpenTask, Trim};
 use super::{events, map, text, transcript};
+use crate::agent::{CompletedBy, PromptStyle};
 use crate::chat::ModelRequest;
 use crate::event::{Event, Payload};
 use crate::foreign::Foreign;
@@ -169,7 +170,7 @@ impl<'i> Assembly<'i> {
             budget: inputs.moment.budget.bytes,
             used: 0,
             events: 0,
-            system: text::system(&inputs.frame, &filled.system),
+            system: text::system(&inputs.frame, &filled.system, &inputs.moment.date),
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
             transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, inputs.frame.viewer()),
@@ -436,12 +437,22 @@ fn tail(inputs: &Inputs) -> Tail {
             match inputs.layout {
                 Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it", served.remind))),
                 Layout::StableFirst(_) => {
-                    message = Some(text::task_message(job, caller.as_deref(), input));
+                    let is_plain = inputs.frame.prompt == PromptStyle::Plain;
+                    message = Some(match is_plain {
+                        true => text::plain_task(input),
+                        false => text::task_message(job, caller.as_deref(), input),
+                    });
                     // What a refused text lacks was said where it was refused.
-                    Some(match inputs.output() {
-                        Some(_) => format!("{} {}", text::TYPED, how("the task above", false)),
-                        None => how("the task above", served.remind),
-                    })
+                    match inputs.output() {
+                        output if is_plain && inputs.frame.completion == CompletedBy::Implicit => {
+                            let notes = (served.remind && output.is_none(), served.last);
+                            let lines: Vec<_> =
+                                text::reminders(CompletedBy::Implicit, notes).into_iter().flatten().collect();
+                            (!lines.is_empty()).then(|| lines.join("\n"))
+                        }
+                        Some(_) => Some(format!("{} {}", text::TYPED, how("the task above", false))),
+                        None => Some(how("the task above", served.remind)),
+                    }
                 }
             }
         }
@@ -449,7 +460,10 @@ fn tail(inputs: &Inputs) -> Tail {
         Some(_) | None => None,
     };
     Tail {
-        date: text::date(&inputs.moment.date, &inputs.frame.venue),
+        date: match inputs.frame.prompt {
+            PromptStyle::Full => text::date(&inputs.moment.date, &inputs.frame.venue),
+            PromptStyle::Plain => String::new(),
+        },
         open: (!open.is_empty()).then(|| open.join("\n")),
         task: message,
         input,

@@ -5,6 +5,7 @@ use super::item::Item;
 use super::past::TranscriptTurn;
 use super::sight::Viewer;
 use crate::agent::CompletedBy;
+use crate::agent::PromptStyle;
 use crate::authority::Authority;
 use crate::chat::{ModelSettings, OutputFormat};
 use crate::context::goals::View;
@@ -86,6 +87,14 @@ pub struct Frame {
     /// Nobody's own agent: its configured text is the whole system prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
+    /// What of the venue stands in the prompt.
+    #[serde(default, skip_serializing_if = "is_full")]
+    pub prompt: PromptStyle,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_full(prompt: &PromptStyle) -> bool {
+    *prompt == PromptStyle::Full
 }
 
 impl Frame {

@@ -30,6 +30,8 @@ pub(super) struct Map<'m> {
     pub(super) turns: Option<String>,
     /// Bytes allowed.
     pub(super) budget: usize,
+    /// Its numbers and what is loaded are shown, and not only what was left out.
+    pub(super) is_full: bool,
     /// The agent has the tool that makes room in its transcript.
     pub(super) compacts: bool,
 }
@@ -51,6 +53,9 @@ impl Map<'_> {
     }
 
     fn with(&self, used: usize, wanted: usize) -> String {
+        if !self.is_full {
+            return self.omitted().map_or_else(String::new, |omitted| format!("[Context Map]\nomitted: {omitted}"));
+        }
         let budget = self.budget;
         let mut map =
             format!("[Context Map]\nbudget: {used}/{budget} bytes ({} remaining)", budget.saturating_sub(used));

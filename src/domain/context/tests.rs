@@ -7,7 +7,7 @@ use super::inputs::{Frame, Inputs, Layout, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section, Tags};
 use super::ledger::{Row, Status};
 use super::past::TranscriptTurn;
-use crate::agent::CompletedBy;
+use crate::agent::{CompletedBy, PromptStyle};
 use crate::authority::{Authority, Capability};
 use crate::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::event::{Event, Payload};
@@ -108,6 +108,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             strict: false,
             aliases: false,
             bare: false,
+            prompt: PromptStyle::Full,
         },
         moment: Moment {
             turn: "t/u/clerk/main/1".into(),

@@ -3,7 +3,7 @@
 use super::events;
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
-use crate::agent::CompletedBy;
+use crate::agent::{CompletedBy, PromptStyle};
 use crate::authority::capability::readable;
 use crate::authority::{Capability, ResourcePath};
 use crate::event::{Event, Payload};
@@ -39,8 +39,12 @@ const RESOURCE: &str = "## Resource: ";
 /// Bytes of the reason why something can't be shown: it may be another agent's text.
 const REASON: usize = 400;
 
-/// Section 1: identity, lattice reference, capability disclosure.
-pub fn system(frame: &Frame, configured: &str) -> String {
+/// Section 1: identity, lattice reference, capability disclosure; of a plain prompt the date, `YYYY-MM-DD`.
+pub fn system(frame: &Frame, configured: &str, date: &str) -> String {
+    if frame.prompt == PromptStyle::Plain {
+        let gap = if configured.is_empty() { "" } else { "\n\n" };
+        return format!("{configured}{gap}Current date: {date}.");
+    }
     if frame.bare {
         return configured.to_owned();
     }
@@ -218,8 +222,13 @@ pub fn heard(text: &str) -> Foreign<'_> {
     Foreign::below(text, head)
 }
 
-/// The task as the transcript keeps it: as [`task_message`] shows it, with an input of at most 32 KB.
-pub fn heard_task(job: &JobId, caller: Option<&str>, input: &Value) -> String {
+/// The task as the transcript keeps it: as [`task_message`] or [`plain_task`] shows it, with an input of at most 32 KB.
+pub fn heard_task(job: &JobId, caller: Option<&str>, input: &Value, prompt: PromptStyle) -> String {
+    if prompt == PromptStyle::Plain {
+        let whole = plain_task(input);
+        let is_short = whole.len() <= TOOL_RESULT_BYTES;
+        return if is_short { whole } else { Foreign::text(value(input, TOOL_RESULT_BYTES)).into_owned() };
+    }
     let whole = task_message(job, caller, input);
     let head = task_head(job, caller);
     if whole.len() - head.len() <= TOOL_RESULT_BYTES {
@@ -232,6 +241,16 @@ pub fn heard_task(job: &JobId, caller: Option<&str>, input: &Value) -> String {
 pub fn task_message(job: &JobId, caller: Option<&str>, input: &Value) -> String {
     // JSON as it is, so that a model (and a script) can read it.
     format!("{}{}", task_head(job, caller), Foreign::value(input))
+}
+
+/// The task being served, without a heading.
+pub fn plain_task(input: &Value) -> String {
+    match input {
+        Value::String(text) => Foreign::text(text.as_str()).into_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Foreign::json(input).into_owned()
+        }
+    }
 }
 
 fn task_head(job: &JobId, caller: Option<&str>) -> String {
@@ -291,14 +310,19 @@ pub fn how(what: &str, completion: CompletedBy, tools: &[&str], inner: bool, (re
             format!("Call {complete} to complete {what}; call {fail} if it can't be done.")
         }
     };
-    if remind && !inner {
-        how.push_str(match completion {
-            CompletedBy::Implicit => "\nThis task is still open: your reply was empty.",
-            CompletedBy::Explicit => "\nThis task is still open: text alone does not complete it.",
-        });
-    }
-    if last {
-        how.push_str("\nA limit is reached: this is your last turn, end the task now.");
+    for line in reminders(completion, (remind && !inner, last)).into_iter().flatten() {
+        how.push('\n');
+        how.push_str(line);
     }
     how
+}
+
+/// What is said of a task that did not end: that it is still open, that this turn is the last.
+pub fn reminders(completion: CompletedBy, (remind, last): (bool, bool)) -> [Option<&'static str>; 2] {
+    let open = match completion {
+        CompletedBy::Implicit => "This task is still open: your reply was empty.",
+        CompletedBy::Explicit => "This task is still open: text alone does not complete it.",
+    };
+    let over = "A limit is reached: this is your last turn, end the task now.";
+    [remind.then_some(open), last.then_some(over)]
 }

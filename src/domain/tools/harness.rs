@@ -2,7 +2,7 @@
 
 use super::Offered;
 use crate::agent::tool::{GOAL_TOOLS, HARNESS_TOOLS, ToolEntry};
-use crate::agent::{AgentConfig, Looping};
+use crate::agent::{AgentConfig, Looping, PromptStyle};
 use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::outputs;
@@ -43,7 +43,9 @@ pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
         Looping::Chat => endings(ends),
         Looping::GoalTree => goals(config, ends, named),
     };
-    offered.extend([context_load(ends.inner), context_unload()]);
+    if config.prompt_style() == PromptStyle::Full {
+        offered.extend([context_load(ends.inner), context_unload()]);
+    }
     if named("more_tools") {
         offered.push(more_tools());
     }

@@ -4,7 +4,7 @@ use super::ends::{self, Ending};
 use super::record::{answer, record};
 use super::verdict::{Verdict, is_waiting, verdict};
 use super::{Asked, CallOutcome, Recorded, Setting};
-use crate::agent::Looping;
+use crate::agent::{Looping, PromptStyle};
 use crate::approval::{Approval, Awaiting, AwaitingCall};
 use crate::authority::Authority;
 use crate::call::Outcome;
@@ -54,10 +54,10 @@ pub struct Decision {
 }
 
 /// What the transcript keeps of an event.
-pub fn heard(event: &Event) -> Heard {
+pub fn heard(event: &Event, prompt: PromptStyle) -> Heard {
     match &event.payload {
         Payload::Task { job, input } => {
-            Heard { job: Some(job.clone()), text: text::heard_task(job, event.caller.as_deref(), input) }
+            Heard { job: Some(job.clone()), text: text::heard_task(job, event.caller.as_deref(), input, prompt) }
         }
         Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => {
             Heard { job: None, text: text::whole_event(event) }
@@ -200,7 +200,7 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     let mut record = record(setting, None, &[], now);
     // What it answers is said with it: callers of `agent/chat` look for their event.
     let shown = answered(setting, consume);
-    record.heard = shown.iter().map(|event| heard(event)).collect();
+    record.heard = shown.iter().map(|event| heard(event, setting.config.prompt_style())).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::assistant(format!("[{error}]"), Vec::new()));
     // A task that was begun and isn't served goes on with its goals.

@@ -448,14 +448,18 @@ impl Turn {
     fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let calls = if reply.truncated { plan::without_half(calls, &reply.calls) } else { calls };
-        let begun = decide::begun(&self.setting);
+        let (begun, prompt) = (decide::begun(&self.setting), self.setting.config.prompt_style());
         let shown = asking.shown.iter();
         let recorded = Recorded {
             job: self.setting.plan.job().cloned(),
             calls,
             prompt: asking.ledger.prompt,
             consume: shown.clone().map(|event| event.key.clone()).collect(),
-            heard: shown.clone().map(ShownEvent::heard).chain(begun.map(decide::heard)).collect(),
+            heard: shown
+                .clone()
+                .map(ShownEvent::heard)
+                .chain(begun.map(|event| decide::heard(event, prompt)))
+                .collect(),
             events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
             unpinned: asking.unpinned,
             start: self.setting.start,

@@ -3,7 +3,7 @@
 use super::decide::Decision;
 use super::run::{Next, Pending, Plan, Run};
 use super::*;
-use crate::agent::AgentConfig;
+use crate::agent::{AgentConfig, PromptStyle};
 use crate::authority::Authority;
 use crate::budget::Purse;
 use crate::call::Unmade;
@@ -123,6 +123,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
             strict: false,
             aliases: false,
             bare: false,
+            prompt: PromptStyle::Full,
         },
         moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: PromptBudget::default() },
         system: setting.config.system_prompt.clone(),

@@ -82,6 +82,7 @@ impl PromptView<'_> {
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
             bare,
+            prompt: config.prompt_style(),
         };
         let served = Served {
             goals: View::of(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),

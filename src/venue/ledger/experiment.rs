@@ -112,6 +112,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     inputs.frame.authority = Authority::new(config.caps.clone()).of(&inputs.frame.agent);
     inputs.frame.completion = config.completion;
     inputs.frame.strict = config.strict_placeholders;
+    inputs.frame.prompt = config.prompt_style();
     inputs.frame.aliases = config.uses_aliases();
     let window = config.model.context_window;
     let ratio = inputs.moment.budget.ratio;

@@ -50,7 +50,7 @@ async fn a_small_model_completes_tasks_by_texts_of_their_type() {
         right += usize::from(output["amount"] == *amount && named.contains(&vendor.to_lowercase()));
     }
     println!("{valid} valid, {right} right, of {}", invoices.len());
-    // Whether they are right is the model's: it has 135 million parameters, and takes numbers of the context map for the
-    // amount. The figure is printed.
+    // Asked directly, without anything between, it reads 18 of 20 rightly.
     assert!(valid * 20 >= invoices.len() * 17, "{valid} valid, {right} right: {outputs:#?}");
+    assert!(right * 20 >= invoices.len() * 14, "{valid} valid, {right} right: {outputs:#?}");
 }

@@ -67,14 +67,15 @@ async fn admit(store: &RedisStore, owner: &Owner, n: u32) -> Result<Intake, Stor
     store.admit(NOW, &request).await.map(|admitted| admitted.intake)
 }
 
-/// Replicas that must confirm it may still be on their way back.
-async fn admit_patiently(store: &RedisStore, owner: &Owner, n: u32) -> Intake {
+/// Makes a call again until it is answered: a failover, or replicas that must confirm and are on their way back, take
+/// their time.
+async fn patiently<T>(what: &str, call: impl AsyncFn() -> Result<T, StoreError>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
-        match admit(store, owner, n).await {
-            Ok(intake) => return intake,
+        match call().await {
+            Ok(answer) => return answer,
             Err(error) if error.is_transient() && Instant::now() < end => tokio::time::sleep(PAUSE).await,
-            Err(error) => panic!("{owner} e{n}: {error}"),
+            Err(error) => panic!("{what}: {error}"),
         }
     }
 }
@@ -149,21 +150,21 @@ impl Seen {
     pub async fn is_whole(&self) {
         for (owner, count) in &self.shared.done {
             let count = count.load(Ordering::Relaxed);
-            let facts = self.store.sessions(owner, None, None, 10).await.unwrap();
+            let sessions = async || self.store.sessions(owner, None, None, 10).await;
+            let facts = patiently("the sessions", sessions).await;
             let arrivals = facts[0].arrivals;
             assert!(arrivals == u64::from(count) || arrivals == u64::from(count) + 1, "{owner}: {arrivals} of {count}");
             for n in 0..count {
-                assert_eq!(admit_patiently(&self.store, owner, n).await, Intake::Duplicate, "{owner} e{n} is lost");
+                let again = patiently("an admission", async || admit(&self.store, owner, n).await).await;
+                assert_eq!(again, Intake::Duplicate, "{owner} e{n} is lost");
             }
-            let recounted = async {
-                loop {
-                    match self.store.recount(owner, false).await.unwrap() {
-                        Recount::More => {}
-                        Recount::Done { was, is } => return (was, is),
-                    }
+            let (was, is) = loop {
+                let recount = async || self.store.recount(owner, false).await;
+                match patiently("a recount", recount).await {
+                    Recount::More => {}
+                    Recount::Done { was, is } => break (was, is),
                 }
             };
-            let (was, is) = recounted.await;
             assert_eq!(was, is, "{owner}");
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 
 use super::{Assembled, Assembly, GAP, Part};
+use crate::agent::PromptStyle;
 use crate::call::ToolTarget;
 use crate::chat::{ChatMessage, ModelRequest};
 use crate::context::digest::prompt_hash;
@@ -98,6 +99,7 @@ impl<'i> Assembly<'i> {
             rows: &self.rows(),
             turns: self.transcript.omitted(),
             budget: self.budget,
+            is_full: self.inputs.frame.prompt == PromptStyle::Full,
             compacts: self.inputs.tools.targets.contains(&ToolTarget::Compact),
         };
         map.text(fixed, self.wanted())
@@ -174,13 +176,13 @@ impl<'i> Assembly<'i> {
         messages.reference(&at(PiecePlace::Tail));
         let fixed = self.fixed() + messages.references * (text::REFERENCE.len() + GAP);
         let map = self.map(fixed);
-        let mut tail = Message::of(&self.tail.date, 0);
-        tail.text(&map);
+        let mut tail = Message::empty();
+        [&self.tail.date, &map].into_iter().filter(|text| !text.is_empty()).for_each(|text| tail.text(text));
         let mut running = Message::lines();
         self.tail.open.iter().for_each(|open| running.text(open));
         tail.under(text::PENDING, &running);
         self.tail.input.iter().for_each(|input| tail.text(input));
-        messages.all.push(tail.done());
+        messages.all.extend(tail.into_message());
         let used = fixed + map.len();
         (messages, map, used)
     }

@@ -4,7 +4,7 @@ use super::manifest::{Base, Manifest};
 use super::part::{Namer, PartName};
 use super::period::Period;
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
-use crate::agent::CompletedBy;
+use crate::agent::{CompletedBy, PromptStyle};
 use crate::authority::Authority;
 use crate::call::ToolTarget;
 use crate::chat::{ChatMessage, ModelSettings, ToolSpec};
@@ -87,6 +87,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
             strict: false,
             aliases: false,
             bare: false,
+            prompt: PromptStyle::Full,
         },
         moment: Moment { turn: NAME.into(), date: "2026-01-02".into(), budget: PromptBudget::default() },
         system: "You are {{session.name}}, a clerk.".into(),

@@ -45,7 +45,7 @@ fn everything(evil: &str) -> Inputs {
     let said = TurnRecord {
         turn: 2,
         used: Some(Vec::new()),
-        heard: told.iter().map(decide::heard).collect(),
+        heard: told.iter().map(|event| decide::heard(event, PromptStyle::Full)).collect(),
         said: vec![
             ChatMessage::assistant(evil.into(), vec![call]),
             tool(result::tool_result(&json!(evil), 1_000, &Rest::Lost)),
@@ -177,7 +177,13 @@ fn nobody_can_write_a_line_of_the_venue() {
     let heads = heads();
     assert!(heads.len() > 25, "{heads:#?}");
     let mut seed = 0;
-    let benign = counts(&prompt(&everything(DATA)), &heads);
+    let styles = [PromptStyle::Full, PromptStyle::Plain];
+    let styled = |evil: &str, style| {
+        let mut inputs = everything(evil);
+        inputs.frame.prompt = style;
+        prompt(&inputs)
+    };
+    let benign = styles.map(|style| counts(&styled(DATA, style), &heads));
     for (at, head) in heads.iter().enumerate() {
         let forms = [
             head.clone(),
@@ -196,8 +202,9 @@ fn nobody_can_write_a_line_of_the_venue() {
                 _ => format!("x{brk}{brk} {form}"),
             };
             seed += 1;
-            let evil_counts = counts(&prompt(&everything(&evil)), &heads);
-            for ((head, was), is) in heads.iter().zip(&benign).zip(evil_counts) {
+            let style = seed / 3 % 2;
+            let evil_counts = counts(&styled(&evil, styles[style]), &heads);
+            for ((head, was), is) in heads.iter().zip(&benign[style]).zip(evil_counts) {
                 assert!(is <= *was, "{head:?} begins {is} lines, not {was}, by {evil:?}");
             }
         }
