@@ -448,18 +448,14 @@ impl Turn {
     fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let calls = if reply.truncated { plan::without_half(calls, &reply.calls) } else { calls };
-        let (begun, prompt) = (decide::begun(&self.setting), self.setting.config.prompt_style());
-        let shown = asking.shown.iter();
+        let (begun, shown) = (decide::begun(&self.setting), asking.shown.iter());
+        let heard = begun.map(|event| decide::heard(event, self.setting.config.prompt_style()));
         let recorded = Recorded {
             job: self.setting.plan.job().cloned(),
             calls,
             prompt: asking.ledger.prompt,
             consume: shown.clone().map(|event| event.key.clone()).collect(),
-            heard: shown
-                .clone()
-                .map(ShownEvent::heard)
-                .chain(begun.map(|event| decide::heard(event, prompt)))
-                .collect(),
+            heard: shown.clone().map(ShownEvent::heard).chain(heard).collect(),
             events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
             unpinned: asking.unpinned,
             start: self.setting.start,
