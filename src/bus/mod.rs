@@ -19,8 +19,8 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Header with the producer's event id; `Nats-Msg-Id` is taken when it is absent. A producer
-/// that sends the latter shares its ids with all owners for as long as the stream compares them.
+/// Header with the producer's event id. `Nats-Msg-Id` is not read: its ids are shared by all owners for as long as the
+/// stream compares them.
 pub const ID_HEADER: &str = "Trellis-Id";
 
 /// Header with a token that says for whom a message is sent, over the queue and HTTP.
@@ -297,8 +297,8 @@ pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
         headers.insert(ID_HEADER, id.clone());
         match message.to {
             // The stream would drop the same id of another owner. Admission knows whose it is.
-            Address::In { .. } => None,
-            Address::Out { .. } | Address::Job { .. } | Address::Reply(_) => headers.insert("Nats-Msg-Id", id.clone()),
+            Address::In { .. } | Address::Reply(_) => None,
+            Address::Out { .. } | Address::Job { .. } => headers.insert("Nats-Msg-Id", id.clone()),
         };
     }
     headers

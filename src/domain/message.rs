@@ -66,7 +66,7 @@ pub enum Address {
 pub struct Message {
     /// Where to.
     pub to: Address,
-    /// Deduplication id: the header `Trellis-Id`, and `Nats-Msg-Id` of what goes out; wakes have none.
+    /// Deduplication id: the header `Trellis-Id`, and `Nats-Msg-Id` of completions and external jobs; wakes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The JSON body.

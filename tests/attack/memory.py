@@ -202,7 +202,7 @@ def queue_flood(v):
         text = ('{"agent": "eater", "input": %s}' % NUMBERS).encode()
         for n in range(300):
             try:
-                await js.publish("trellis.in.local.me.eater.task", text, headers={"Nats-Msg-Id": f"flood{n}"}, timeout=20)
+                await js.publish("trellis.in.local.me.eater.task", text, headers={"Trellis-Id": f"flood{n}"}, timeout=20)
             except Exception as e:
                 print("   publish:", repr(e)[:200])
                 break

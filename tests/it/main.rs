@@ -72,6 +72,7 @@ mod nats_alarms;
 mod nats_bus;
 mod nats_client;
 mod nats_cluster;
+mod nats_ids;
 mod nats_slow;
 mod nats_strays;
 mod nats_tenants;

@@ -179,7 +179,7 @@ async fn messages_of_any_client_are_read_and_unreadable_subjects_are_put_aside_a
     let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
     let p = &options.prefix;
     let mut headers = async_nats::HeaderMap::new();
-    headers.insert("Nats-Msg-Id", "by-hand");
+    headers.insert("Trellis-Id", "by-hand");
     for end in ["t.u.a.tusk", "t.u.task", "t.u.a.b.task", "t.u.a.tasks", "t.u.a.Task", "t.u.a"] {
         let sent = context.publish(format!("{p}.in.{end}"), "{}".into()).await.unwrap().await;
         assert_eq!(sent.unwrap_err().kind(), PublishErrorKind::StreamNotFound, "{end}: no acknowledgement");

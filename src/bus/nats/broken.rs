@@ -295,6 +295,8 @@ mod tests {
         for (text, expected) in [
             ("NATS/1.0\r\nTrellis-Id: a\r\n\r\n", Ok(Some("a"))),
             ("NATS/1.0\r\n\r\n", Ok(None)),
+            ("NATS/1.0\r\nNats-Msg-Id: n\r\n\r\n", Ok(None)),
+            ("NATS/1.0\r\nNats-Msg-Id: n\r\nTrellis-Id: a\r\n\r\n", Ok(Some("a"))),
             ("NATS/1.0 \nTrellis-Id:a", Ok(Some("a"))),
             ("NATS/1.0\r\nTrellis-Id: a\r\n b\r\n\r\n", Ok(Some("a b"))),
             ("NATS/2.0\r\nTrellis-Id: a\r\n\r\n", Err("its headers begin with `NATS/2.0`, expected `NATS/1.0`")),

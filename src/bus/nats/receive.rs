@@ -407,9 +407,10 @@ fn delivery(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Res
     Ok(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
 }
 
-/// [`ID_HEADER`], else `Nats-Msg-Id`.
+/// The producer's event id, [`ID_HEADER`]. `Nats-Msg-Id` counts for nothing: all owners share the ids that a stream
+/// compares.
 pub(super) fn producer_id(headers: &HeaderMap) -> Option<String> {
-    headers.get(ID_HEADER).or_else(|| headers.get("Nats-Msg-Id")).map(|value| value.as_str().to_owned())
+    headers.get(ID_HEADER).map(|value| value.as_str().to_owned())
 }
 
 pub(super) struct NatsSettle(pub(super) jetstream::Message);

@@ -14,11 +14,13 @@ use async_nats::jetstream::{
 };
 use std::{error::Error, time::Duration};
 
-/// Only catches a client's own resend: ids of an inbound stream are shared by all owners, so a
-/// longer window would drop one owner's message for another's. The store deduplicates.
-const IN_DUPLICATES: Duration = Duration::from_millis(100);
+/// Window of a stream that strangers publish to: the shortest that a server takes (0 means its default of two minutes).
+/// All owners share the ids of such a stream, and one owner's `Nats-Msg-Id` drops another's message while the window
+/// lasts. The store deduplicates, by owner.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
 
-/// Ids of outbound messages are ours: a republish after a crash is seen once.
+/// Window of a stream that only the venue publishes to. Its ids are made with the venue's key, and nobody knows one
+/// before its message is stored: a republish after a crash is seen once.
 const OUT_DUPLICATES: Duration = Duration::from_mins(10);
 
 /// The one consumer that all workers share.
@@ -207,7 +209,7 @@ fn inbound(options: &NatsOptions, part: Option<usize>) -> Config {
         retention: RetentionPolicy::WorkQueue,
         // Never drop accepted work to make room: refuse new work.
         discard: DiscardPolicy::New,
-        duplicate_window: IN_DUPLICATES,
+        duplicate_window: SHORTEST_WINDOW,
         ..common(options)
     }
 }
@@ -238,7 +240,7 @@ fn epoch(options: &NatsOptions) -> Config {
         retention: RetentionPolicy::Limits,
         discard: DiscardPolicy::Old,
         max_messages_per_subject: 1,
-        duplicate_window: IN_DUPLICATES,
+        duplicate_window: SHORTEST_WINDOW,
         ..common(options)
     }
 }
@@ -273,6 +275,7 @@ fn live(options: &NatsOptions) -> Config {
         storage: StorageType::Memory,
         max_age: LIVE_AGE,
         max_bytes: LIVE_BYTES,
+        duplicate_window: SHORTEST_WINDOW,
         ..common(options)
     }
 }
@@ -287,7 +290,7 @@ fn timers(options: &NatsOptions) -> Config {
         discard: DiscardPolicy::Old,
         max_bytes: -1,
         allow_message_schedules: true,
-        duplicate_window: IN_DUPLICATES,
+        duplicate_window: SHORTEST_WINDOW,
         ..common(options)
     }
 }
