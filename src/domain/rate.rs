@@ -32,8 +32,20 @@ const LINE: usize = 100;
 /// Calls that hold tokens alone are looked through whenever there are a multiple of so many.
 const PRUNED: usize = 64;
 
-/// Whoever is first in line comes this much after its time at the latest, or loses its place.
+/// A call that waits for tokens comes this much after its time at the latest, or loses its place.
 const LATE: Duration = Duration::from_secs(15);
+
+/// One that comes later than that stands where it stood, if it comes within this: it may have waited for a slot.
+const REMEMBERED: Duration = Duration::from_mins(10);
+
+/// Longest pause of a call that waits: one that was cancelled keeps its place no longer than this and [`LATE`].
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// Calls that have a place among those that wait for tokens; those beyond have none until one of these is made.
+const QUEUE: usize = 200;
+
+/// Calls that are told at most when one ends and gives tokens back.
+const TOLD: usize = 4;
 
 /// What a provider, or one of its models, takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,23 +76,32 @@ pub struct Meter {
     /// Who waits for a call to end, the first first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     line: Vec<String>,
-    /// Who waits for tokens first: smaller calls that come later leave room for it.
+    /// The call that has waited longest for tokens; an older build knows this one alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    first: Option<First>,
+    first: Option<WaitingCall>,
+    /// Those that wait behind it, the longest wait first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    behind: Vec<WaitingCall>,
     /// Of a newer build.
     #[serde(flatten)]
     kept: KeptKeys,
 }
 
-/// The call that waits for tokens first.
+/// A call that waits for tokens: those that have waited less leave room for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct First {
-    /// Which.
+struct WaitingCall {
     id: String,
     /// What its tokens take, in microseconds.
     share: u64,
-    /// It has lost its place when it hasn't come by then.
+    /// It keeps room no longer when it hasn't come by then.
     until: Millis,
+    /// When it was tried first, under whichever limit: a call has the same time under all, so that no two calls wait
+    /// for each other. Absent where an older build has written it.
+    #[serde(default)]
+    since: Millis,
+    /// It has been told that there is room.
+    #[serde(default, skip_serializing_if = "is_false")]
+    told: bool,
 }
 
 /// A call that runs.
@@ -95,6 +116,11 @@ struct Running {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(n: &u64) -> bool {
     *n == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// A call that is going to be made.
@@ -181,7 +207,7 @@ impl Limit {
     }
 
     /// Whether one more call fits; else why not, and until when.
-    fn check(&self, meter: &Meter, call: &RatedCall, now: Millis) -> Result<(), Wait> {
+    fn check(&self, meter: &Meter, call: &RatedCall, since: Millis, now: Millis) -> Result<(), Wait> {
         let others = meter.running.len() - usize::from(meter.running.contains_key(&call.id));
         if let Some(limit) = self.concurrency
             && is_full(others, limit)
@@ -189,21 +215,21 @@ impl Limit {
             let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
             return Err(Wait { until: now.plus(LOOK_AGAIN), reason, told: true });
         }
-        let kept = meter.ahead_of(call, now).map_or(0, |first| first.share);
+        let kept = meter.kept_for_older(call, since, now);
         let shares = [
-            (self.requests.map(u64::from), meter.requests, 0, 1, "requests"),
-            (self.tokens, meter.tokens, kept, call.tokens, "tokens"),
+            (self.requests.map(u64::from), meter.requests, 0, 1, "requests", false),
+            (self.tokens, meter.tokens, kept, call.tokens, "tokens", true),
         ];
-        for (limit, reached, kept, amount, what) in shares {
+        for (limit, reached, kept, amount, what, told) in shares {
             let Some(limit) = limit else { continue };
             let ahead = ahead(reached, now).saturating_add(kept);
             // What is larger than a minute's worth was refused before, unless the limits were lowered meanwhile: then
             // it passes when nothing else runs, else it never would.
             let over = ahead.saturating_add(share(amount, limit)).saturating_sub(MINUTE);
             if over > 0 && ahead > 0 {
-                let pause = Duration::from_micros(over.min(ahead));
+                let pause = Duration::from_micros(over.min(ahead)).min(LONGEST_PAUSE);
                 let reason = format!("rate limit of `{}`: {limit} {what} per minute", self.of);
-                return Err(Wait { until: now.plus(pause.max(Duration::from_millis(1))), reason, told: false });
+                return Err(Wait { until: now.plus(pause.max(Duration::from_millis(1))), reason, told });
             }
         }
         Ok(())
@@ -216,17 +242,38 @@ impl Limit {
         }
     }
 
-    /// A call that has to wait for tokens is the first in line: no other is.
-    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, now: Millis) {
+    /// A call that has to wait for tokens has a place among those that do, where it was; so has one that waits for
+    /// something else by now.
+    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, since: Millis, now: Millis) {
         let Some(limit) = self.tokens else { return };
         let share = share(call.tokens, limit);
-        if ahead(meter.tokens, now).saturating_add(share) > MINUTE {
-            meter.first = Some(First { id: call.id.clone(), share, until: wait.until.plus(LATE) });
+        let kept = meter.kept_for_older(call, since, now);
+        let is_short = ahead(meter.tokens, now).saturating_add(kept).saturating_add(share) > MINUTE;
+        let mut queue = meter.take_queue(now);
+        let place = queue.iter().position(|waiting| waiting.id == call.id);
+        if let Some(place) = place {
+            queue.remove(place);
         }
+        if queue.len() >= QUEUE
+            && let Some(lost) = queue.iter().rposition(|waiting| !counts(waiting.until, now))
+        {
+            queue.remove(lost);
+        }
+        if place.is_some() || is_short && queue.len() < QUEUE {
+            let until = wait.until.plus(LATE);
+            let own = WaitingCall { id: call.id.clone(), share, until, since, told: false };
+            let place = queue.partition_point(|other| (other.since, &other.id) < (since, &call.id));
+            queue.insert(place, own);
+        }
+        meter.set_queue(queue);
     }
 
     fn book(&self, meter: &mut Meter, call: &RatedCall, now: Millis) {
-        meter.first.take_if(|first| first.id == call.id || !counts(first.until, now));
+        if meter.first.is_some() {
+            let mut queue = meter.take_queue(now);
+            queue.retain(|waiting| waiting.id != call.id);
+            meter.set_queue(queue);
+        }
         meter.line.retain(|id| *id != call.id);
         if let Some(limit) = self.requests {
             meter.requests = micros(now) + ahead(meter.requests, now) + share(1, u64::from(limit));
@@ -239,11 +286,11 @@ impl Limit {
         }
     }
 
-    /// Gives back what is left, and who is to be told that a place is free.
-    fn settle(&self, meter: &mut Meter, call: &RatedCall, used: u64, now: Millis) -> Option<String> {
+    /// Gives back what is left, and who is to be told that a place is free, or that there are tokens.
+    fn settle(&self, meter: &mut Meter, call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
         let own = meter.running.remove(&call.id);
-        let next = if meter.line.is_empty() { None } else { Some(meter.line.remove(0)) };
-        let Some(limit) = self.tokens else { return next };
+        let mut told = if meter.line.is_empty() { Vec::new() } else { vec![meter.line.remove(0)] };
+        let Some(limit) = self.tokens else { return told };
         let (booked, used) = (share(call.tokens, limit), share(used, limit));
         if used > booked {
             meter.tokens = micros(now) + ahead(meter.tokens, now) + (used - booked);
@@ -252,14 +299,51 @@ impl Limit {
             let left = own.map_or(0, |own| ahead(own.tokens, now));
             meter.tokens = meter.tokens.saturating_sub((booked - used).min(left));
         }
-        next
+        told.extend(meter.tell_those_with_room(now));
+        told
     }
 }
 
 impl Meter {
-    /// The first in line, unless it is this call.
-    fn ahead_of(&self, call: &RatedCall, now: Millis) -> Option<&First> {
-        self.first.as_ref().filter(|first| first.id != call.id && counts(first.until, now))
+    /// What is kept for the calls that wait for tokens and were tried before this one, in microseconds.
+    fn kept_for_older(&self, call: &RatedCall, since: Millis, now: Millis) -> u64 {
+        let queue = self.first.iter().chain(&self.behind);
+        let older = queue.filter(|other| other.id != call.id && (other.since, &other.id) < (since, &call.id));
+        older.filter(|other| counts(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
+    }
+
+    /// Calls that wait for tokens, the longest wait first, with those that have lost their place a while ago.
+    fn take_queue(&mut self, now: Millis) -> Vec<WaitingCall> {
+        let mut queue: Vec<_> = self.first.take().into_iter().chain(std::mem::take(&mut self.behind)).collect();
+        queue.retain(|waiting| counts(waiting.until.plus(REMEMBERED), now));
+        queue
+    }
+
+    fn set_queue(&mut self, queue: Vec<WaitingCall>) {
+        let mut queue = queue.into_iter();
+        self.first = queue.next();
+        self.behind = queue.collect();
+    }
+
+    /// Ids of the calls that have waited longest and for which there are tokens now, each told once.
+    fn tell_those_with_room(&mut self, now: Millis) -> Vec<String> {
+        if self.first.is_none() {
+            return Vec::new();
+        }
+        let (mut queue, mut told, mut reached) = (self.take_queue(now), Vec::new(), ahead(self.tokens, now));
+        for waiting in queue.iter_mut().filter(|waiting| counts(waiting.until, now)) {
+            let before = reached;
+            reached = reached.saturating_add(waiting.share);
+            if told.len() == TOLD || reached > MINUTE && before > 0 {
+                break;
+            }
+            if !waiting.told {
+                waiting.told = true;
+                told.push(waiting.id.clone());
+            }
+        }
+        self.set_queue(queue);
+        told
     }
 }
 
@@ -312,24 +396,18 @@ pub fn reserve(
     }
 }
 
-/// Books a call under all of its limits, or under none: then it may have become the first in line.
+/// Books a call under all of its limits, or under none: then it has a place among those that wait.
 pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
     let pairs = || limits.iter().zip(0..);
     for (limit, at) in pairs() {
         limit.prune(&mut meters[at], now);
     }
-    let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err());
+    let since = first_try(meters, call, now);
+    let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, since, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
-        // Whoever waits behind another anywhere is first nowhere: two that are first before each other would
-        // wait for ever.
-        let is_behind = pairs().any(|(_, at)| meters[at].ahead_of(call, now).is_some());
         for (limit, at) in pairs() {
             limit.stand(&mut meters[at], call);
-            if is_behind {
-                meters[at].first.take_if(|first| first.id == call.id);
-            } else {
-                limit.queue(&mut meters[at], call, &longest, now);
-            }
+            limit.queue(&mut meters[at], call, &longest, since, now);
         }
         return Err(longest);
     }
@@ -337,6 +415,13 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
         limit.book(&mut meters[at], call, now);
     }
     Ok(())
+}
+
+/// When a call was tried first.
+fn first_try(meters: &[Meter], call: &RatedCall, now: Millis) -> Millis {
+    let waiting = meters.iter().flat_map(|meter| meter.first.iter().chain(&meter.behind));
+    let own = waiting.filter(|waiting| waiting.id == call.id && counts(waiting.until.plus(REMEMBERED), now));
+    own.map(|waiting| waiting.since).min().unwrap_or(now)
 }
 
 /// A call still runs: its places count until then, also when they were taken for lost meanwhile. Its tokens are not given
@@ -349,7 +434,7 @@ pub fn renew(meters: &mut [Meter], id: &str, until: Millis) {
 
 /// A call has ended, with so many tokens used. Returns the ids of calls that may be made now.
 pub fn settle(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
-    limits.iter().zip(meters).filter_map(|(limit, meter)| limit.settle(meter, call, used, now)).collect()
+    limits.iter().zip(meters).flat_map(|(limit, meter)| limit.settle(meter, call, used, now)).collect()
 }
 
 #[cfg(test)]

@@ -163,6 +163,102 @@ fn what_is_larger_than_a_minutes_worth_passes_although_others_come_all_the_time(
     assert_eq!(booked(&limit, &mut meter, &call("huge", 5_000), NOW.plus(Duration::from_millis(pause))), Ok(()));
 }
 
+/// Makes calls as workers do, each tried again when its wait is over; ids in the order in which they were made.
+fn made(limits: &[Limit], calls: &[(u64, &str, u64)], until: Millis) -> Vec<(u64, String)> {
+    let mut meters = vec![Meter::default(); limits.len()];
+    let mut due: Vec<_> = calls.iter().map(|(at, id, tokens)| (NOW.0 + at, (*id).to_owned(), *tokens)).collect();
+    let mut made = Vec::new();
+    loop {
+        due.sort();
+        if due.is_empty() || due[0].0 > until.0 {
+            return made;
+        }
+        let (at, id, tokens) = due.remove(0);
+        let call = RatedCall { until: Millis(at).plus(Duration::from_mins(2)), ..call(&id, tokens) };
+        match book(limits, &mut meters, &call, Millis(at)) {
+            Ok(()) => made.push((at - NOW.0, id)),
+            Err(wait) => due.push((wait.until.0, id, tokens)),
+        }
+    }
+}
+
+#[test]
+fn the_longest_wait_for_tokens_goes_first_also_when_smaller_calls_come_all_the_time() {
+    let limits = [limit("openai:tokens=1000")];
+    let names: Vec<_> = (0..400_u64).map(|n| format!("small-{n:03}")).collect();
+    let small = names.iter().zip(0..).map(|(name, n)| (n * 1_000, name.as_str(), 100));
+    let mut calls: Vec<_> = small.collect();
+    calls.push((20_500, "large", 900));
+    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
+    let order: Vec<_> = made.iter().map(|(_, id)| id.as_str()).collect();
+    let place = order.iter().position(|id| *id == "large").expect("it is made");
+    assert!(order[..place].iter().all(|id| *id < "small-021"), "none passes that came later: {order:?}");
+    let rest: Vec<_> = order.iter().filter(|id| **id != "large").collect();
+    assert!(rest.is_sorted() && rest.len() > 90, "{order:?}");
+}
+
+#[test]
+fn who_waits_longest_under_one_of_two_limits_waits_longest_under_both() {
+    let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
+    let mut calls = vec![(0, "a", 600), (1, "b", 500), (2, "c", 600), (3, "d", 100), (4, "e", 600)];
+    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
+    calls.sort();
+    assert_eq!(made.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn whoever_waits_for_tokens_is_told_once_when_there_are_some() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+    assert_eq!(booked(&limit, &mut meter, &call("b", 100), NOW), Ok(()));
+    for (n, id) in (1..).zip(["c", "d", "e"]) {
+        assert!(booked(&limit, &mut meter, &call(id, 450), Millis(NOW.0 + n)).is_err());
+    }
+    let limits = [limit.clone()];
+    let settle = |meter: &mut Meter, id, tokens, used| {
+        settle(&limits, std::slice::from_mut(meter), &call(id, tokens), used, Millis(NOW.0 + 10))
+    };
+    assert_eq!(settle(&mut meter, "a", 900, 0), ["c", "d"]);
+    assert_eq!(settle(&mut meter, "b", 100, 0), [""; 0]);
+    assert_eq!(booked(&limit, &mut meter, &call("c", 450), Millis(NOW.0 + 11)), Ok(()));
+    assert_eq!(booked(&limit, &mut meter, &call("d", 450), Millis(NOW.0 + 11)), Ok(()));
+    assert_eq!(settle(&mut meter, "c", 450, 400), [""; 0], "50 and 100 of a minute are free");
+    assert_eq!(settle(&mut meter, "d", 450, 100), ["e"]);
+}
+
+#[test]
+fn places_are_bounded_and_lost_by_calls_that_do_not_come_again() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    assert_eq!(booked(&limit, &mut meter, &call("a", 1_000), NOW), Ok(()));
+    for n in 0..QUEUE + 10 {
+        let (pause, _) = booked(&limit, &mut meter, &call(&format!("{n:04}"), 500), NOW).unwrap_err();
+        assert!(pause <= 60_000, "{n}: {pause}");
+    }
+    assert_eq!(meter.behind.len() + 1, QUEUE);
+    let stored: Meter = serde_json::from_str(&serde_json::to_string(&meter).unwrap()).unwrap();
+    assert_eq!(stored, meter);
+    let later = NOW.plus(Duration::from_mins(2));
+    let mut late = RatedCall { until: later.plus(Duration::from_mins(2)), ..call("late", 500) };
+    assert_eq!(booked(&limit, &mut meter, &late, later), Ok(()), "all others were cancelled");
+    // One of them was only late: it stands where it stood.
+    for id in ["0-new", "0009"] {
+        assert!(booked(&limit, &mut meter, &call(id, 1_000), later).is_err());
+    }
+    let standing = meter.first.iter().chain(&meter.behind).filter(|other| counts(other.until, later));
+    assert_eq!(standing.map(|other| other.id.as_str()).collect::<Vec<_>>(), ["0009", "0-new"]);
+    let much_later = later.plus(Duration::from_mins(12));
+    late.until = much_later.plus(Duration::from_mins(2));
+    assert_eq!(booked(&limit, &mut meter, &late, much_later), Ok(()));
+    assert_eq!((meter.first.is_none(), meter.behind.len()), (true, 0));
+    // An older build writes no time: whom it names has waited longest.
+    let old = r#"{"tokens": 1120000000, "first": {"id": "old", "share": 54000000, "until": 1180000}}"#;
+    let mut meter: Meter = serde_json::from_str(old).unwrap();
+    late.id = "new".into();
+    late.until = later.plus(Duration::from_mins(2));
+    assert!(booked(&limit, &mut meter, &late, later).is_err());
+    assert_eq!(meter.first.as_ref().map(|first| first.id.as_str()), Some("old"));
+}
+
 #[test]
 fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
