@@ -6,7 +6,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobResult;
 use crate::store::StoreError;
 use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
-use crate::worker::arrive::seats;
+use crate::worker::arrive::share::OwnerShare;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,11 +22,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two tries to write down an end.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Places for operations: no owner has all of them.
+/// Places for operations: no owner has all of them, and some are left for owners that have none.
 #[derive(Debug)]
 pub(super) struct Places {
-    count: usize,
-    share: usize,
+    share: OwnerShare,
     taken: Mutex<TakenPlaces>,
 }
 
@@ -38,15 +37,20 @@ struct TakenPlaces {
     waiting: VecDeque<(Owner, JobId)>,
 }
 
+impl TakenPlaces {
+    fn taken_by(&self, owner: &Owner) -> usize {
+        self.owners.get(owner).copied().unwrap_or(0)
+    }
+}
+
 impl Places {
     /// So many, and percent of them for one owner.
     pub(super) fn new(count: usize, percent: u32) -> Self {
-        Self { count, share: seats::share(count, percent), taken: Mutex::default() }
+        Self { share: OwnerShare::new(count, percent), taken: Mutex::default() }
     }
 
     fn has_room(&self, taken: &TakenPlaces, owner: &Owner) -> bool {
-        let own = taken.owners.get(owner).copied().unwrap_or(0);
-        own < self.share && taken.owners.values().sum::<usize>() < self.count
+        self.share.room(taken.owners.values().sum(), taken.taken_by(owner)) > 0
     }
 
     /// Whether there is a place for it now; else it is remembered. One that is known here needs none.
@@ -67,7 +71,8 @@ impl Places {
         false
     }
 
-    /// Gives a place back; it is that of the operation that has waited longest and whose owner has room.
+    /// Gives a place back: to an owner that has room and the fewest places, of those to the operation that has waited
+    /// longest.
     fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
         let mut taken = self.taken.lock();
         taken.known.remove(job);
@@ -77,7 +82,8 @@ impl Places {
                 taken.owners.remove(owner);
             }
         }
-        let next = taken.waiting.iter().position(|(owner, _)| self.has_room(&taken, owner))?;
+        let with_room = taken.waiting.iter().enumerate().filter(|(_, (owner, _))| self.has_room(&taken, owner));
+        let (next, _) = with_room.min_by_key(|(_, (owner, _))| taken.taken_by(owner))?;
         let (owner, job) = taken.waiting.remove(next)?;
         *taken.owners.entry(owner.clone()).or_default() += 1;
         Some((owner, job))
@@ -227,16 +233,19 @@ mod tests {
 
     #[test]
     fn an_owner_has_its_share_and_what_waits_goes_in_turn() {
-        let (places, a, b) = (Places::new(4, 50), owner("a"), owner("b"));
+        let (places, [a, b, c, d]) = (Places::new(4, 50), ["a", "b", "c", "d"].map(owner));
         assert!(places.enter(&a, &job(1)) && places.enter(&a, &job(2)));
         assert!(!places.enter(&a, &job(3)), "it has its share, also alone");
         assert!(!places.enter(&a, &job(1)) && !places.enter(&a, &job(3)), "known");
-        assert!(places.enter(&b, &job(4)) && places.enter(&b, &job(5)));
-        assert!(!places.enter(&b, &job(6)) && !places.enter(&owner("c"), &job(7)), "full");
-        assert_eq!(places.leave(&b, &job(4)), Some((b.clone(), job(6))), "the first that has room");
-        assert_eq!(places.leave(&a, &job(1)), Some((a.clone(), job(3))));
-        assert_eq!(places.leave(&a, &job(2)), Some((owner("c"), job(7))));
-        for (owner, n) in [(&a, 3), (&b, 5), (&b, 6), (&owner("c"), 7)] {
+        assert!(places.enter(&b, &job(4)) && !places.enter(&b, &job(5)), "one is left for an owner that has none");
+        assert!(places.enter(&c, &job(7)));
+        assert!(!places.enter(&b, &job(6)) && !places.enter(&d, &job(8)), "full");
+        assert_eq!(places.leave(&b, &job(4)), Some((b.clone(), job(5))), "the first of those that have none");
+        assert_eq!(places.leave(&a, &job(1)), Some((d.clone(), job(8))), "the owner with the fewest");
+        assert_eq!(places.leave(&a, &job(2)), Some((a.clone(), job(3))));
+        assert_eq!(places.leave(&a, &job(3)), None, "it is left for others");
+        assert_eq!(places.leave(&c, &job(7)), Some((b.clone(), job(6))));
+        for (owner, n) in [(&b, 5), (&b, 6), (&d, 8)] {
             assert_eq!(places.leave(owner, &job(n)), None);
         }
         let taken = places.taken.lock();

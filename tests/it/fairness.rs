@@ -77,17 +77,18 @@ fn thinking(venue: &TestVenue) -> usize {
     venue.model_calls().iter().filter(|call| call["event"] == "started").count()
 }
 
-/// Two owners hold all slots for ever and have more in the queue than a worker takes at once; a third submits a task
-/// behind all that.
+/// Three owners hold all slots for ever, two of them have more in the queue than a worker takes at once, and a fourth
+/// submits a task behind all that.
 async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venue: TestVenue) {
     venue.owner_share = 50;
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
-    let small = owner(&mut venue, "small/three").await;
+    let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "small/four").await];
     let mut running = Vec::new();
     for n in 0..300 {
         running.push(publish(&venue, &one, &format!("one-{n}"), "think").await);
         publish(&venue, &two, &format!("two-{n}"), "think").await;
     }
+    publish(&venue, &three, "three", "think").await;
     venue.worker();
     until("all slots are taken", async || thinking(&venue) == SLOTS).await;
     let last = publish(&venue, &small, "last", "hello").await;
@@ -105,7 +106,7 @@ async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venu
         let before = thinking(&venue);
         jobs::cancel(&venue.venue, &one, &started.expect("one that runs"), None).await.unwrap();
         freed += 1;
-        assert!(freed <= 3, "the third owner still waits after {freed} slots became free");
+        assert!(freed <= 3, "the fourth owner still waits after {freed} slots became free");
         until("the slot has its next session", async || thinking(&venue) > before).await;
     }
 }
@@ -122,6 +123,39 @@ async fn in_one_process_the_last_to_come_waits_for_a_slot_and_not_for_what_came_
     the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(venue).await;
 }
 
+/// A worker that begins with a backlog of tasks that never end, of one owner or of two, has a slot for another owner.
+async fn an_owner_that_holds_no_slot_has_one_from_the_start(mut venue: TestVenue) {
+    let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
+    let small = owner(&mut venue, "small/three").await;
+    for n in 0..5 * SLOTS {
+        publish(&venue, &one, &format!("one-{n}"), "think").await;
+    }
+    for n in 0..5 * SLOTS {
+        publish(&venue, &two, &format!("two-{n}"), "think").await;
+    }
+    venue.worker();
+    // 75 % of the slots for the one, one for the other, and one that is left.
+    until("two owners hold what they may", async || thinking(&venue) == SLOTS - 1).await;
+    let mut last = None;
+    for n in 0..3 {
+        last = Some(publish(&venue, &small, &format!("small-{n}"), "hello").await);
+    }
+    let last = last.unwrap();
+    until("it has ended", async || status(&venue, &small, &last).await == Some(JobStatus::Complete)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_fleet_an_owner_that_holds_no_slot_has_one_from_the_start() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    an_owner_that_holds_no_slot_has_one_from_the_start(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_process_an_owner_that_holds_no_slot_has_one_from_the_start() {
+    let (venue, _dir) = laptop().await;
+    an_owner_that_holds_no_slot_has_one_from_the_start(venue).await;
+}
+
 /// Sessions that wait at a worker for a slot are called elsewhere when it stops. No sweep comes before the test fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
@@ -129,11 +163,12 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
     venue.sweep = Duration::from_mins(10);
     venue.owner_share = 50;
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
-    let small = owner(&mut venue, "small/three").await;
+    let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "small/four").await];
     for n in 0..SLOTS {
         publish(&venue, &one, &format!("one-{n}"), "think").await;
         publish(&venue, &two, &format!("two-{n}"), "think").await;
     }
+    publish(&venue, &three, "three", "think").await;
     venue.worker();
     until("all slots are taken", async || thinking(&venue) == SLOTS).await;
     let mut waiting = Vec::new();

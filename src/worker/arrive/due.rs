@@ -71,7 +71,7 @@ async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> bool {
 }
 
 /// Runs sessions that wait, in the slots that are free for them; elsewhere, when this worker stops.
-pub(super) async fn call(worker: &Arc<Worker>) {
+pub(in crate::worker) async fn call(worker: &Arc<Worker>) {
     if worker.shutdown.stopping().is_cancelled() {
         return call_elsewhere(worker).await;
     }

@@ -1,12 +1,14 @@
 //! Who has a slot of a worker, and which sessions wait for one.
 //!
-//! Where a venue has several owners, none can hold all slots, and sessions that wait are called in turn by owner: one
-//! that submits very much keeps the others waiting for a slot, and not for all that it has submitted. So that their
+//! Where a venue has several owners, none can hold all slots, some are left for owners that have none, and of the
+//! sessions that wait those are called first whose owner has the fewest: one that submits very much keeps the others
+//! waiting for a slot, and not for all that it has submitted. So that their
 //! messages are seen behind its own, more is taken from the queue than there are slots for. A session that comes while
 //! no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
 //! is remembered here. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
 //! owner has as many here, and who scales a fleet by the queue sees them.
 
+use super::share::OwnerShare;
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;
@@ -46,14 +48,15 @@ const AHEAD_ALONE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Seats {
     slots: usize,
-    share: usize,
+    share: OwnerShare,
     table: Mutex<Table>,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
-    /// The venue has several owners.
+    /// The venue has several owners, as far as is known: a worker that begins shares its slots before it has looked, for
+    /// the first owner that it finds in the queue would else hold all of them.
     shared: bool,
     taken: usize,
     /// Of all owners.
@@ -62,6 +65,18 @@ struct Table {
     owners: HashMap<Owner, Sitting>,
     /// Owners of whom sessions wait, those first that are called first.
     turns: VecDeque<Owner>,
+}
+
+impl Table {
+    fn taken_by(&self, owner: &Owner) -> usize {
+        self.owners.get(owner).map_or(0, |sitting| sitting.taken)
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { shared: true, taken: 0, waiting: 0, held: 0, owners: HashMap::new(), turns: VecDeque::new() }
+    }
 }
 
 #[derive(Default)]
@@ -133,16 +148,11 @@ pub(crate) struct Ask {
     pub(crate) when_empty: WhenEmpty,
 }
 
-/// Slots that one of several owners may hold: so many percent, at least one, and never all of several.
-pub(crate) fn share(slots: usize, percent: u32) -> usize {
-    let part = slots.saturating_mul(usize::try_from(percent).unwrap_or(usize::MAX)) / 100;
-    if percent >= 100 { slots } else { part.clamp(1, slots.saturating_sub(1).max(1)) }
-}
-
 impl Seats {
     /// Of a worker with so many slots.
     pub(crate) fn new(slots: usize, percent: u32) -> Arc<Self> {
-        Arc::new(Self { slots, share: share(slots, percent), table: Mutex::default(), changed: Notify::new() })
+        let share = OwnerShare::new(slots, percent);
+        Arc::new(Self { slots, share, table: Mutex::default(), changed: Notify::new() })
     }
 
     /// Whether the venue has several owners: alone, one may hold all slots.
@@ -153,9 +163,11 @@ impl Seats {
 
     /// Slots that are left to an owner.
     fn room(&self, table: &Table, owner: &Owner) -> usize {
-        let free = self.slots.saturating_sub(table.taken);
-        let own = table.owners.get(owner).map_or(0, |sitting| sitting.taken);
-        if table.shared { free.min(self.share.saturating_sub(own)) } else { free }
+        if table.shared {
+            self.share.room(table.taken, table.taken_by(owner))
+        } else {
+            self.slots.saturating_sub(table.taken)
+        }
     }
 
     /// What to ask of the queue, as soon as there is something to ask. As long as no slot is free that is what nobody
@@ -256,14 +268,15 @@ impl Seats {
         self.table.lock().owners.values().flat_map(|sitting| sitting.held.iter().map(Arc::clone)).collect()
     }
 
-    /// The session that is called next, with its slot: the owners that have room take turns, and of each the one goes
-    /// first that has waited longest.
+    /// The session that is called next, with its slot: of the owners that have room the one with the fewest slots, those
+    /// that have as many take turns, and of each the session that has waited longest.
     pub(crate) fn next(self: &Arc<Self>) -> Option<(Seat, SessionKey)> {
         let mut table = self.table.lock();
         if table.taken >= self.slots {
             return None;
         }
-        let turn = table.turns.iter().position(|owner| self.room(&table, owner) > 0)?;
+        let with_room = table.turns.iter().enumerate().filter(|(_, owner)| self.room(&table, owner) > 0);
+        let (turn, _) = with_room.min_by_key(|(_, owner)| table.taken_by(owner))?;
         let owner = table.turns.remove(turn)?;
         let sitting = table.owners.get_mut(&owner)?;
         let session = sitting.waiting.pop_front()?;
@@ -293,7 +306,7 @@ impl Seats {
         }
         if room > 0 {
             sitting.asked = true;
-            return Some(room.max(self.share.min(REMEMBERED)));
+            return Some(room.max(self.share.most.min(REMEMBERED)));
         }
         sitting.behind = false;
         forget_gone(&mut table, owner);

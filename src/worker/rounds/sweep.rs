@@ -9,7 +9,7 @@ use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::approvals;
 use crate::venue::external;
-use crate::worker::arrive::due::GRACE;
+use crate::worker::arrive::due::{self, GRACE};
 use crate::worker::{Worker, invoked};
 use futures::future::join_all;
 use std::collections::{BTreeSet, VecDeque};
@@ -95,6 +95,14 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
         // Nothing could be sent; others take the share of one that says nothing.
         return Ok((false, Soon::new()));
     }
+    match venue.has_owners(2).await {
+        Ok(several) => {
+            worker.seats.share_among(several);
+            // Alone, an owner has room for what came while that wasn't known.
+            due::call(worker).await;
+        }
+        Err(error) => tracing::debug!(%error, "whether there are several owners isn't known"),
+    }
     let due = venue.store.due(venue.now(), &worker.options.name, horizon(worker), OWNERS).await?;
     *worker.share.lock() = Some(due.share);
     let (began, mut soon) = (venue.clock.steady(), Soon::new());
@@ -119,10 +127,6 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
             more |= !turns.is_empty();
             break;
         }
-    }
-    match venue.has_owners(2).await {
-        Ok(several) => worker.seats.share_among(several),
-        Err(error) => tracing::debug!(%error, "whether there are several owners isn't known"),
     }
     worker.venue.metrics.sweeps.inc();
     Ok((more && moved, soon))

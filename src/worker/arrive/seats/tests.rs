@@ -25,17 +25,20 @@ impl Settle for Unsettled {
 }
 
 #[test]
-fn a_share_is_never_nothing_and_never_all_of_several_slots() {
-    for (slots, percent, expected) in
-        [(16, 75, 12), (16, 100, 16), (16, 1, 1), (16, 99, 15), (4, 75, 3), (2, 75, 1), (2, 99, 1), (1, 75, 1)]
-    {
-        assert_eq!(share(slots, percent), expected, "{percent} % of {slots}");
-    }
+fn before_it_is_known_how_many_owners_there_are_none_takes_all_slots() {
+    let (seats, [a, b]) = (Seats::new(8, 75), ["x/a", "x/b"].map(owner));
+    let mut taken: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
+    assert_eq!(taken.len(), 6);
+    due(&seats, &a, "waits");
+    taken.push(seats.take(&b).unwrap());
+    seats.share_among(false);
+    assert!(seats.next().is_some_and(|(seat, _)| seat.owner == a), "alone it may have all");
 }
 
 #[test]
 fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
     let (seats, [a, b]) = (Seats::new(4, 50), ["x/a", "x/b"].map(owner));
+    seats.share_among(false);
     let alone: Vec<_> = (0..4).map(|_| seats.take(&a).unwrap()).collect();
     seats.share_among(true);
     assert!(seats.take(&a).is_none() && seats.take(&b).is_none(), "what runs goes on, nothing more begins");
@@ -48,6 +51,7 @@ fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
     assert!(seats.is_full(&a) && !seats.is_full(&b));
     let other = seats.take(&b).unwrap();
     let (first, second) = (seats.next().unwrap(), seats.next().unwrap());
+    assert!(seats.take(&b).is_none(), "one is left for whoever has none");
     assert_eq!((first.1, second.1), (session("s1"), session("s2")), "first come, first called, and called once");
     assert!(seats.take(&a).is_none() && seats.next().is_none(), "it has its share");
     drop((first.0, second.0, other));
@@ -155,6 +159,7 @@ fn messages_are_kept_as_long_as_as_many_sessions_wait() {
 #[tokio::test]
 async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_more() {
     let (seats, a) = (Seats::new(2, 50), owner("x/a"));
+    seats.share_among(false);
     assert_eq!(seats.ask(false).await, Ask { most: 2, when_empty: WhenEmpty::Wait });
     let first = seats.take(&a).unwrap();
     assert_eq!(seats.ask(false).await, Ask { most: 1, when_empty: WhenEmpty::Wait });
