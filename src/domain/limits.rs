@@ -443,11 +443,11 @@ pub const TURNS_KEPT: u64 = 50;
 /// Bytes of a request's header, and of what is buffered of an answer: a chain of tokens fits four times.
 pub const HTTP_HEADER_BYTES: usize = 128 * 1024;
 
-/// Connections beyond the limit that are told so at once; further ones are closed without a word.
+/// Connections beyond the limit that are told so, or asked about health, at once; the oldest is closed for the next.
 pub const HTTP_REFUSALS: usize = 32;
 
-/// Longest time for telling one.
-pub const HTTP_REFUSAL_TIME: Duration = Duration::from_secs(2);
+/// Longest time for telling one, or for an answer about health.
+pub const HTTP_REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// How long the rest of a body that nobody wants is waited for, before its connection is closed.
 pub const HTTP_DISCARD_TIME: Duration = Duration::from_secs(1);

@@ -3,9 +3,15 @@
 //! A connection **waits** while it has no whole request: nothing of it yet, half a header, half a body.
 //! It may be closed at any time for one that comes later, so that no number of clients that send
 //! nothing keeps out one that does. One that **works** stays; when all of them do, the next is refused.
+//!
+//! A request may work for as long as its caller likes: it waits for a job, or its answer is a stream. So one owner has
+//! no more requests at work than connections are free: half of them alone, a third when another does the same. Of what
+//! is left the next owner has its share.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Descriptors that are kept for the store, the queue, model calls and files, where the process may have more.
 const KEPT_DESCRIPTORS: usize = 512;
@@ -51,11 +57,65 @@ pub(super) enum Admission {
     FullOfAddress,
 }
 
+/// For whom a request is worked on, as requests share the connections.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Requester {
+    /// An owner, `tenant/user`.
+    Owner(Arc<str>),
+    /// Somebody who hasn't said who he is: all of his address, or of his IPv6 network, together.
+    Unknown,
+}
+
+/// Why a request is not worked on: its requester has as many at work as connections are free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoShare {
+    /// Of those of his address; else of all.
+    pub(super) is_of_address: bool,
+}
+
 /// A connection that is open.
 struct Open {
     from: IpAddr,
+    is_proxy: bool,
     /// Since when it waits, in the order of events; `None` while it works.
     waits: Option<u64>,
+    /// Whom its request counts for, while it works.
+    requester: Option<Requester>,
+}
+
+/// Requests at work.
+#[derive(Default)]
+struct Working {
+    total: usize,
+    of_requester: HashMap<Requester, usize>,
+    of_address: HashMap<IpAddr, usize>,
+    of_both: HashMap<(IpAddr, Requester), usize>,
+}
+
+impl Working {
+    fn add(&mut self, from: IpAddr, requester: &Requester) {
+        self.total += 1;
+        *self.of_requester.entry(requester.clone()).or_default() += 1;
+        *self.of_address.entry(from).or_default() += 1;
+        *self.of_both.entry((from, requester.clone())).or_default() += 1;
+    }
+
+    fn remove(&mut self, from: IpAddr, requester: &Requester) {
+        self.total -= 1;
+        decrement(&mut self.of_requester, requester);
+        decrement(&mut self.of_address, &from);
+        decrement(&mut self.of_both, &(from, requester.clone()));
+    }
+}
+
+/// Counts one less; what is 0 is not kept.
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
 }
 
 /// The connections that are open.
@@ -63,19 +123,22 @@ pub(super) struct Connections {
     room: Room,
     open: BTreeMap<u64, Open>,
     of_address: HashMap<IpAddr, usize>,
+    working: Working,
     events: u64,
 }
 
 impl Connections {
     pub(super) fn new(room: Room) -> Self {
-        Self { room, open: BTreeMap::new(), of_address: HashMap::new(), events: 0 }
+        let (open, of_address, working) = (BTreeMap::new(), HashMap::new(), Working::default());
+        Self { room, open, of_address, working, events: 0 }
     }
 
-    /// One comes.
-    pub(super) fn comes(&mut self, address: IpAddr) -> Admission {
+    /// A connection comes.
+    pub(super) fn accept(&mut self, address: IpAddr) -> Admission {
         let from = network(address);
         let own = self.of_address.get(&from).copied().unwrap_or(0);
-        let instead_of = if !self.room.has_proxy(address) && own >= self.room.per_address {
+        let is_proxy = self.room.has_proxy(address);
+        let instead_of = if !is_proxy && own >= self.room.per_address {
             match self.oldest_that_waits(Some(from)) {
                 None => return Admission::FullOfAddress,
                 other => other,
@@ -89,37 +152,53 @@ impl Connections {
             None
         };
         if let Some(other) = instead_of {
-            self.goes(other);
+            self.remove(other);
         }
         let number = self.next();
-        self.open.insert(number, Open { from, waits: Some(number) });
+        self.open.insert(number, Open { from, is_proxy, waits: Some(number), requester: None });
         *self.of_address.entry(from).or_default() += 1;
         Admission::Open { number, instead_of }
     }
 
-    /// One has a whole request.
-    pub(super) fn works(&mut self, number: u64) {
-        if let Some(open) = self.open.get_mut(&number) {
-            open.waits = None;
+    /// A connection has a whole request. It works on it from now on, unless its requester has his share: then it waits
+    /// as before.
+    pub(super) fn start_work(&mut self, number: u64, requester: Requester) -> Result<(), NoShare> {
+        // One that was closed meanwhile is told what it asked for.
+        let Some(open) = self.open.get_mut(&number) else { return Ok(()) };
+        let Working { total, of_requester, of_address, of_both } = &self.working;
+        let both = (open.from, requester);
+        let own_there = of_both.get(&both).copied().unwrap_or(0);
+        let free_there = self.room.per_address.saturating_sub(of_address.get(&open.from).copied().unwrap_or(0));
+        let is_short_there = !open.is_proxy && own_there >= free_there;
+        let is_unknown = both.1 == Requester::Unknown;
+        let own = if is_unknown { own_there } else { of_requester.get(&both.1).copied().unwrap_or(0) };
+        if is_short_there || own >= self.room.total.saturating_sub(*total) {
+            return Err(NoShare { is_of_address: is_short_there });
         }
+        let (from, requester) = both;
+        self.working.add(from, &requester);
+        open.requester = Some(requester);
+        open.waits = None;
+        Ok(())
     }
 
-    /// One has been answered.
-    pub(super) fn waits(&mut self, number: u64) {
+    /// The request of a connection has been answered.
+    pub(super) fn mark_idle(&mut self, number: u64) {
         let event = self.next();
         if let Some(open) = self.open.get_mut(&number) {
             open.waits = Some(event);
+            if let Some(requester) = open.requester.take() {
+                self.working.remove(open.from, &requester);
+            }
         }
     }
 
-    /// One is closed.
-    pub(super) fn goes(&mut self, number: u64) {
+    /// A connection is closed.
+    pub(super) fn remove(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
-        if let Some(count) = self.of_address.get_mut(&open.from) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_address.remove(&open.from);
-            }
+        decrement(&mut self.of_address, &open.from);
+        if let Some(requester) = open.requester {
+            self.working.remove(open.from, &requester);
         }
     }
 
@@ -162,10 +241,17 @@ mod tests {
 
     #[track_caller]
     fn opens(all: &mut Connections, from: &str) -> (u64, Option<u64>) {
-        match all.comes(address(from)) {
+        match all.accept(address(from)) {
             Admission::Open { number, instead_of } => (number, instead_of),
             refused => panic!("{refused:?}"),
         }
+    }
+
+    /// It has a request of an owner of its own.
+    #[track_caller]
+    fn works(all: &mut Connections, number: u64) {
+        let requester = Requester::Owner(format!("of/{number}").into());
+        assert_eq!(all.start_work(number, requester), Ok(()));
     }
 
     #[test]
@@ -175,19 +261,19 @@ mod tests {
         let (second, _) = opens(&mut all, "10.0.0.1");
         let (third, none) = opens(&mut all, "10.0.0.1");
         assert_eq!(none, None);
-        all.works(first);
+        works(&mut all, first);
         let (fourth, gone) = opens(&mut all, "10.0.0.1");
         assert_eq!(gone, Some(second));
         // Answered, it is the youngest of those that wait.
-        all.waits(first);
+        all.mark_idle(first);
         assert_eq!(opens(&mut all, "10.0.0.1").1, Some(third));
         assert_eq!(opens(&mut all, "10.0.0.1").1, Some(fourth));
         assert_eq!(opens(&mut all, "10.0.0.1").1, Some(first));
         for number in all.open.keys().copied().collect::<Vec<_>>() {
-            all.works(number);
+            works(&mut all, number);
         }
-        assert_eq!(all.comes(address("10.0.0.1")), Admission::FullOfAddress);
-        assert_eq!(all.comes(address("10.0.0.2")), Admission::Full);
+        assert_eq!(all.accept(address("10.0.0.1")), Admission::FullOfAddress);
+        assert_eq!(all.accept(address("10.0.0.2")), Admission::Full);
     }
 
     #[test]
@@ -195,20 +281,20 @@ mod tests {
         let mut all = with(6, 2, &["::ffff:10.0.0.9"]);
         for address in ["10.0.0.1", "10.0.0.1", "2001:db8::1", "2001:db8::ffff"] {
             let (number, _) = opens(&mut all, address);
-            all.works(number);
+            works(&mut all, number);
         }
         for (from, expected) in [
             ("10.0.0.1", Admission::FullOfAddress),
             ("::ffff:10.0.0.1", Admission::FullOfAddress),
             ("2001:db8::2:1", Admission::FullOfAddress),
         ] {
-            assert_eq!(all.comes(address(from)), expected, "{from}");
+            assert_eq!(all.accept(address(from)), expected, "{from}");
         }
         for _ in 0..2 {
             let (number, _) = opens(&mut all, "10.0.0.9");
-            all.works(number);
+            works(&mut all, number);
         }
-        assert_eq!(all.comes(address("10.0.0.9")), Admission::Full);
+        assert_eq!(all.accept(address("10.0.0.9")), Admission::Full);
     }
 
     #[test]
@@ -218,10 +304,55 @@ mod tests {
         let (many, _) = opens(&mut all, "10.0.0.2");
         opens(&mut all, "10.0.0.2");
         assert_eq!(opens(&mut all, "10.0.0.3").1, Some(many));
-        all.goes(lonely);
-        all.goes(lonely);
+        all.remove(lonely);
+        all.remove(lonely);
         assert_eq!(opens(&mut all, "10.0.0.4").1, None);
         assert_eq!(all.of_address.values().sum::<usize>(), all.open.len());
+    }
+
+    /// Requests of one requester from one address that get to work, as many as do.
+    fn fill(all: &mut Connections, from: &str, requester: &Requester) -> Vec<u64> {
+        let mut at_work = Vec::new();
+        while let Admission::Open { number, .. } = all.accept(address(from)) {
+            if all.start_work(number, requester.clone()).is_err() {
+                all.remove(number);
+                break;
+            }
+            at_work.push(number);
+        }
+        at_work
+    }
+
+    #[test]
+    fn an_owner_has_no_more_requests_at_work_than_connections_are_free() {
+        let mut all = with(64, 64, &[]);
+        let owner = |name: &str| Requester::Owner(name.into());
+        let counts: Vec<_> =
+            (0..7).map(|n| fill(&mut all, &format!("10.0.0.{n}"), &owner(&format!("o/{n}"))).len()).collect();
+        assert_eq!(counts, [32, 16, 8, 4, 2, 1, 1], "the next has half of what is left");
+        assert_eq!(all.accept(address("10.0.0.9")), Admission::Full);
+        for number in all.open.keys().copied().collect::<Vec<_>>() {
+            all.mark_idle(number);
+        }
+        assert_eq!(fill(&mut all, "10.0.0.1", &owner("o/1")).len(), 32);
+        for number in all.open.keys().copied().collect::<Vec<_>>() {
+            all.remove(number);
+        }
+        let Working { total, of_requester, of_address, of_both } = &all.working;
+        assert_eq!((*total, of_requester.len(), of_address.len(), of_both.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn requests_share_the_connections_of_their_address_too() {
+        let mut all = with(64, 16, &["10.0.0.9"]);
+        let owner = |name: &str| Requester::Owner(name.into());
+        assert_eq!(fill(&mut all, "10.0.0.1", &owner("o/a")).len(), 8);
+        assert_eq!(fill(&mut all, "10.0.0.1", &Requester::Unknown).len(), 4);
+        assert_eq!(fill(&mut all, "10.0.0.2", &owner("o/a")).len(), 8);
+        assert_eq!(fill(&mut all, "10.0.0.2", &Requester::Unknown).len(), 4, "others of another address");
+        let Admission::Open { number, .. } = all.accept(address("10.0.0.1")) else { panic!("it is full") };
+        assert_eq!(all.start_work(number, owner("o/a")), Err(NoShare { is_of_address: true }));
+        assert_eq!(fill(&mut all, "10.0.0.9", &owner("o/a")).len(), 12, "28 in all, and 28 are free");
     }
 
     #[test]

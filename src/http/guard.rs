@@ -2,12 +2,14 @@
 
 use super::Api;
 use super::body::{self, Unread};
+use super::connections::{NoShare, Requester};
+use super::health;
 use super::holding::Holding;
 use super::load::Cost;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::route::{Access, BodyRule, On};
 use super::routes::{self, methods};
-use super::seat::{Phase, Seat};
+use super::seat::Seat;
 use crate::domain::authority::ResourcePath;
 use crate::domain::limits::HTTP_ROOM_TIME;
 use crate::venue::auth::caller::Recognised;
@@ -32,10 +34,14 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         Ok(arrived) => arrived,
         Err(response) => return response,
     };
-    if let Some(seat) = seat {
-        seat.is(Phase::Work);
+    let owner = owner(&api, &request);
+    if let Some(seat) = seat
+        && let Some(requester) = requester(&request, owner.as_deref())
+        && let Err(no_share) = seat.start_work(requester)
+    {
+        return too_many(owner.as_deref(), no_share).into_response();
     }
-    let Some(load) = api.scales.load(&owner(&api, &request), cost, HTTP_ROOM_TIME).await else {
+    let Some(load) = api.scales.load(owner.as_deref().unwrap_or_default(), cost, HTTP_ROOM_TIME).await else {
         return Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "requests of others, or of this owner, take the memory that the venue has for them (`http.memory`); try again in a moment",
@@ -76,10 +82,34 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     response.map(|body| Holding::body(body, load))
 }
 
-/// Whose memory it is.
-fn owner(api: &Api, request: &Request) -> String {
+/// Whose memory and whose connection it is; `None` where the caller hasn't said.
+fn owner(api: &Api, request: &Request) -> Option<String> {
     let known = request.extensions().get::<Recognised>().map(|known| known.caller.owner.to_string());
-    known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner.to_string())).unwrap_or_default()
+    known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner.to_string()))
+}
+
+/// Whom a request counts for. One for health or metrics counts for nobody, and its connection goes for the next that
+/// comes: whoever takes nothing of the answer keeps nobody out.
+fn requester(request: &Request, owner: Option<&str>) -> Option<Requester> {
+    if health::has_route(request.uri().path()) {
+        return None;
+    }
+    Some(owner.map_or(Requester::Unknown, |owner| Requester::Owner(owner.into())))
+}
+
+fn too_many(owner: Option<&str>, no_share: NoShare) -> Problem {
+    let whose =
+        owner.map_or_else(|| "requests without a token".to_owned(), |owner| format!("requests of owner `{owner}`"));
+    let (place, setting) = if no_share.is_of_address {
+        (" from this address", "http.connections_per_address")
+    } else {
+        ("", "http.connections")
+    };
+    let text = format!(
+        "as many {whose} run{place} as connections are free{place} (`{setting}`), waits and event streams included; end \
+         some of them, or try again in a moment"
+    );
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(1)
 }
 
 /// A request that may be handled, with its whole body, and the memory that it may take; or the answer to one that may not.

@@ -14,6 +14,14 @@ use std::time::Duration;
 /// Time within which the store must answer.
 const READY: Duration = Duration::from_secs(1);
 
+/// What is asked by whoever looks after the process: it is answered also when no connection is free.
+const PATHS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// Whether a path is one of health or metrics.
+pub(super) fn has_route(path: &str) -> bool {
+    PATHS.contains(&path)
+}
+
 /// The routes of a worker. Without the guard of the API: they are asked under any name and address, and tell nothing
 /// about anybody.
 pub(super) fn router(api: Api) -> Router {

@@ -3,9 +3,10 @@
 use super::connections::Admission;
 use super::holding::Holding;
 use super::problem::Problem;
-use super::seat::{Answering, Phase, Seat, Table, Wire};
-use super::{Api, HttpOptions, body};
-use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSAL_TIME, HTTP_REFUSALS};
+use super::refused::Refused;
+use super::seat::{Answering, Seat, Table, Wire};
+use super::{Api, HttpOptions, body, health};
+use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSAL_TIME};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
@@ -21,7 +22,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,7 +33,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Serves until the venue shuts down and its connections have ended, or their time is over.
 pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
     let table = Table::new(api.options.room.clone());
-    let refusals = Arc::new(Semaphore::new(HTTP_REFUSALS));
+    let refused = Arc::new(Refused::default());
     let (tasks, all) = (TaskTracker::new(), CancellationToken::new());
     loop {
         let (stream, from) = tokio::select! {
@@ -57,14 +57,12 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
             Err(why) => {
                 tracing::debug!(%from, ?why, "connection refused");
                 api.venue.metrics.http_refused.inc();
-                // Past so many at once the rest is closed without a word.
-                if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
-                    let limit = api.options.body_limit;
-                    tasks.spawn(async move {
-                        refuse(stream, why, limit).await;
-                        drop(permit);
-                    });
-                }
+                let (refused, limit, router) = (Arc::clone(&refused), api.options.body_limit, router.clone());
+                tasks.spawn(async move {
+                    let (_place, lost) = refused.enter();
+                    // Whoever loses his place to the next is closed without a word.
+                    lost.run_until_cancelled(refuse(stream, why, limit, router)).await;
+                });
             }
         }
     }
@@ -94,7 +92,7 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
     let sitting = Arc::clone(&seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let seat = Arc::clone(&sitting);
-        seat.is(Phase::Body);
+        seat.await_body();
         request.extensions_mut().insert(Arc::clone(&seat));
         let answered = api_service.call(request);
         let leaving = leaving.clone();
@@ -117,7 +115,7 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
             biased;
             () = all.cancelled() => return,
             () = close.cancelled(), if !evicted => {
-                if !seat.works() {
+                if !seat.is_working() {
                     return;
                 }
                 // It got its request at the very moment: that is answered.
@@ -147,13 +145,23 @@ fn http() -> http1::Builder {
     builder
 }
 
-/// Says why there is no place, to a request that is heard out.
-async fn refuse(stream: TcpStream, why: Admission, limit: usize) {
-    let service = service_fn(move |request: Request<Incoming>| async move {
-        body::discard(Body::new(request.into_body()), limit).await;
-        let mut response = refusal(why);
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        Ok::<_, Infallible>(response)
+/// Says why there is no place, to a request that is heard out. One for health or metrics is answered all the same:
+/// nobody restarts a process because it has much to do.
+async fn refuse(stream: TcpStream, why: Admission, limit: usize, router: Router) {
+    let api_service = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answered = health::has_route(request.uri().path()).then(|| api_service.clone());
+        async move {
+            let mut response = match answered {
+                Some(api_service) => api_service.call(request).await?,
+                None => {
+                    body::discard(Body::new(request.into_body()), limit).await;
+                    refusal(why)
+                }
+            };
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut builder = http();
     builder.keep_alive(false);

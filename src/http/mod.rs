@@ -16,6 +16,7 @@ mod listen;
 mod load;
 mod operate;
 mod problem;
+mod refused;
 mod route;
 mod routes;
 mod runs;

@@ -1,6 +1,6 @@
 //! One connection: what it does, how long it may, and the bytes through it.
 
-use super::connections::{Admission, Connections, Room};
+use super::connections::{Admission, Connections, NoShare, Requester, Room};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+enum Phase {
     /// Its last request is answered.
     Idle,
     /// A header is awaited, or the rest of one.
@@ -49,7 +49,7 @@ impl Table {
     /// A seat for a connection, which may cost another one its own; or why there is none.
     pub(super) fn seat(self: &Arc<Self>, from: IpAddr, all: &CancellationToken) -> Result<Arc<Seat>, Admission> {
         let mut seats = self.lock();
-        match seats.connections.comes(from) {
+        match seats.connections.accept(from) {
             Admission::Open { number, instead_of } => {
                 if let Some(other) = instead_of.and_then(|other| seats.close.remove(&other)) {
                     other.cancel();
@@ -76,22 +76,26 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// It does something else now.
-    pub(super) fn is(&self, phase: Phase) {
-        let before = self.phase.send_replace(phase);
-        match (before, phase) {
-            (Phase::Idle | Phase::Header | Phase::Body, Phase::Work) => {
-                self.table.lock().connections.works(self.number);
-            }
-            (Phase::Work, Phase::Idle | Phase::Header | Phase::Body) => {
-                self.table.lock().connections.waits(self.number);
-            }
-            (Phase::Idle | Phase::Header | Phase::Body | Phase::Work, _) => {}
+    /// Its whole request is here and is worked on from now on, unless the requester has his share of the connections.
+    pub(super) fn start_work(&self, requester: Requester) -> Result<(), NoShare> {
+        self.table.lock().connections.start_work(self.number, requester)?;
+        self.phase.send_replace(Phase::Work);
+        Ok(())
+    }
+
+    /// A body is awaited.
+    pub(super) fn await_body(&self) {
+        self.end_work(Phase::Body);
+    }
+
+    fn end_work(&self, phase: Phase) {
+        if self.phase.send_replace(phase) == Phase::Work {
+            self.table.lock().connections.mark_idle(self.number);
         }
     }
 
-    /// A request is handled.
-    pub(super) fn works(&self) -> bool {
+    /// Whether a request is handled.
+    pub(super) fn is_working(&self) -> bool {
         *self.phase.borrow() == Phase::Work
     }
 
@@ -135,7 +139,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut seats = self.table.lock();
-        seats.connections.goes(self.number);
+        seats.connections.remove(self.number);
         seats.close.remove(&self.number);
     }
 }
@@ -145,7 +149,7 @@ pub(super) struct Answering(pub(super) Arc<Seat>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.is(Phase::Idle);
+        self.0.end_work(Phase::Idle);
     }
 }
 

@@ -13,9 +13,21 @@ const SHORT: Duration = Duration::from_millis(300);
 
 /// A job that stays open: nobody runs it.
 async fn open_job(server: &Server) -> String {
-    server.echo_agent("a").await;
-    let job = server.post("/api/v1/agents/a/tasks", json!({"input": "x"})).await.body(202);
+    open_job_of(server, "local/me").await
+}
+
+async fn open_job_of(server: &Server, owner: &str) -> String {
+    let headers = [("X-Trellis-Owner", owner)];
+    let config = json!({"model": {"provider": "scripted", "name": "echo"}});
+    server.send(Method::PUT, "/api/v1/agents/a", &headers, config.to_string()).await.body(201);
+    let task = json!({"input": "x"}).to_string();
+    let job = server.send(Method::POST, "/api/v1/agents/a/tasks", &headers, task).await.body(202);
     job["job"].as_str().unwrap().to_owned()
+}
+
+/// A `GET` of an owner.
+fn request_of(owner: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-trellis-owner: {owner}\r\n\r\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,11 +134,11 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
         (Room { total: 2, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] }, 503, "try again"),
     ] {
         let mut server = Server::limited(|options| HttpOptions { room, ..options }).await;
-        let job = open_job(&server).await;
         let mut running = Vec::new();
-        for _ in 0..2 {
+        for owner in ["local/me", "local/you"] {
+            let job = open_job_of(&server, owner).await;
             let mut raw = Raw::to(&server.url).await;
-            raw.request("GET", &format!("/api/v1/jobs/{job}/sse"), "").await;
+            raw.send(&request_of(owner, &format!("/api/v1/jobs/{job}/sse"))).await;
             raw.until(|bytes| bytes.windows(10).position(|ten| ten == b"job-update")).await;
             running.push(raw);
         }
@@ -149,7 +161,7 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
         let mut status = 0;
         for _ in 0..100 {
             let mut raw = Raw::to(&server.url).await;
-            raw.request("GET", "/livez", "").await;
+            raw.send(&request_of("local/you", "/api/v1/status")).await;
             status = raw.answer().await.status;
             if status == 200 {
                 break;
@@ -163,6 +175,88 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
         server.shut_down().await;
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     }
+}
+
+/// Requests of one owner that wait, in every way in which a request can, leave half of the connections to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_owners_waiting_requests_leave_connections_to_others() {
+    let room = Room { total: 64, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] };
+    let server = Server::limited(|options| HttpOptions { room, ..options }).await;
+    let job = open_job(&server).await;
+    let task = json!({"input": "waits"}).to_string();
+    let submission = format!(
+        "POST /api/v1/agents/a/tasks?wait=60000 HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n{task}",
+        task.len()
+    );
+    let ways = [
+        request_of("local/me", &format!("/api/v1/jobs/{job}/sse")),
+        request_of("local/me", &format!("/api/v1/jobs/{job}?wait=60000")),
+        submission,
+    ];
+    let (mut waiting, mut refused) = (Vec::new(), 0);
+    // As many get to work as connections are free then.
+    for n in 0..48 {
+        let mut raw = Raw::to(&server.url).await;
+        raw.send(&ways[n % ways.len()]).await;
+        waiting.push(raw);
+    }
+    for _ in 0..1_000 {
+        let mut unanswered = Vec::new();
+        for mut raw in waiting {
+            match tokio::time::timeout(Duration::from_millis(2), raw.answer()).await {
+                Ok(heard) if heard.status == 429 => {
+                    assert!(
+                        heard.body["detail"].as_str().unwrap().contains("of owner `local/me` run"),
+                        "{}",
+                        heard.body
+                    );
+                    refused += 1;
+                }
+                Ok(_) | Err(_) => unanswered.push(raw),
+            }
+        }
+        waiting = unanswered;
+        if refused == 16 {
+            break;
+        }
+    }
+    assert_eq!((waiting.len(), refused), (32, 16));
+    for path in ["/livez", "/readyz", "/metrics"] {
+        let mut raw = Raw::to(&server.url).await;
+        raw.request("GET", path, "").await;
+        assert_eq!(raw.answer().await.status, 200, "{path}");
+    }
+    let job = open_job_of(&server, "local/you").await;
+    let mut raw = Raw::to(&server.url).await;
+    raw.send(&request_of("local/you", &format!("/api/v1/jobs/{job}?wait=1"))).await;
+    assert_eq!(raw.answer().await.status, 200);
+}
+
+/// Whoever looks after a process asks it also when all connections work, and others beyond them say nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_answered_when_no_connection_is_free() {
+    let room = Room { total: 3, per_address: 3, proxies: vec!["127.0.0.1".parse().unwrap()] };
+    let server = Server::limited(|options| HttpOptions { room, ..options }).await;
+    let mut kept = Vec::new();
+    for owner in ["local/a", "local/b", "local/c"] {
+        let job = open_job_of(&server, owner).await;
+        let mut raw = Raw::to(&server.url).await;
+        raw.send(&request_of(owner, &format!("/api/v1/jobs/{job}/sse"))).await;
+        raw.until(|bytes| bytes.windows(10).position(|ten| ten == b"job-update")).await;
+        kept.push(raw);
+    }
+    for n in 0..100 {
+        let mut raw = Raw::to(&server.url).await;
+        raw.send(if n % 2 == 0 { "" } else { "GET /livez HTTP/1.1\r\nhost" }).await;
+        kept.push(raw);
+        let path = ["/livez", "/readyz", "/metrics"][n % 3];
+        let mut probe = Raw::to(&server.url).await;
+        probe.request("GET", path, "").await;
+        assert_eq!(probe.answer().await.status, 200, "{path} {n}");
+    }
+    let mut other = Raw::to(&server.url).await;
+    other.request("GET", "/api/v1/status", "").await;
+    assert_eq!(other.answer().await.status, 503);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,64 @@
+//! Connections for which there is no place: so many at once, the oldest goes for the next.
+
+use crate::domain::limits::HTTP_REFUSALS;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use tokio_util::sync::CancellationToken;
+
+/// Connections that are refused now, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Refused(Mutex<Places>);
+
+#[derive(Default)]
+struct Places {
+    count: u64,
+    taken: BTreeMap<u64, CancellationToken>,
+}
+
+/// One of their places, until it is dropped.
+pub(super) struct Place<'a> {
+    refused: &'a Refused,
+    number: u64,
+}
+
+impl Refused {
+    /// A place for one that comes, and what is cancelled when it loses it. Whoever sends nothing keeps nobody out: so
+    /// there is always one for a question about health.
+    pub(super) fn enter(&self) -> (Place<'_>, CancellationToken) {
+        let mut places = self.0.lock();
+        if places.taken.len() >= HTTP_REFUSALS
+            && let Some((_, oldest)) = places.taken.pop_first()
+        {
+            oldest.cancel();
+        }
+        places.count += 1;
+        let (number, lost) = (places.count, CancellationToken::new());
+        places.taken.insert(number, lost.clone());
+        (Place { refused: self, number }, lost)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.refused.0.lock().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_for_the_next() {
+        let refused = Refused::default();
+        let mut all: Vec<_> = (0..HTTP_REFUSALS).map(|_| refused.enter()).collect();
+        all.remove(5);
+        all.push(refused.enter());
+        assert!(all.iter().all(|(_, lost)| !lost.is_cancelled()));
+        all.push(refused.enter());
+        let lost: Vec<_> = (0..).zip(&all).filter(|(_, (_, lost))| lost.is_cancelled()).map(|(at, _)| at).collect();
+        assert_eq!(lost, [0]);
+        drop(all);
+        assert!(refused.0.lock().taken.is_empty());
+    }
+}
