@@ -53,10 +53,10 @@ const SHORT: u64 = 8;
 /// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
     ("NoFence", 112),
-    ("DropOutbox", 10),
+    ("DropOutbox", 4),
     ("ForgetReply", 13),
     ("AdmitAgain", 1),
-    ("LoseMessages", 1),
+    ("LoseMessages", 11),
     ("LoseCompletions", 1),
 ];
 
