@@ -152,12 +152,11 @@ async fn refuse(stream: TcpStream, why: Admission, limit: usize, router: Router)
     let service = service_fn(move |request: Request<Incoming>| {
         let answered = health::has_route(request.uri().path()).then(|| api_service.clone());
         async move {
-            let mut response = match answered {
-                Some(api_service) => api_service.call(request).await?,
-                None => {
-                    body::discard(Body::new(request.into_body()), limit).await;
-                    refusal(why)
-                }
+            let mut response = if let Some(api_service) = answered {
+                api_service.call(request).await?
+            } else {
+                body::discard(Body::new(request.into_body()), limit).await;
+                refusal(why)
             };
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             Ok::<_, Infallible>(response)
