@@ -1,8 +1,9 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
-use crate::domain::secret::Mask;
+use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
@@ -25,6 +26,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(3);
 /// Most bytes of a refusal that are read.
 const REFUSAL_BYTES: usize = 64 * 1024;
+/// How errors show the key of a call.
+const VENUE_KEY: &str = "model-key";
 /// Characters of a session's name for providers that route by it.
 const CACHE_KEY_CHARS: usize = 32;
 
@@ -64,7 +67,7 @@ impl ModelProvider {
         &self,
         target: &CallTarget,
         request: &ModelRequest,
-        mask: &Mask,
+        masks: Masks<'_>,
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = request.model.id();
@@ -73,11 +76,11 @@ impl ModelProvider {
         let answer = self.send(target, &encoded).await.map_err(|error| network(&error, &model))?;
         let head = AnswerHead::of(&answer);
         if !answer.status().is_success() {
-            return Err(refusal(&head, &beginning(answer).await, &model));
+            return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
         }
         let decoder = Decoder::new(&target.dialect, &encoded, &request.model.reasoner(), request.model.max_tokens);
-        self.read(answer, decoder, mask, live).await.map_err(|failure| match failure {
-            ReadFailure::Decode(error) => decoding(&error, &head, &model),
+        self.read(answer, decoder, masks.replies, live).await.map_err(|failure| match failure {
+            ReadFailure::Decode(error) => decoding(error, &head, &model, masks.errors),
             ReadFailure::Network(error) => network(&error, &model),
         })
     }
@@ -182,18 +185,34 @@ impl Model for ModelProvider {
         }
         let target = resolve(&request.model, secret, &self.options)
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
-        let outcome = self.call(&target, request, &mask, live).await;
-        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &target.key, &mask))
+        let errors = with_key(&mask, &target.key);
+        let masks = Masks { replies: &mask, errors: &errors };
+        let outcome = self.call(&target, request, masks, live).await;
+        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &errors))
     }
 }
 
-/// Some providers repeat the key that they refuse.
-fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
-    // A keyless dummy is a word that may stand in any text.
-    let hide = |reason: String| {
-        let reason = mask.text(&reason).into_owned();
-        if key.len() < 8 { reason } else { reason.replace(key, "…") }
-    };
+/// What is taken out of what a provider says.
+#[derive(Clone, Copy)]
+struct Masks<'m> {
+    /// The owner's key.
+    replies: &'m Mask,
+    /// The key that was sent, whosever it is: providers repeat the one that they refuse.
+    errors: &'m Mask,
+}
+
+/// Masks the key that is sent, too. A keyless dummy is a word that may stand in any text: it is too short for a secret.
+fn with_key(mask: &Mask, key: &str) -> Mask {
+    let mut mask = mask.clone();
+    if let (Ok(name), Ok(value)) = (SecretName::new(VENUE_KEY), Plain::new(key.to_owned())) {
+        mask.add(&name, &value);
+    }
+    mask
+}
+
+/// What an error shows beside the provider's words has no key either.
+fn without_key(error: ModelError, mask: &Mask) -> ModelError {
+    let hide = |reason: String| mask.text(&reason).into_owned();
     match error {
         ModelError::Transient { model, reason, retry_after } => {
             ModelError::Transient { model, reason: hide(reason), retry_after }
