@@ -7,7 +7,7 @@ use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
-use crate::model::provider_error::{AnswerHead, decoding, network, refusal};
+use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
@@ -37,17 +37,19 @@ pub struct ModelProvider {
     client: reqwest::Client,
     /// For URLs that the configuration doesn't name: it reaches no address that `http/*` may not.
     guarded: reqwest::Client,
+    /// For calls that the proxy carries.
+    proxied: reqwest::Client,
     options: ProviderOptions,
 }
 
 impl ModelProvider {
     /// Clients with one pool of connections. Fails when TLS can't be set up.
     pub fn new(options: ProviderOptions) -> Result<ModelProvider, reqwest::Error> {
-        // A redirect would carry the key to another host, and a proxy of the environment would see the prompt.
+        // A redirect would carry the key to another host, and a proxy that nobody asked for would see the prompt.
         let builder = || {
             reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
                 .tcp_nodelay(true)
                 .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -60,7 +62,9 @@ impl ModelProvider {
         } else {
             builder().dns_resolver(options.others.resolver()).build()?
         };
-        Ok(ModelProvider { client, guarded, options })
+        let proxied =
+            if options.proxy.is_direct() { client.clone() } else { options.proxy.apply(builder())?.build()? };
+        Ok(ModelProvider { client, guarded, proxied, options })
     }
 
     async fn call(
@@ -73,7 +77,19 @@ impl ModelProvider {
         let model = request.model.id();
         let encoded = wire::encode(request, &target.dialect, &cache_key(request))
             .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
-        let answer = self.send(target, &encoded).await.map_err(|error| network(&error, &model))?;
+        let proxy = &self.options.proxy;
+        if target.strange && proxy.carries(&target.base_url) {
+            let checked = self.options.others.check_name(&target.base_url).await;
+            checked.map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
+        }
+        let answer =
+            self.send(target, &encoded).await.map_err(|error| match proxy.failure(&target.base_url, &error) {
+                Some(failure) => not_carried(&failure, &model),
+                None => network(&error, &model),
+            })?;
+        if let Some(failure) = proxy.refusal(&target.base_url, answer.status()) {
+            return Err(not_carried(&failure, &model));
+        }
         let head = AnswerHead::of(&answer);
         if !answer.status().is_success() {
             return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
@@ -86,7 +102,11 @@ impl ModelProvider {
     }
 
     async fn send(&self, target: &CallTarget, encoded: &Encoded) -> Result<reqwest::Response, reqwest::Error> {
-        let client = if target.strange { &self.guarded } else { &self.client };
+        let client = match (self.options.proxy.carries(&target.base_url), target.strange) {
+            (true, _) => &self.proxied,
+            (false, true) => &self.guarded,
+            (false, false) => &self.client,
+        };
         // The base ends with `/`, and no path of a codec leads out of it.
         let url = format!("{}{}", target.base_url, encoded.request.path);
         let mut post = client.post(url).json(&encoded.request.body);

@@ -5,6 +5,7 @@ use crate::domain::secret::Mask;
 use crate::domain::wire::frames::TooMuch;
 use crate::domain::wire::{DecodeError, ProviderReport};
 use crate::model::ModelError;
+use crate::venue::outbound::proxy::ProxyFailure;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use serde_json::Value;
@@ -161,6 +162,17 @@ pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
         cause = link.source();
     }
     if error.is_builder() { permanent(model, short(&reason)) } else { transient(model, short(&reason), None) }
+}
+
+/// The proxy did not carry the call.
+pub fn not_carried(failure: &ProxyFailure, model: &str) -> ModelError {
+    let reason = short(&failure.to_string());
+    match failure {
+        ProxyFailure::Login { .. } => unusable(model, reason),
+        ProxyFailure::Unreachable { .. } | ProxyFailure::NoConnection { .. } | ProxyFailure::Beyond { .. } => {
+            transient(model, reason, None)
+        }
+    }
 }
 
 fn short(text: &str) -> String {

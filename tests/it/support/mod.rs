@@ -8,6 +8,7 @@ pub mod dice;
 pub mod fleet;
 pub mod foresight;
 pub mod http;
+pub mod http_proxy;
 pub mod model_calls;
 pub mod model_server;
 pub mod nats;
