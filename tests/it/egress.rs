@@ -112,7 +112,7 @@ fn a_proxy_that_does_not_carry_a_call_is_named_as_the_reason() {
     let through = format!("models.proxy={}", net.open.url(""));
     for url in [net.https(), net.http()] {
         let check = |setting: &str, expected: &str| {
-            net.try_model(&url, &[setting], &[]).expect(6, &format!("model `openai/m` {expected}"))
+            net.try_model(&url, &[setting], &[]).expect(8, &format!("model `openai/m` {expected}"))
         };
         check(&nameless, "can't be used: the proxy of `models.proxy` wants a login");
         check(&wrong, "can't be used: the proxy of `models.proxy` refuses its login");
@@ -121,10 +121,10 @@ fn a_proxy_that_does_not_carry_a_call_is_named_as_the_reason() {
     }
     let unknown = format!("https://models.unknown.example:{}/v1", net.tls.port);
     let done = net.try_model(&unknown, &[&through], &[]);
-    done.expect(6, "is unavailable: the proxy of `models.proxy` makes no connection to this host");
+    done.expect(8, "is unavailable: the proxy of `models.proxy` makes no connection to this host");
     // Nobody trusts this certificate.
     let done = net.try_model(&net.https(), &[&through], &[("SSL_CERT_FILE", "/dev/null")]);
-    done.expect(6, "is unavailable: through the proxy of `models.proxy`: invalid peer certificate");
+    done.expect(8, "is unavailable: through the proxy of `models.proxy`: invalid peer certificate");
     assert!(net.server.calls().is_empty());
 }
 
@@ -142,7 +142,7 @@ fn nothing_goes_through_a_proxy_that_was_not_asked_for() {
     ] {
         let env = env(no_proxy);
         let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let done = net.try_model(&net.https(), settings, &env).expect(6, "is unavailable: ");
+        let done = net.try_model(&net.https(), settings, &env).expect(8, "is unavailable: ");
         assert!(done.err.contains("dns error") && !done.err.contains("proxy"), "{settings:?}: {done:?}");
     }
     assert_eq!(net.open.log(), before);
