@@ -26,6 +26,7 @@ pub mod redis_load;
 pub mod redis_sentinel;
 pub mod sdk_judge;
 pub mod site;
+pub mod streams;
 pub mod strict;
 pub mod supervised;
 pub mod terminal;
