@@ -166,10 +166,10 @@ mod tests {
     #[test]
     fn what_others_say_stands_on_one_line_within_limits() {
         let forged = "no\n2026-01-01T00:00:00Z ERROR trellis: all is lost\r\u{1b}[2J\u{9b}1m\u{202e}x\u{2028}y\0";
-        let long = "é".repeat(70_000);
+        let endless = "é".repeat(70_000);
         let log = || {
             tracing::warn!(agent = %forged, tries = 3, "it says: {forged}");
-            tracing::warn!("{long}");
+            tracing::warn!("{endless}");
         };
         let text = written(LogFormat::Text, "info", log);
         let lines: Vec<&str> = text.lines().collect();

@@ -124,7 +124,10 @@ fn a_proxy_that_does_not_carry_a_call_is_named_as_the_reason() {
     done.expect(8, "is unavailable: the proxy of `models.proxy` makes no connection to this host");
     // Nobody trusts this certificate.
     let done = net.try_model(&net.https(), &[&through], &[("SSL_CERT_FILE", "/dev/null")]);
-    done.expect(8, "is unavailable: through the proxy of `models.proxy`: invalid peer certificate");
+    done.expect(
+        8,
+        "is unavailable: through the proxy of `models.proxy`: client error (Connect): invalid peer certificate",
+    );
     assert!(net.server.calls().is_empty());
 }
 

@@ -72,8 +72,8 @@ const INTERNAL_ENDINGS: [&str; 9] =
 /// Whether a name is never public: of one part, or with an ending for private networks.
 pub(super) fn is_internal_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_below = |end: &&str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    !name.contains('.') || INTERNAL_ENDINGS.iter().any(|end| is_below(&end))
+    let is_below = |end: &str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    !name.contains('.') || INTERNAL_ENDINGS.iter().any(|end| is_below(end))
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {

@@ -75,6 +75,8 @@ async fn a_real_model_is_read_as_by_the_sdks() {
         request.model.max_tokens = Some(REPLY_TOKENS);
         let stream = record(sdk, &model.url(""), &request).await;
         let Some(found) = differences(sdk, vec![stream]).await else { return };
-        assert_eq!(found, [""], "{sdk:?}");
+        // llama.cpp tells no `output_index` of its items, without which the SDK can't go on.
+        let expected = if sdk == Sdk::Responses { "the SDK gives up: " } else { "" };
+        assert!(found[0].starts_with(expected) && found[0].is_empty() == expected.is_empty(), "{sdk:?}: {found:?}");
     }
 }

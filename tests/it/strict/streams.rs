@@ -10,6 +10,7 @@ use crate::support::raw_reply::RawReply;
 use crate::support::sdk_judge::Sdk;
 use crate::support::streams::WireStream;
 use serde_json::{Value, json};
+use std::slice::from_ref;
 use trellis::domain::chat::{Arguments, ModelRequest, Reply, ToolSpec, Usage};
 use trellis::domain::wire::dialect::dialect;
 use trellis::domain::wire::{DecodeError, Decoder, encode};
@@ -251,7 +252,7 @@ fn chat_completions_of_other_servers_are_read_better_than_by_the_sdk() {
     };
     let mut marked = of(&[text.clone(), end("stop")]);
     marked.text.insert(0, '\u{feff}');
-    let mut cut = of(&[text.clone()]);
+    let mut cut = of(from_ref(&text));
     cut.text = cut.text.replace("data: [DONE]\n\n", "");
     let mut endless = of(&[text.clone(), end("stop")]);
     endless.text = endless.text.replace("data: [DONE]\n\n", "");
@@ -277,7 +278,7 @@ fn chat_completions_of_other_servers_are_read_better_than_by_the_sdk() {
             // The form before tools, which the SDK keeps elsewhere.
             (of(&[function, end("function_call")]), "0 calls"),
             // No reason, but `[DONE]`: it is whole.
-            (of(&[text.clone()]), "ended as never"),
+            (of(from_ref(&text)), "ended as never"),
             // A connection that broke: half an answer is none.
             (cut, "ended as never, where ours is an error: the reply ended in the middle"),
             // A byte order mark: the SDK loses the first event.

@@ -1,6 +1,8 @@
 //! Streams of replies as the official APIs write them, from a seed: what the provider says is chosen first, and then
 //! how it is written.
 
+#![expect(clippy::needless_pass_by_value, reason = "values are written in place")]
+
 mod anthropic;
 mod gemini;
 mod openai;
@@ -145,21 +147,19 @@ fn pieces(text: &str, dice: &mut Dice) -> Vec<String> {
 fn written(sdk: Sdk, events: &[Value], dice: &mut Dice) -> String {
     let end = if dice.one_in(3) { "\r\n" } else { "\n" };
     let (is_ascii, has_comments) = (dice.one_in(3), sdk != Sdk::Gemini && dice.one_in(3));
-    let mut text = String::new();
+    let mut lines: Vec<String> = Vec::new();
     for event in events {
         if has_comments && dice.one_in(4) {
-            text += &format!(": keep-alive{end}{end}");
+            lines.extend([": keep-alive".to_owned(), String::new()]);
         }
-        if let Some(kind) = event["type"].as_str() {
-            text += &format!("event: {kind}{end}");
-        }
+        lines.extend(event["type"].as_str().map(|kind| format!("event: {kind}")));
         let data = event.to_string();
-        text += &format!("data: {}{end}{end}", if is_ascii { escaped(&data) } else { data });
+        lines.extend([format!("data: {}", if is_ascii { escaped(&data) } else { data }), String::new()]);
     }
     if sdk == Sdk::OpenAi {
-        text += &format!("data: [DONE]{end}{end}");
+        lines.extend(["data: [DONE]".to_owned(), String::new()]);
     }
-    text
+    lines.into_iter().map(|line| line + end).collect()
 }
 
 fn escaped(json: &str) -> String {
