@@ -3,6 +3,7 @@
 use crate::domain::chat::ModelSettings;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
 use crate::venue::operation::OpError;
+use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::outbound::{HttpPolicy, destination};
 use crate::venue::secrets::Secret;
 use reqwest::Url;
@@ -26,12 +27,19 @@ pub struct ProviderOptions {
     /// What holds for URLs that the configuration doesn't name: they are called with an owner's
     /// secret alone.
     pub others: HttpPolicy,
+    /// What carries the calls.
+    pub proxy: ProxyRoute,
 }
 
 impl Default for ProviderOptions {
     /// Default URLs, keys from the environment.
     fn default() -> Self {
-        ProviderOptions { endpoints: BTreeMap::new(), keys: Keys::from_env(), others: HttpPolicy::default() }
+        ProviderOptions {
+            endpoints: BTreeMap::new(),
+            keys: Keys::from_env(),
+            others: HttpPolicy::default(),
+            proxy: ProxyRoute::default(),
+        }
     }
 }
 
@@ -341,6 +349,7 @@ mod tests {
                 hosts: HostRule::list("models.example.com, 127.0.0.1:9").unwrap(),
                 ..HttpPolicy::default()
             },
+            proxy: ProxyRoute::default(),
         }
     }
 

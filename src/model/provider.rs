@@ -1,12 +1,13 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
-use crate::domain::secret::Mask;
+use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
-use crate::model::provider_error::{AnswerHead, decoding, network, refusal};
+use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
@@ -25,6 +26,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(3);
 /// Most bytes of a refusal that are read.
 const REFUSAL_BYTES: usize = 64 * 1024;
+/// How errors show the key of a call.
+const VENUE_KEY: &str = "model-key";
 /// Characters of a session's name for providers that route by it.
 const CACHE_KEY_CHARS: usize = 32;
 
@@ -34,17 +37,19 @@ pub struct ModelProvider {
     client: reqwest::Client,
     /// For URLs that the configuration doesn't name: it reaches no address that `http/*` may not.
     guarded: reqwest::Client,
+    /// For calls that the proxy carries.
+    proxied: reqwest::Client,
     options: ProviderOptions,
 }
 
 impl ModelProvider {
     /// Clients with one pool of connections. Fails when TLS can't be set up.
     pub fn new(options: ProviderOptions) -> Result<ModelProvider, reqwest::Error> {
-        // A redirect would carry the key to another host, and a proxy of the environment would see the prompt.
+        // A redirect would carry the key to another host, and a proxy that nobody asked for would see the prompt.
         let builder = || {
             reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
                 .tcp_nodelay(true)
                 .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -57,33 +62,51 @@ impl ModelProvider {
         } else {
             builder().dns_resolver(options.others.resolver()).build()?
         };
-        Ok(ModelProvider { client, guarded, options })
+        let proxied =
+            if options.proxy.is_direct() { client.clone() } else { options.proxy.apply(builder())?.build()? };
+        Ok(ModelProvider { client, guarded, proxied, options })
     }
 
     async fn call(
         &self,
         target: &CallTarget,
         request: &ModelRequest,
-        mask: &Mask,
+        masks: Masks<'_>,
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = request.model.id();
         let encoded = wire::encode(request, &target.dialect, &cache_key(request))
             .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
-        let answer = self.send(target, &encoded).await.map_err(|error| network(&error, &model))?;
+        let proxy = &self.options.proxy;
+        if target.strange && proxy.carries(&target.base_url) {
+            let checked = self.options.others.check_name(&target.base_url).await;
+            checked.map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
+        }
+        let answer =
+            self.send(target, &encoded).await.map_err(|error| match proxy.failure(&target.base_url, &error) {
+                Some(failure) => not_carried(&failure, &model),
+                None => network(&error, &model),
+            })?;
+        if let Some(failure) = proxy.refusal(&target.base_url, answer.status()) {
+            return Err(not_carried(&failure, &model));
+        }
         let head = AnswerHead::of(&answer);
         if !answer.status().is_success() {
-            return Err(refusal(&head, &beginning(answer).await, &model));
+            return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
         }
         let decoder = Decoder::new(&target.dialect, &encoded, &request.model.reasoner(), request.model.max_tokens);
-        self.read(answer, decoder, mask, live).await.map_err(|failure| match failure {
-            ReadFailure::Decode(error) => decoding(&error, &head, &model),
+        self.read(answer, decoder, masks.replies, live).await.map_err(|failure| match failure {
+            ReadFailure::Decode(error) => decoding(error, &head, &model, masks.errors),
             ReadFailure::Network(error) => network(&error, &model),
         })
     }
 
     async fn send(&self, target: &CallTarget, encoded: &Encoded) -> Result<reqwest::Response, reqwest::Error> {
-        let client = if target.strange { &self.guarded } else { &self.client };
+        let client = match (self.options.proxy.carries(&target.base_url), target.strange) {
+            (true, _) => &self.proxied,
+            (false, true) => &self.guarded,
+            (false, false) => &self.client,
+        };
         // The base ends with `/`, and no path of a codec leads out of it.
         let url = format!("{}{}", target.base_url, encoded.request.path);
         let mut post = client.post(url).json(&encoded.request.body);
@@ -182,18 +205,34 @@ impl Model for ModelProvider {
         }
         let target = resolve(&request.model, secret, &self.options)
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
-        let outcome = self.call(&target, request, &mask, live).await;
-        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &target.key, &mask))
+        let errors = with_key(&mask, &target.key);
+        let masks = Masks { replies: &mask, errors: &errors };
+        let outcome = self.call(&target, request, masks, live).await;
+        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &errors))
     }
 }
 
-/// Some providers repeat the key that they refuse.
-fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
-    // A keyless dummy is a word that may stand in any text.
-    let hide = |reason: String| {
-        let reason = mask.text(&reason).into_owned();
-        if key.len() < 8 { reason } else { reason.replace(key, "…") }
-    };
+/// What is taken out of what a provider says.
+#[derive(Clone, Copy)]
+struct Masks<'m> {
+    /// The owner's key.
+    replies: &'m Mask,
+    /// The key that was sent, whosever it is: providers repeat the one that they refuse.
+    errors: &'m Mask,
+}
+
+/// Masks the key that is sent, too. A keyless dummy is a word that may stand in any text: it is too short for a secret.
+fn with_key(mask: &Mask, key: &str) -> Mask {
+    let mut mask = mask.clone();
+    if let (Ok(name), Ok(value)) = (SecretName::new(VENUE_KEY), Plain::new(key.to_owned())) {
+        mask.add(&name, &value);
+    }
+    mask
+}
+
+/// What an error shows beside the provider's words has no key either.
+fn without_key(error: ModelError, mask: &Mask) -> ModelError {
+    let hide = |reason: String| mask.text(&reason).into_owned();
     match error {
         ModelError::Transient { model, reason, retry_after } => {
             ModelError::Transient { model, reason: hide(reason), retry_after }

@@ -42,6 +42,7 @@ mod decode;
 mod deletions;
 mod deployment;
 mod direct;
+mod egress;
 mod embedded_store;
 mod endless;
 mod examples;

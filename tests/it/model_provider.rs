@@ -304,10 +304,46 @@ async fn a_key_goes_to_its_endpoint_only() {
         assert_eq!(server.calls()[0].headers[header], sent);
         match outcome {
             Err(ModelError::Unusable { reason, .. }) => {
-                let expected = if sent.contains("sk-test-key") { "401: bad …!" } else { "401: bad sk-test-key!" };
+                let expected =
+                    if sent.contains("sk-test-key") { "401: bad [secret model-key]!" } else { "401: bad sk-test-key!" };
                 assert_eq!(reason, expected);
             }
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A server's answer that says this text, in every way in which an error shows it.
+fn answers_with(text: &str) -> Vec<RawReply> {
+    let report = json!({"error": {"message": text, "type": "server_error"}});
+    let chunk =
+        |delta: Value, finish: &str| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    vec![
+        RawReply::new("text/plain", text).status(401),
+        RawReply::json(&report).status(500),
+        RawReply::json(&report),
+        RawReply::events(&[report.to_string()]),
+        RawReply::events(&[chunk(json!({"refusal": text}), "stop").to_string()]),
+        RawReply::events(&[chunk(json!({"content": ""}), text).to_string()]),
+        RawReply::new("text/html", text),
+        RawReply::new(text, "<html>"),
+    ]
+}
+
+#[tokio::test]
+async fn no_error_shows_a_part_of_the_key_wherever_it_is_cut() {
+    const KEY: &str = "sk-test-key";
+    // Where texts are cut: headers, beginnings of what is no reply, words of providers, bodies.
+    for cut in [80, 200, 1_000, 64 * 1024] {
+        for before in cut - KEY.len() - 9..=cut + 1 {
+            let text = "é".repeat(usize::from(cut == 200)) + &"x".repeat(before) + KEY + &"y".repeat(200);
+            for (way, answer) in answers_with(&text).into_iter().enumerate() {
+                let server = ModelServer::scripted(vec![answer]);
+                let (outcome, _) = call(&server.url(""), &request("openai", vec![user("x")])).await;
+                let error = outcome.unwrap_err().to_string();
+                assert!(!error.contains(&KEY[..4]), "way {way}, {before} before the key: {error}");
+                assert!(error.len() < 2_000, "way {way}: {} bytes", error.len());
+            }
         }
     }
 }

@@ -128,6 +128,21 @@ pub enum DecodeError {
     TooMuch(#[from] frames::TooMuch),
 }
 
+impl DecodeError {
+    /// The same with the provider's words changed.
+    #[must_use]
+    pub fn map_words(self, change: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Reported(report) => Self::Reported(ProviderReport { message: change(&report.message), ..report }),
+            Self::Refused(words) => Self::Refused(change(&words)),
+            Self::Unfinished(reason) => Self::Unfinished(change(&reason)),
+            Self::Filtered { reason, chars } => Self::Filtered { reason: change(&reason), chars },
+            Self::Foreign(beginning) => Self::Foreign(change(&beginning)),
+            Self::Cut | Self::TooMuch(_) => self,
+        }
+    }
+}
+
 /// A provider's own words for a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderReport {

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect};
 use serde_json::{Map, Value, json};
 use std::error::Error;
 use std::sync::OnceLock;
@@ -63,6 +63,8 @@ pub(crate) struct Sender {
     policy: HttpPolicy,
     /// Built by the first call: most venues allow no host.
     client: OnceLock<Client>,
+    /// The same for calls that the proxy carries; it looks up no name but the proxy's, which may be private.
+    proxied: OnceLock<Client>,
 }
 
 /// Headers as given; names and values that would break out of their line are refused.
@@ -87,24 +89,28 @@ pub(crate) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
 
 impl Sender {
     pub(crate) const fn new(policy: HttpPolicy) -> Self {
-        Self { policy, client: OnceLock::new() }
+        Self { policy, client: OnceLock::new(), proxied: OnceLock::new() }
     }
 
-    fn client(&self) -> Result<&Client, OpError> {
-        if let Some(client) = self.client.get() {
+    fn client(&self, url: &Url) -> Result<&Client, OpError> {
+        let is_carried = self.policy.proxy.carries(url);
+        let built = if is_carried { &self.proxied } else { &self.client };
+        if let Some(client) = built.get() {
             return Ok(client);
         }
         let client = Client::builder()
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
-            .no_proxy()
             .referer(false)
             .connect_timeout(CONNECT)
-            .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(self.policy.resolver())
-            .build();
+            .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")));
+        let client = if is_carried {
+            self.policy.proxy.apply(client).and_then(ClientBuilder::build)
+        } else {
+            client.no_proxy().dns_resolver(self.policy.resolver()).build()
+        };
         let client = client.map_err(|error| OpError::Failed(format!("no HTTP client: {}", chain(&error))))?;
-        Ok(self.client.get_or_init(|| client))
+        Ok(built.get_or_init(|| client))
     }
 
     /// Makes the call. A failure after the request left says so.
@@ -119,6 +125,9 @@ impl Sender {
     async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         for _ in 0..=self.policy.redirects {
             self.policy.check(&ask.url)?;
+            if self.policy.proxy.carries(&ask.url) {
+                self.policy.check_name(&ask.url).await?;
+            }
             let response = self.once(&ask).await?;
             let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
             if self.policy.redirects == 0 {
@@ -135,14 +144,22 @@ impl Sender {
     }
 
     async fn once(&self, ask: &Ask) -> Result<Response, OpError> {
-        let mut request = self.client()?.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
+        let client = self.client(&ask.url)?;
+        let mut request = client.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
         if let Some((bytes, kind)) = &ask.body {
             request = request.header(header::CONTENT_TYPE, kind).body(bytes.clone());
         }
-        request.send().await.map_err(|error| match refused(&error) {
-            Some(refused) => OpError::Denied(refused.to_string()),
-            None => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
-        })
+        let proxy = &self.policy.proxy;
+        let response =
+            request.send().await.map_err(|error| match (refused(&error), proxy.failure(&ask.url, &error)) {
+                (Some(refused), _) => OpError::Denied(refused.to_string()),
+                (None, Some(failure)) => OpError::Upstream(format!("`{}`: {failure}", ask.place())),
+                (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
+            })?;
+        match proxy.refusal(&ask.url, response.status()) {
+            Some(failure) => Err(OpError::Upstream(format!("`{}`: {failure}", ask.place()))),
+            None => Ok(response),
+        }
     }
 
     async fn answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {

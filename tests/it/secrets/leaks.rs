@@ -53,6 +53,10 @@ fn files(folder: &Path, each: &mut impl FnMut(&Path, Vec<u8>)) {
 }
 
 /// What the processes of a test are given.
+/// Everything that libraries say of connections, too.
+const LOG_LEVEL: &str =
+    "log.level=trace,hyper=trace,hyper_util=trace,reqwest=trace,rustls=trace,async_nats=trace,redis=trace";
+
 struct Scene {
     parrot: Parrot,
     mock: Process,
@@ -72,7 +76,7 @@ impl Scene {
     /// Settings of every process.
     fn settings(&self) -> Vec<String> {
         let hosts = format!("http_client.allow_hosts={}, {}", self.parrot.place(), self.mock_place);
-        [hosts.as_str(), "http_client.allow_private=true", "log.level=trace", "models.scripted=."]
+        [hosts.as_str(), "http_client.allow_private=true", LOG_LEVEL, "models.scripted=."]
             .iter()
             .flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()])
             .collect()

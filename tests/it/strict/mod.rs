@@ -6,10 +6,12 @@ mod anthropic;
 mod encoded;
 mod gemini;
 mod openai;
+mod recorded;
 mod responses;
 mod sdk;
 mod server;
 mod session;
+mod streams;
 
 use crate::support::strict::{Judge, refusal};
 use serde_json::{Value, json};
