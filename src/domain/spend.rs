@@ -119,6 +119,14 @@ pub struct Tally {
     /// It may have started other jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,
+    /// Turns that another model than the agent's own has answered.
+    #[serde(default, skip_serializing_if = "is_no_turn")]
+    pub fallbacks: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_no_turn(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a job and the jobs under it have used together.
@@ -141,6 +149,9 @@ pub fn shown(own: Option<&Tally>, tree: Option<&Tree>) -> Option<Value> {
     let mut shown = json!({});
     if let Some(own) = own {
         shown["own"] = own.spent.to_json();
+        if own.fallbacks > 0 {
+            shown["own"]["fallbacks"] = own.fallbacks.into();
+        }
     }
     if let Some(tree) = tree {
         shown["tree"] = tree.spent.to_json();
@@ -195,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_job_shows_its_own_and_that_of_its_tree() {
-        let own = Tally { spent: call(1, 2, Some(PRICE)), started: true };
+        let own = Tally { spent: call(1, 2, Some(PRICE)), started: true, fallbacks: 0 };
         let tree = Tree { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
         let both = shown(Some(&own), Some(&tree)).unwrap();
         assert_eq!(
@@ -222,7 +233,7 @@ mod tests {
     fn old_and_new_tallies_decode() {
         let tally: Tally = serde_json::from_str(r#"{"spent":{"calls":1}}"#).unwrap();
         assert_eq!((tally.spent.calls, tally.started), (1, false));
-        let text = serde_json::to_string(&Tally { spent: call(1, 2, None), started: true }).unwrap();
+        let text = serde_json::to_string(&Tally { spent: call(1, 2, None), started: true, fallbacks: 0 }).unwrap();
         assert_eq!(text, r#"{"spent":{"calls":1,"input":1,"output":2,"nano":0,"unpriced":1},"started":true}"#);
     }
 }

@@ -58,6 +58,14 @@ pub enum ModelError {
         /// Which limit.
         reason: String,
     },
+    /// It, or its provider's filter, refuses to answer what is said: asked again it would refuse again.
+    #[error("model `{model}` refused the request: it says: {reason}")]
+    Declined {
+        /// `provider/name`.
+        model: String,
+        /// The provider's words.
+        reason: String,
+    },
     /// 400, context too long: this request never will.
     #[error("model `{model}` refused the request: {reason}")]
     Permanent {

@@ -199,6 +199,7 @@ fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
             ModelError::Transient { model, reason: hide(reason), retry_after }
         }
         ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
+        ModelError::Declined { model, reason } => ModelError::Declined { model, reason: hide(reason) },
         ModelError::Unusable { model, reason } => ModelError::Unusable { model, reason: hide(reason) },
         ModelError::Unbounded { model, reason } => ModelError::Unbounded { model, reason: hide(reason) },
     }

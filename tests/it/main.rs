@@ -49,6 +49,7 @@ mod expiry;
 mod external;
 mod failures;
 mod fairness;
+mod fallback;
 mod fuzz;
 mod goals;
 mod http_api;

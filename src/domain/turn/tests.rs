@@ -409,6 +409,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         ledger: None,
         prefix: None,
         spent: Spent::default(),
+        asked: None,
     }
 }
 

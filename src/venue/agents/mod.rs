@@ -292,10 +292,15 @@ pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'s
     }
 }
 
-/// An agent thinks with a key only by leave of somebody who may use it: what a configuration with
-/// `model.key` needs.
-pub fn key_needed(config: &Value) -> Option<Need> {
+/// An agent thinks with a key only by leave of somebody who may use it: what a configuration needs for the keys of its
+/// model and of the fallbacks.
+pub fn keys_needed(config: &Value) -> Vec<Need> {
+    let model = &config["model"];
+    let fallbacks = model["fallback"].as_array().into_iter().flatten();
+    let keys = std::iter::once(model).chain(fallbacks).filter_map(|model| model["key"].as_str());
     // What is no name may be a key: it is refused later, and never repeated.
-    let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
-    Some(Need { ability: "secret/use", resource: ResourcePath::secret(&name) })
+    let mut names: Vec<_> = keys.filter_map(|path| SecretName::of_path(path).ok()).collect();
+    names.dedup();
+    let need = |name: &SecretName| Need { ability: "secret/use", resource: ResourcePath::secret(name) };
+    names.iter().map(need).collect()
 }

@@ -61,9 +61,13 @@ pub(crate) async fn model(
             worker.venue.metrics.model_call("refused");
             ModelFailure::Unusable { reason: error.to_string() }
         }
-        ModelError::Permanent { .. } | ModelError::Unbounded { .. } => {
+        ModelError::Permanent { .. } => {
             worker.venue.metrics.model_call("refused");
             ModelFailure::Permanent { reason: error.to_string() }
+        }
+        ModelError::Declined { .. } | ModelError::Unbounded { .. } => {
+            worker.venue.metrics.model_call("refused");
+            ModelFailure::Declined { reason: error.to_string() }
         }
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
