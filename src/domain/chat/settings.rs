@@ -1,6 +1,7 @@
 //! Which model an agent thinks with, and how.
 
 use super::Price;
+use super::headers::{self, HeaderText, ModelHeaders};
 use crate::ids::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -58,6 +59,9 @@ pub struct ModelSettings {
     /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
     pub key: Option<SecretName>,
+    /// Headers that every request has besides those of the wire format.
+    #[serde(default, skip_serializing_if = "ModelHeaders::is_empty")]
+    pub headers: ModelHeaders,
     /// Models that are asked in its stead, in this order, when it can't be asked. Each is a whole setting of its own:
     /// nothing is inherited, and none has fallbacks itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -184,6 +188,7 @@ impl ModelSettings {
             context_window: None,
             price: None,
             key: None,
+            headers: ModelHeaders::new(),
             fallback: Vec::new(),
         }
     }
@@ -211,11 +216,22 @@ impl ModelSettings {
         format!("{}/{}", self.provider, self.name)
     }
 
-    /// Whom reasoning is of: the model, and the endpoint and the key by which its provider knows its own signatures.
+    /// The secrets that a call of this model alone opens, each once.
+    pub fn secrets(&self) -> Vec<&SecretName> {
+        let mut names: Vec<_> = self.key.iter().chain(self.headers.values().filter_map(HeaderText::secret)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whom reasoning is of: the model, and the endpoint, the key and the headers by which its provider knows its own
+    /// signatures.
     pub fn reasoner(&self) -> String {
         let url = self.base_url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
         let key = self.key.as_ref().map(|key| format!(" by {}", key.path())).unwrap_or_default();
-        format!("{}{url}{key}", self.id())
+        let header = |(name, text): (&String, &HeaderText)| format!(" with {name}: {}", text.to_json());
+        let headers: String = self.headers.iter().map(header).collect();
+        format!("{}{url}{key}{headers}", self.id())
     }
 
     /// Where the model at this place of [`Self::in_order`] stands in a configuration.
@@ -258,6 +274,7 @@ impl ModelSettings {
         if let Some(at) = self.stop.iter().position(|text| text.trim().is_empty()) {
             return Err(format!("`model.stop[{at}]`: expected a text that is not blank"));
         }
+        headers::check(&self.headers)?;
         if let Some(ToolChoice::Tool(name)) = &self.tool_choice
             && name.is_empty()
         {

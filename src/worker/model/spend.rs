@@ -10,11 +10,12 @@ use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
 use crate::domain::turn::fallback::Miss;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
+use crate::model::meter::CallMeter;
 use crate::store::StoreError;
 use crate::venue::rates::{self, Booked};
 use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop, keeper};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause until siblings may have given back what they hold.
@@ -65,10 +66,10 @@ pub(crate) async fn ask(
         Ok(booked) => booked,
         Err(instead) => return Ok(instead),
     };
-    let is_asked = AtomicBool::new(false);
+    let meter = Arc::new(CallMeter::default());
     let observed = tokio::select! {
         biased;
-        observed = in_time(worker, leased, turn, request, &is_asked) => observed,
+        observed = in_time(worker, leased, turn, request, &meter) => observed,
         never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
     };
     let observed = match observed {
@@ -84,7 +85,7 @@ pub(crate) async fn ask(
     if let Observed::Answered(Ok(reply)) = &observed {
         worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
-    let used = if is_asked.into_inner() { used(worker, request, &observed, prompt) } else { None };
+    let used = if meter.is_asked() { used(worker, request, &observed, prompt) } else { None };
     let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     let counting = async {
@@ -191,17 +192,17 @@ async fn in_time(
     leased: &mut Leased,
     turn: &Turn,
     request: &ModelRequest,
-    is_asked: &AtomicBool,
+    meter: &Arc<CallMeter>,
 ) -> Result<Observed, Stop> {
     let setting = turn.setting();
     let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
-    let reply = call::model(worker, leased, job.as_ref(), request, &retry, is_asked);
+    let reply = call::model(worker, leased, job.as_ref(), request, &retry, meter);
     let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return reply.await };
     let left = deadline.at.since(worker.venue.now());
     if let Ok(observed) = tokio::time::timeout(left, reply).await {
         return observed;
     }
-    let when = if is_asked.load(Ordering::Relaxed) { "while" } else { "before" };
+    let when = if meter.is_asked() { "while" } else { "before" };
     let reason = format!("its time was over at {}, {when} its model was asked", deadline.at.rfc3339());
     let short = Last { code: code_of(deadline.origin), reason };
     Ok(Observed::Answered(Err(ModelFailure::Short(short))))
