@@ -6,6 +6,7 @@
 use super::budget::dollars;
 use super::chat::Usage;
 use super::time::Millis;
+use crate::charge::Charge;
 use crate::chat::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +35,9 @@ pub struct Spent {
     pub nano: u64,
     /// Calls whose model has none.
     pub unpriced: u32,
+    /// Calls of which the provider hasn't said all: what they have used is an estimate.
+    #[serde(skip_serializing_if = "is_none")]
+    pub estimated: u32,
 }
 
 impl Spent {
@@ -48,7 +52,13 @@ impl Spent {
             reasoning: usage.reasoning,
             nano: price.map_or(0, |price| price.cost(usage)),
             unpriced: u32::from(price.is_none()),
+            estimated: 0,
         }
+    }
+
+    /// One call, as it is charged.
+    pub fn charge(charge: Charge, price: Option<Price>) -> Self {
+        Self { estimated: u32::from(charge.is_estimate), ..Self::call(charge.usage, price) }
     }
 
     /// Both together.
@@ -63,6 +73,7 @@ impl Spent {
             reasoning: self.reasoning.saturating_add(other.reasoning),
             nano: self.nano.saturating_add(other.nano),
             unpriced: self.unpriced.saturating_add(other.unpriced),
+            estimated: self.estimated.saturating_add(other.estimated),
         }
     }
 
@@ -79,6 +90,9 @@ impl Spent {
         }
         if self.unpriced > 0 {
             shown["unpriced"] = self.unpriced.into();
+        }
+        if self.estimated > 0 {
+            shown["estimated"] = self.estimated.into();
         }
         shown
     }
@@ -120,12 +134,12 @@ pub struct Tally {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,
     /// Turns that another model than the agent's own has answered.
-    #[serde(default, skip_serializing_if = "is_no_turn")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub fallbacks: u32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_no_turn(number: &u32) -> bool {
+const fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
@@ -179,6 +193,10 @@ mod tests {
         for (spent, expected) in [
             (Spent::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
             (priced, json!({"calls": 1, "input": 1_000, "output": 100, "cost": 0.0045})),
+            (
+                Spent::charge(Charge { usage: Usage::new(5, 6), is_estimate: true }, Some(PRICE)),
+                json!({"calls": 1, "input": 5, "output": 6, "cost": 0.000_105, "estimated": 1}),
+            ),
             (call(5, 6, None), json!({"calls": 1, "input": 5, "output": 6, "unpriced": 1})),
             (
                 priced.plus(call(5, 6, None)),

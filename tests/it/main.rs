@@ -25,6 +25,7 @@ mod busy;
 mod caps;
 mod chains;
 mod chaos;
+mod charged;
 mod children;
 mod cli_dead;
 mod cli_demo;

@@ -4,6 +4,7 @@
 use super::decide::Decision;
 use super::fallback::ModelCalls;
 use super::{Action, Observed, Recorded, Setting, Turn};
+use crate::chat::ModelSettings;
 use crate::ids::JobId;
 use crate::spend::{Tally, Today};
 use crate::time::Millis;
@@ -29,6 +30,13 @@ impl Turn {
 }
 
 impl Recorded {
+    /// The settings of the model whose reply it is, as the configuration has them by now.
+    pub(super) fn model<'s>(&self, setting: &'s Setting) -> &'s ModelSettings {
+        let model = &setting.config.model;
+        let answered = self.asked.as_ref().and_then(|asked| asked.answered.as_ref());
+        model.in_order().find(|model| answered == Some(&model.id())).unwrap_or(model)
+    }
+
     /// What was asked for the reply; where it doesn't say, the agent's own model.
     pub(super) fn calls(&self, setting: &Setting) -> ModelCalls {
         match &self.asked {

@@ -27,6 +27,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 mod bound;
+mod fallback;
 mod goals;
 mod limits;
 mod loose;

@@ -83,7 +83,8 @@ pub(crate) async fn unavailable(
     (deadline, calls): (Option<Millis>, &ModelCalls),
 ) -> Result<bool, Stop> {
     let now = worker.venue.now();
-    let (count, since) = failures(leased).map_or((1, now), |before| (before.count + 1, before.since));
+    let before = failures(leased).filter(|before| before.count > 0);
+    let (count, since) = before.map_or((1, now), |before| (before.count + 1, before.since));
     let next = Failures { count, since, calls: calls.clone() };
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
     tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");

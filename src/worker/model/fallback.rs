@@ -47,11 +47,12 @@ pub(crate) async fn ask(
     let models: Vec<_> = request.model.in_order().map(ModelSettings::alone).collect();
     let mut round = Round::default();
     for model in models {
-        if !round.missed.is_empty() {
+        let id = model.id();
+        if let Some(missed) = round.missed.last() {
+            tracing::info!(session = %leased.lease.session, ?missed, next = ?id, "the next model is asked");
             // The one before may have taken longer than the lease.
             keeper::assure(worker, leased).await?;
         }
-        let id = model.id();
         request.model = model;
         let miss = match spend::ask(worker, leased, turn, &mut request, &mut counted).await? {
             ModelAsked::Held(wait) => return Ok(Asked::Wait(wait, round.calls)),
@@ -65,7 +66,6 @@ pub(crate) async fn ask(
             }
         };
         round.pause = round.pause.into_iter().chain(leased.pause.take()).min();
-        tracing::info!(session = %leased.lease.session, model = id, ?miss, "a model gave no reply");
         round.missed.push(MissedModel { model: id, miss });
     }
     leased.pause = round.pause;

@@ -5,7 +5,8 @@ use super::origin::Counted;
 use super::wallet::Wallet;
 use super::{call, origin};
 use crate::domain::budget::{self, BudgetedCall, LimitOrigin, Short};
-use crate::domain::chat::{ModelRequest, Reply, Usage};
+use crate::domain::charge::Charge;
+use crate::domain::chat::{ModelRequest, Reply};
 use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
 use crate::domain::turn::fallback::Miss;
@@ -85,8 +86,9 @@ pub(crate) async fn ask(
     if let Observed::Answered(Ok(reply)) = &observed {
         worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
-    let used = if meter.is_asked() { used(worker, request, &observed, prompt) } else { None };
-    let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
+    let charge = charge(worker, request, &observed, &meter, prompt);
+    let spent = charge.map_or_else(Spent::default, |charge| Spent::charge(charge, price));
+    let used = charge.map(|charge| charge.usage);
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     let counting = async {
         if used.is_some()
@@ -208,22 +210,20 @@ async fn in_time(
     Ok(Observed::Answered(Err(ModelFailure::Short(short))))
 }
 
-/// What a call has used; one that was broken off has used its prompt at least.
-fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u64) -> Option<Usage> {
+/// What a call is charged, also one that was broken off or ended without a reply.
+fn charge(
+    worker: &Worker,
+    request: &ModelRequest,
+    observed: &Observed,
+    meter: &CallMeter,
+    prompt: u64,
+) -> Option<Charge> {
+    let ratio = worker.venue.prompts.ratio(&request.model);
     match observed {
         Observed::Answered(Ok(Reply { text, usage, .. })) => {
-            let reply = budget::tokens(text.len(), worker.venue.prompts.ratio(&request.model));
-            Some(budget::counted(*usage, prompt, reply))
+            Some(Charge::of_reply(*usage, prompt, budget::tokens(text.len(), ratio)))
         }
-        Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => Some(Usage::new(prompt, 0)),
-        Observed::Answered(Err(
-            ModelFailure::Transient { .. }
-            | ModelFailure::Unusable { .. }
-            | ModelFailure::Permanent { .. }
-            | ModelFailure::Declined { .. },
-        ))
-        | Observed::Gathered(..)
-        | Observed::Recorded
-        | Observed::Called(_) => None,
+        Observed::Cancelled(_) | Observed::Answered(Err(_)) => meter.progress().charge(prompt, ratio),
+        Observed::Gathered(..) | Observed::Recorded | Observed::Called(_) => None,
     }
 }
