@@ -70,7 +70,7 @@ impl Try {
         let settings = ModelSettings { reasoning, ..ModelSettings::new(provider, name) };
         let models = app::models(&config).map_err(|error| Failure::usage(error.to_string()))?;
         note(&format!("calling `{}` …", settings.id()));
-        let findings = trial::run(&*models, &settings, None).await;
+        let findings = trial::run(&*models, &settings, &[]).await;
         let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
         let shown = json!({"model": settings.id(), "findings": findings.iter().map(to_json).collect::<Vec<_>>()});
         context.out.value(&shown, || table(context.out, &shown))?;

@@ -1,8 +1,10 @@
 //! What goes to a model and what comes back, independent of any provider.
 
+mod headers;
 mod price;
 mod settings;
 
+pub use headers::{HeaderText, ModelHeaders};
 pub use price::Price;
 pub(crate) use price::per_token;
 pub use settings::{Effort, ModelSettings, ToolChoice};

@@ -188,8 +188,11 @@ pub struct TurnRecord {
     pub end: Millis,
     /// The configuration that it ran with.
     pub config_version: u64,
-    /// `provider/name`.
+    /// The model that answered, `provider/name`; of a turn without a reply the agent's own.
     pub model: String,
+    /// Models of the agent that were to be asked before and gave no reply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_models: Vec<FailedModel>,
     /// What the model call cost.
     pub usage: Usage,
     /// The task that it served.
@@ -239,6 +242,15 @@ pub struct TurnRecord {
     /// What was said in it is not shown to who asks. Never stored so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+}
+
+/// A model that gave no reply in a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedModel {
+    /// `provider/name`.
+    pub model: String,
+    /// What its provider said, or which limit didn't let it be asked.
+    pub reason: String,
 }
 
 /// Stands in a record for what its reader may not read.
@@ -339,6 +351,8 @@ impl TurnRecord {
             said: said.into_iter().collect(),
             calls: calls.collect(),
             used: self.used.map(|_| Vec::new()),
+            // A provider may have repeated what it refused.
+            failed_models: Vec::new(),
             erased: true,
             ..self
         }

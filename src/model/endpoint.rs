@@ -2,11 +2,13 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
+use crate::model::headers;
 use crate::venue::operation::OpError;
+use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::proxy::ProxyRoute;
-use crate::venue::outbound::{HttpPolicy, destination};
 use crate::venue::secrets::Secret;
 use reqwest::Url;
+use reqwest::header::HeaderMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -92,8 +94,16 @@ pub struct CallTarget {
     pub base_url: Url,
     /// What is sent as the key.
     pub key: String,
+    /// The headers of the agent's configuration.
+    pub headers: HeaderMap,
     /// A URL that only an agent's configuration names: it is reached as `http/*` reaches hosts.
     pub strange: bool,
+}
+
+impl CallTarget {
+    fn new(dialect: Dialect, base_url: Url, key: String) -> Self {
+        Self { dialect, base_url, key, headers: HeaderMap::new(), strange: false }
+    }
 }
 
 impl fmt::Debug for CallTarget {
@@ -150,8 +160,11 @@ pub enum TargetError {
         hint: &'static str,
     },
     /// The caller of this model can't open secrets.
-    #[error("the model's key is the secret `{0}`, which only a worker can open")]
+    #[error("the model needs the secret `{0}`, which only a worker can open")]
     NoSecret(String),
+    /// Its value would break out of its line.
+    #[error("header `{0}` is not usable: its value has characters that are not allowed in it")]
+    BadHeader(String),
     /// Bound to other hosts.
     #[error(
         "secret `{name}` may not go to `{place}`: it is bound to {hosts} (over plain http only where the port is named)"
@@ -172,10 +185,20 @@ pub fn providers<'e>(endpoints: impl Iterator<Item = &'e str>) -> Vec<String> {
     own.chain(endpoints.map(str::to_owned)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Where a call of `settings` goes.
+/// Where a call of `settings` goes, with the secrets that were opened for it.
 pub fn resolve(
     settings: &ModelSettings,
-    secret: Option<&Secret>,
+    secrets: &[Secret],
+    options: &ProviderOptions,
+) -> Result<CallTarget, TargetError> {
+    let target = resolve_key(settings, secrets, options)?;
+    let headers = headers::resolve(settings, secrets, &target.base_url)?;
+    Ok(CallTarget { headers, ..target })
+}
+
+fn resolve_key(
+    settings: &ModelSettings,
+    secrets: &[Secret],
     options: &ProviderOptions,
 ) -> Result<CallTarget, TargetError> {
     let dialect = dialect_of(&settings.provider, options)?;
@@ -183,7 +206,7 @@ pub fn resolve(
         return Err(TargetError::BadName(settings.name.clone()));
     }
     if let Some(name) = &settings.key {
-        let secret = secret.filter(|secret| secret.name == *name);
+        let secret = secrets.iter().find(|secret| secret.name == *name);
         let secret = secret.ok_or_else(|| TargetError::NoSecret(name.path()))?;
         return with_secret(settings, dialect, secret, options);
     }
@@ -196,7 +219,7 @@ pub fn resolve(
         None => Ok(KEYLESS.to_owned()),
     };
     let own = options.endpoints.get(&settings.provider);
-    let at = |url: &str, key: String| Ok(CallTarget { dialect, base_url: place(url, &dialect)?, key, strange: false });
+    let at = |url: &str, key: String| Ok(CallTarget::new(dialect, place(url, &dialect)?, key));
     let Some(asked) = &settings.base_url else {
         return match own {
             Some(endpoint) => at(&endpoint.base_url, key_of(endpoint)?),
@@ -237,19 +260,14 @@ fn with_secret(
         Some(url) => place(url, &dialect)?,
         None => parse(default_url(&dialect)?)?,
     };
-    let to = destination(&url);
-    if !secret.hosts.permits(&to) {
-        let hosts: Vec<_> = secret.hosts.hosts().iter().map(|host| format!("`{host}`")).collect();
-        let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
-        return Err(TargetError::NotBound { name: secret.name.to_string(), place: to.place(), hosts });
-    }
+    headers::check_bound(secret, &url)?;
     let mut named = options.endpoints.values().map(|endpoint| endpoint.base_url.as_str()).chain(dialect.base_url);
     let strange = !named.any(|named| parse(named).is_ok_and(|named| named.origin() == url.origin()));
     if strange {
         let refused = |error: OpError| TargetError::Refused { url: url.to_string(), reason: error.to_string() };
         options.others.check(&url).map_err(refused)?;
     }
-    Ok(CallTarget { dialect, base_url: url, key: secret.value.reveal().to_owned(), strange })
+    Ok(CallTarget { strange, ..CallTarget::new(dialect, url, secret.value.reveal().to_owned()) })
 }
 
 /// The dialect of a provider; a name that only the venue's configuration has speaks Chat Completions.
@@ -355,7 +373,7 @@ mod tests {
 
     fn check(provider: &str, base_url: Option<&str>) -> Result<(&'static str, String, String), String> {
         let settings = ModelSettings { base_url: base_url.map(Into::into), ..ModelSettings::new(provider, "m") };
-        let target = resolve(&settings, None, &options());
+        let target = resolve(&settings, &[], &options());
         let shown = |target: CallTarget| (target.dialect.provider, target.base_url.into(), target.key);
         target.map(shown).map_err(|error| error.to_string())
     }
@@ -397,7 +415,7 @@ mod tests {
     fn a_model_s_name_can_not_change_the_url() {
         let check = |name: &str| {
             let settings = ModelSettings::new("openai", name);
-            resolve(&settings, None, &options()).map(|_| ())
+            resolve(&settings, &[], &options()).map(|_| ())
         };
         for name in
             ["gpt-4o", "qwen2.5:7b", "meta-llama/Llama-3.1-8B:free", "accounts/x/models/y@2", "a..b", "ü 1", "x::y"]
@@ -448,8 +466,8 @@ mod tests {
             key: Some(secret.name.clone()),
             ..ModelSettings::new(provider, "m")
         };
-        assert!(matches!(resolve(&settings, None, &options()), Err(TargetError::NoSecret(_))));
-        let target = resolve(&settings, Some(&secret), &options());
+        assert!(matches!(resolve(&settings, &[], &options()), Err(TargetError::NoSecret(_))));
+        let target = resolve(&settings, std::slice::from_ref(&secret), &options());
         let target = target.map_err(|error| error.to_string())?;
         assert_eq!(target.key, "sk-owners-own", "never the venue's");
         Ok((target.base_url.into(), target.strange))
@@ -484,7 +502,7 @@ mod tests {
 
     #[test]
     fn keys_are_never_printed() {
-        let shown = format!("{:?} {:?}", options(), resolve(&ModelSettings::new("openai", "m"), None, &options()));
+        let shown = format!("{:?} {:?}", options(), resolve(&ModelSettings::new("openai", "m"), &[], &options()));
         assert!(!shown.contains("sk-env") && !shown.contains("gk"), "{shown}");
     }
 }

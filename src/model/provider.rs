@@ -1,5 +1,6 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
+use crate::domain::charge::CallStage;
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
@@ -7,10 +8,12 @@ use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
+use crate::model::meter::MeteredBody;
 use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
+use reqwest::header::CONTENT_TYPE;
 use std::time::Duration;
 
 /// Longest wait for a connection: a host that is up answers within a round trip.
@@ -83,17 +86,20 @@ impl ModelProvider {
             checked.map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
         }
         let answer =
-            self.send(target, &encoded).await.map_err(|error| match proxy.failure(&target.base_url, &error) {
+            self.send(target, &encoded, live).await.map_err(|error| match proxy.failure(&target.base_url, &error) {
                 Some(failure) => not_carried(&failure, &model),
                 None => network(&error, &model),
             })?;
         if let Some(failure) = proxy.refusal(&target.base_url, answer.status()) {
+            live.meter.mark(CallStage::Refused);
             return Err(not_carried(&failure, &model));
         }
         let head = AnswerHead::of(&answer);
         if !answer.status().is_success() {
+            live.meter.mark(CallStage::Refused);
             return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
         }
+        live.meter.mark(CallStage::Accepted);
         let decoder = Decoder::new(&target.dialect, &encoded, &request.model.reasoner(), request.model.max_tokens);
         self.read(answer, decoder, masks.replies, live).await.map_err(|failure| match failure {
             ReadFailure::Decode(error) => decoding(error, &head, &model, masks.errors),
@@ -101,7 +107,12 @@ impl ModelProvider {
         })
     }
 
-    async fn send(&self, target: &CallTarget, encoded: &Encoded) -> Result<reqwest::Response, reqwest::Error> {
+    async fn send(
+        &self,
+        target: &CallTarget,
+        encoded: &Encoded,
+        live: &LiveText,
+    ) -> Result<reqwest::Response, reqwest::Error> {
         let client = match (self.options.proxy.carries(&target.base_url), target.strange) {
             (true, _) => &self.proxied,
             (false, true) => &self.guarded,
@@ -109,7 +120,10 @@ impl ModelProvider {
         };
         // The base ends with `/`, and no path of a codec leads out of it.
         let url = format!("{}{}", target.base_url, encoded.request.path);
-        let mut post = client.post(url).json(&encoded.request.body);
+        let body = serde_json::to_vec(&encoded.request.body).expect("values serialise");
+        let body = reqwest::Body::wrap(MeteredBody::new(body, &live.meter));
+        let mut post =
+            client.post(url).header(CONTENT_TYPE, "application/json").headers(target.headers.clone()).body(body);
         for (name, value) in &encoded.request.headers {
             post = post.header(*name, value);
         }
@@ -133,12 +147,17 @@ impl ModelProvider {
         let mut show = |text: String| {
             let text = if mask.is_empty() { text } else { shown.push(&text) };
             if !text.is_empty() {
-                let _ = live.send(text);
+                live.send(text);
             }
+        };
+        let feed = |decoder: &mut Decoder, bytes: &[u8]| {
+            let fed = decoder.feed(bytes);
+            live.meter.record(decoder.usage(), decoder.said_bytes(), decoder.is_whole());
+            fed
         };
         while !decoder.is_whole() {
             match answer.chunk().await {
-                Ok(Some(bytes)) => show(decoder.feed(&bytes)?),
+                Ok(Some(bytes)) => show(feed(&mut decoder, &bytes)?),
                 Ok(None) => break,
                 Err(error) => return Err(ReadFailure::Network(error)),
             }
@@ -147,7 +166,7 @@ impl ModelProvider {
         let rest = async {
             while !decoder.is_done() {
                 let Ok(Some(bytes)) = answer.chunk().await else { return };
-                let Ok(text) = decoder.feed(&bytes) else { return };
+                let Ok(text) = feed(&mut decoder, &bytes) else { return };
                 show(text);
             }
             let _ = tokio::time::timeout(DRAIN, answer.chunk()).await;
@@ -156,7 +175,7 @@ impl ModelProvider {
         let (rest, reply) = decoder.end()?;
         show(rest);
         if !mask.is_empty() {
-            let _ = live.send(shown.end());
+            live.send(shown.end());
         }
         Ok(reply)
     }
@@ -193,17 +212,12 @@ fn cache_key(request: &ModelRequest) -> String {
 
 #[async_trait]
 impl Model for ModelProvider {
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        secret: Option<&Secret>,
-        live: &LiveText,
-    ) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         let mut mask = Mask::default();
-        if let Some(secret) = secret {
+        for secret in secrets {
             mask.add(&secret.name, &secret.value);
         }
-        let target = resolve(&request.model, secret, &self.options)
+        let target = resolve(&request.model, secrets, &self.options)
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
         let errors = with_key(&mask, &target.key);
         let masks = Masks { replies: &mask, errors: &errors };
@@ -238,6 +252,7 @@ fn without_key(error: ModelError, mask: &Mask) -> ModelError {
             ModelError::Transient { model, reason: hide(reason), retry_after }
         }
         ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
+        ModelError::Declined { model, reason } => ModelError::Declined { model, reason: hide(reason) },
         ModelError::Unusable { model, reason } => ModelError::Unusable { model, reason: hide(reason) },
         ModelError::Unbounded { model, reason } => ModelError::Unbounded { model, reason: hide(reason) },
     }

@@ -88,7 +88,7 @@ pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask)
             );
             transient(model, short(&reason), None)
         }
-        DecodeError::Refused(words) => permanent(model, format!("it says: {words}")),
+        DecodeError::Refused(words) => ModelError::Declined { model: model.to_owned(), reason: words.clone() },
         DecodeError::Filtered { .. } | DecodeError::TooMuch(_) => {
             ModelError::Unbounded { model: model.to_owned(), reason: error.to_string() }
         }
@@ -223,6 +223,7 @@ mod tests {
         match error {
             ModelError::Transient { reason, .. } => ("again", reason),
             ModelError::Permanent { reason, .. } => ("not this", reason),
+            ModelError::Declined { reason, .. } => ("no", reason),
             ModelError::Unusable { reason, .. } => ("none", reason),
             ModelError::Unbounded { reason, .. } => ("no end", reason),
         }

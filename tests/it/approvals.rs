@@ -269,6 +269,7 @@ async fn what_waits_survives_a_restart() {
         auth: Arc::clone(&venue.auth),
         rates: venue.rates.clone(),
         model_timeout: venue.model_timeout,
+        providers: venue.providers.clone(),
         owner_cap: 0,
         owner_share: venue.owner_share,
         approval_time: venue.approval_time,

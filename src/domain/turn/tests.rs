@@ -27,6 +27,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 mod bound;
+mod fallback;
 mod goals;
 mod limits;
 mod loose;
@@ -410,6 +411,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         ledger: None,
         prefix: None,
         spent: Spent::default(),
+        asked: None,
     }
 }
 

@@ -25,7 +25,7 @@ pub mod openai_responses;
 #[cfg(test)]
 mod tests;
 
-use crate::chat::{ModelRequest, Reply};
+use crate::chat::{ModelRequest, Reply, Usage};
 use conversation::Conversation;
 use dialect::{Dialect, WireFormat};
 use names::ToolNames;
@@ -193,6 +193,16 @@ impl Decoder {
         }
         let (reply, live) = self.reply.finish()?;
         Ok((live, reply))
+    }
+
+    /// What the provider has said of tokens so far.
+    pub const fn usage(&self) -> Usage {
+        self.reply.usage()
+    }
+
+    /// Bytes of text, calls and reasoning so far.
+    pub const fn said_bytes(&self) -> usize {
+        self.reply.said_bytes()
     }
 
     /// Whether nothing more comes.

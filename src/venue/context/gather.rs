@@ -89,13 +89,13 @@ impl PromptView<'_> {
             last: setting.last.is_some(),
             ..setting.plan.served(&setting.state, &setting.mandate)
         };
-        let (window, ratio) = (config.model.context_window, venue.prompts.ratio(&config.model));
+        let ratio = venue.prompts.ratio(&config.model);
         Ok(Inputs {
             frame,
             moment: Moment {
                 turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
                 date: venue.now().date(),
-                budget: PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio),
+                budget: PromptBudget::of_models(config.context_budget, &config.model, ratio),
             },
             system: config.system_prompt.clone(),
             tools: self.tools(&resolver, scoped::instances(&items, &served), &transcript),

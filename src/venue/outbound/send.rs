@@ -4,6 +4,7 @@
 use super::address::NotPublic;
 use super::{HttpPolicy, check_url};
 use crate::domain::decode;
+use crate::domain::headers::is_of_connection;
 use crate::venue::failure::OpError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,20 +18,6 @@ use std::time::Duration;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// Headers that belong to the connection and not to the caller.
-const OWN: [HeaderName; 10] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::UPGRADE,
-    header::TE,
-    header::TRAILER,
-    header::EXPECT,
-    header::PROXY_AUTHORIZATION,
-    header::ACCEPT_ENCODING,
-];
 
 /// Headers that another origin may see after a redirect: none that could be a credential.
 const HARMLESS: [HeaderName; 4] = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::USER_AGENT, header::CACHE_CONTROL];
@@ -73,7 +60,7 @@ pub(crate) fn headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> 
     for (name, value) in given {
         let legal = HeaderName::from_bytes(name.as_bytes());
         let legal = legal.map_err(|_| OpError::Invalid(format!("`{}` is not a header name", name.escape_debug())))?;
-        if OWN.contains(&legal) || legal.as_str().starts_with("proxy-") {
+        if is_of_connection(legal.as_str()) {
             return Err(OpError::Invalid(format!("header `{legal}` is set by the venue")));
         }
         headers.insert(legal, header_value(value.as_str().unwrap_or_default())?);

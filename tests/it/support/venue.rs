@@ -21,6 +21,7 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::model::Model;
+use trellis::model::endpoint::ProviderOptions;
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::process::clock::Clock;
 use trellis::process::pace::Pace;
@@ -59,6 +60,8 @@ pub struct TestVenue {
     pub rates: Rates,
     /// Longest call of its models.
     pub model_timeout: Duration,
+    /// Endpoints of its model providers, and their keys.
+    pub providers: ProviderOptions,
     /// Sessions of one owner that its workers run at once, 0 = any number.
     pub owner_cap: u32,
     /// Percent of a worker's slots that one of several owners may hold.
@@ -111,6 +114,7 @@ impl TestVenue {
             auth: Arc::default(),
             rates: Rates::default(),
             model_timeout: Duration::from_mins(10),
+            providers: ProviderOptions::default(),
             owner_cap: 0,
             owner_share: 75,
             approval_time: Duration::from_hours(1),
@@ -190,7 +194,8 @@ impl TestVenue {
     /// Starts a worker.
     pub fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
-        let models = ModelOptions { scripted, calls_log, timeout: self.model_timeout, ..ModelOptions::default() };
+        let models =
+            ModelOptions { scripted, calls_log, timeout: self.model_timeout, providers: self.providers.clone() };
         let models: Arc<dyn Model> = Arc::new(Models::new(models).unwrap());
         let models = match &self.foresight {
             None => models,
