@@ -104,7 +104,7 @@ fn part(of: &Value) -> String {
     let tokens = in_and_out(of, |number| number.as_u64().unwrap_or_default().to_string());
     let told = [("estimated", "estimated"), ("fallbacks", "answered by a fallback")];
     let told = told.into_iter().filter(|(key, _)| number(key) > 0);
-    let notes: String = told.map(|(key, what)| format!(", {} {what}", number(key))).collect();
+    let notes = told.map(|(key, what)| format!(", {} {what}", number(key))).collect::<Vec<_>>().concat();
     format!("{} calls, {tokens}{cost}{notes}", number("calls"))
 }
 

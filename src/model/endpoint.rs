@@ -3,6 +3,7 @@
 use crate::domain::chat::ModelSettings;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
 use crate::model::headers;
+pub use crate::model::target_error::TargetError;
 use crate::venue::operation::OpError;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::proxy::ProxyRoute;
@@ -111,72 +112,6 @@ impl fmt::Debug for CallTarget {
         let (provider, url) = (self.dialect.provider, self.base_url.as_str());
         f.debug_struct("CallTarget").field("provider", &provider).field("base_url", &url).finish_non_exhaustive()
     }
-}
-
-/// Why a call can't go anywhere; none of them goes away by asking again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TargetError {
-    /// No such provider.
-    #[error("unknown provider `{given}`, expected one of {known}")]
-    UnknownProvider {
-        /// As given.
-        given: String,
-        /// Those that exist.
-        known: String,
-    },
-    /// The variable of the key is unset or empty.
-    #[error("no API key: `{0}` is not set")]
-    NoKey(String),
-    /// Not an HTTP URL.
-    #[error("base URL `{url}` is not usable: {reason}")]
-    BadUrl {
-        /// As given.
-        url: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The configuration names no such host.
-    #[error("base URL `{0}` is not an endpoint that the venue's configuration names, and the model has no `key`")]
-    NotNamed(String),
-    /// The configuration names no such host, and `http/*` may not call it.
-    #[error("base URL `{url}`: {reason}")]
-    Refused {
-        /// As given.
-        url: String,
-        /// The rule.
-        reason: String,
-    },
-    /// It would change the URL that is called.
-    #[error(
-        "model name `{}` is not usable: a provider's URL may contain it, so it has no `?`, `#`, `%`, `\\`, control character or part that is `.` or `..`", .0.escape_debug()
-    )]
-    BadName(String),
-    /// The provider has no URL of its own.
-    #[error("provider `{provider}` needs a base URL: {hint}")]
-    NoUrl {
-        /// Its name.
-        provider: &'static str,
-        /// What the URL looks like.
-        hint: &'static str,
-    },
-    /// The caller of this model can't open secrets.
-    #[error("the model needs the secret `{0}`, which only a worker can open")]
-    NoSecret(String),
-    /// Its value would break out of its line.
-    #[error("header `{0}` is not usable: its value has characters that are not allowed in it")]
-    BadHeader(String),
-    /// Bound to other hosts.
-    #[error(
-        "secret `{name}` may not go to `{place}`: it is bound to {hosts} (over plain http only where the port is named)"
-    )]
-    NotBound {
-        /// The secret's name.
-        name: String,
-        /// Scheme, host and port.
-        place: String,
-        /// Where it may go.
-        hosts: String,
-    },
 }
 
 /// The names of all providers that a model may have, with these endpoints of the venue's configuration.
@@ -350,6 +285,8 @@ mod tests {
     use super::*;
     use crate::domain::hosts::HostRule;
     use crate::domain::secret::{Binding, Plain};
+    use reqwest::header::{HeaderName, HeaderValue};
+    use serde_json::{Value, json};
 
     fn options() -> ProviderOptions {
         let endpoint =
@@ -455,12 +392,7 @@ mod tests {
     }
 
     fn check_secret(provider: &str, base_url: Option<&str>, hosts: &[&str]) -> Result<(String, bool), String> {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let secret = Secret {
-            name: "KEY".parse().unwrap(),
-            value: Plain::new("sk-owners-own".into()).unwrap(),
-            hosts: Binding::parse(&hosts).unwrap(),
-        };
+        let secret = opened("KEY", "sk-owners-own", hosts);
         let settings = ModelSettings {
             base_url: base_url.map(Into::into),
             key: Some(secret.name.clone()),
@@ -504,5 +436,55 @@ mod tests {
     fn keys_are_never_printed() {
         let shown = format!("{:?} {:?}", options(), resolve(&ModelSettings::new("openai", "m"), &[], &options()));
         assert!(!shown.contains("sk-env") && !shown.contains("gk"), "{shown}");
+    }
+
+    fn opened(name: &str, value: &str, hosts: &[&str]) -> Secret {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        Secret {
+            name: name.parse().unwrap(),
+            value: Plain::new(value.into()).unwrap(),
+            hosts: Binding::parse(&hosts).unwrap(),
+        }
+    }
+
+    fn check_headers(
+        base_url: Option<&str>,
+        given: Value,
+        secrets: &[Secret],
+    ) -> Result<Vec<(String, String)>, String> {
+        let settings = ModelSettings {
+            base_url: base_url.map(Into::into),
+            headers: serde_json::from_value(given).unwrap(),
+            ..ModelSettings::new("openai", "m")
+        };
+        let keys = Keys::new([("OPENAI_API_KEY".to_owned(), "sk-env".to_owned())]);
+        let options = ProviderOptions { keys, ..ProviderOptions::default() };
+        let target = resolve(&settings, secrets, &options).map_err(|error| error.to_string())?;
+        assert!(!format!("{target:?}").contains("gw-1"), "{target:?}");
+        let shown = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
+        Ok(target.headers.iter().map(shown).collect())
+    }
+
+    #[test]
+    fn a_secret_in_a_header_goes_where_it_is_bound() {
+        let given = || json!({"X-Gateway": {"$secret": "s/GW", "prefix": "Token "}, "X-Title": "a title"});
+        let bound = || opened("GW", "gw-1", &["api.openai.com"]);
+        let sent = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let both = sent(&[("x-gateway", "Token gw-1"), ("x-title", "a title")]);
+        assert_eq!(check_headers(None, given(), &[bound()]), Ok(both));
+        for (base_url, secrets, part) in [
+            (None, vec![], "the model needs the secret `s/GW`, which only a worker can open"),
+            (None, vec![opened("OTHER", "gw-1", &["api.openai.com"])], "the secret `s/GW`"),
+            (None, vec![opened("GW", "gw-1", &["example.com"])], "may not go to `https://api.openai.com:443`"),
+            (None, vec![opened("GW", "gw-1", &[])], "it is bound to no host"),
+            (None, vec![opened("GW", "gw-1\r\nHost: x", &["api.openai.com"])], "header `X-Gateway` is not usable"),
+            // A secret in a header is no key: a URL that the venue doesn't name needs one.
+            (Some("https://example.com/v1"), vec![opened("GW", "gw-1", &["example.com"])], "the model has no `key`"),
+        ] {
+            let error = check_headers(base_url, given(), &secrets).unwrap_err();
+            assert!(error.contains(part) && !error.contains("gw-1"), "{base_url:?}: {error}");
+        }
     }
 }

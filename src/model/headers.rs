@@ -1,7 +1,7 @@
 //! The headers that an agent's configuration adds to a call, with the secrets in them: each goes only where it is bound.
 
 use crate::domain::chat::{HeaderText, ModelSettings};
-use crate::model::endpoint::TargetError;
+use crate::model::target_error::TargetError;
 use crate::venue::outbound::destination;
 use crate::venue::secrets::Secret;
 use reqwest::Url;
@@ -37,63 +37,4 @@ pub(super) fn check_bound(secret: &Secret, url: &Url) -> Result<(), TargetError>
     let hosts: Vec<_> = secret.hosts.hosts().iter().map(|host| format!("`{host}`")).collect();
     let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
     Err(TargetError::NotBound { name: secret.name.to_string(), place: to.place(), hosts })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::chat::ModelHeaders;
-    use crate::domain::secret::{Binding, Plain};
-    use crate::model::endpoint::{Keys, ProviderOptions, resolve};
-    use serde_json::{Value, json};
-
-    fn secret(name: &str, value: &str, hosts: &[&str]) -> Secret {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        Secret {
-            name: name.parse().unwrap(),
-            value: Plain::new(value.into()).unwrap(),
-            hosts: Binding::parse(&hosts).unwrap(),
-        }
-    }
-
-    fn headers(headers: Value) -> ModelHeaders {
-        serde_json::from_value(headers).unwrap()
-    }
-
-    fn check(base_url: Option<&str>, given: Value, secrets: &[Secret]) -> Result<Vec<(String, String)>, String> {
-        let settings = ModelSettings {
-            base_url: base_url.map(Into::into),
-            headers: headers(given),
-            ..ModelSettings::new("openai", "m")
-        };
-        let keys = Keys::new([("OPENAI_API_KEY".to_owned(), "sk-env".to_owned())]);
-        let options = ProviderOptions { keys, ..ProviderOptions::default() };
-        let target = resolve(&settings, secrets, &options).map_err(|error| error.to_string())?;
-        assert!(!format!("{target:?}").contains("gw-1"), "{target:?}");
-        let shown = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
-        Ok(target.headers.iter().map(shown).collect())
-    }
-
-    #[test]
-    fn a_secret_in_a_header_goes_where_it_is_bound() {
-        let given = || json!({"X-Gateway": {"$secret": "s/GW", "prefix": "Token "}, "X-Title": "a title"});
-        let bound = || secret("GW", "gw-1", &["api.openai.com"]);
-        let sent = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-        };
-        let both = sent(&[("x-gateway", "Token gw-1"), ("x-title", "a title")]);
-        assert_eq!(check(None, given(), &[bound()]), Ok(both));
-        for (base_url, secrets, part) in [
-            (None, vec![], "the model needs the secret `s/GW`, which only a worker can open"),
-            (None, vec![secret("OTHER", "gw-1", &["api.openai.com"])], "the secret `s/GW`"),
-            (None, vec![secret("GW", "gw-1", &["example.com"])], "may not go to `https://api.openai.com:443`"),
-            (None, vec![secret("GW", "gw-1", &[])], "it is bound to no host"),
-            (None, vec![secret("GW", "gw-1\r\nHost: x", &["api.openai.com"])], "header `X-Gateway` is not usable"),
-            // A secret in a header is no key: a URL that the venue doesn't name needs one.
-            (Some("https://example.com/v1"), vec![secret("GW", "gw-1", &["example.com"])], "the model has no `key`"),
-        ] {
-            let error = check(base_url, given(), &secrets).unwrap_err();
-            assert!(error.contains(part) && !error.contains("gw-1"), "{base_url:?}: {error}");
-        }
-    }
 }

@@ -5,6 +5,7 @@ pub mod registry;
 pub mod endpoint;
 mod headers;
 pub mod meter;
+mod target_error;
 pub mod provider;
 pub mod provider_error;
 

@@ -51,7 +51,7 @@ async fn own(venue: &TestVenue, job: &Job) -> Value {
     jobs::shown(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json()["spend"]["own"].clone()
 }
 
-fn event(delta: Value, finish: Option<&str>) -> String {
+fn event(delta: &Value, finish: Option<&str>) -> String {
     json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).to_string()
 }
 
@@ -62,20 +62,20 @@ fn usage() -> String {
 }
 
 fn refusal() -> RawReply {
-    let said = event(json!({"refusal": "I can't help with that."}), Some("stop"));
+    let said = event(&json!({"refusal": "I can't help with that."}), Some("stop"));
     RawReply::events(&[said, usage(), "[DONE]".into()])
 }
 
 /// A text of so many bytes, and no end of it.
 fn half(bytes: usize) -> RawReply {
-    RawReply::events(&[event(json!({"content": "x".repeat(bytes)}), None)])
+    RawReply::events(&[event(&json!({"content": "x".repeat(bytes)}), None)])
 }
 
 async fn every_end_of_a_call_that_began_is_charged(on: On) {
-    let filtered = [event(json!({"content": "half"}), Some("content_filter")), usage(), "[DONE]".into()];
+    let filtered = [event(&json!({"content": "half"}), Some("content_filter")), usage(), "[DONE]".into()];
     let begun = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
         "content": [], "model": "x", "stop_reason": null, "usage": {"input_tokens": 5_000, "output_tokens": 1}}});
-    let word = format!("data: {}\n\n", event(json!({"content": "x".repeat(1_000)}), None));
+    let word = format!("data: {}\n\n", event(&json!({"content": "x".repeat(1_000)}), None));
     let endless = RawReply::new("text/event-stream", "").framing(Framing::Close);
     let error = json!({"error": {"message": "no", "type": "server_error"}});
     // At least so many tokens, and how many of the calls are estimates; exactly, where none is.

@@ -3,11 +3,11 @@
 use crate::domain::agent::Retry;
 use crate::domain::charge::CallStage;
 use crate::domain::chat::ModelRequest;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{JobId, Owner};
 use crate::domain::turn::{ModelFailure, Observed};
 use crate::model::meter::CallMeter;
 use crate::model::{LiveText, ModelError};
-use crate::venue::secrets::SecretError;
+use crate::venue::secrets::{Secret, SecretError};
 use crate::worker::lease::waits::{longest, next_wait};
 use crate::worker::lease::{Leased, Stop, keeper};
 use crate::worker::{Worker, live};
@@ -23,19 +23,13 @@ pub(crate) async fn model(
     retry: &Retry,
     meter: &Arc<CallMeter>,
 ) -> Result<Observed, Stop> {
-    let mut secrets = Vec::new();
-    for name in request.model.secrets() {
-        match worker.venue.secrets.open(&*worker.venue.store, &leased.lease.owner, name).await {
-            Ok(secret) => secrets.push(secret),
-            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
-            Err(error) => {
-                worker.venue.metrics.model_call("refused");
-                let what = if request.model.key.as_ref() == Some(name) { "key" } else { "header" };
-                let reason = format!("model `{}` has no {what}: {error}", request.model.id());
-                return Ok(Observed::Answered(Err(ModelFailure::Unusable { reason })));
-            }
+    let secrets = match open_secrets(worker, &leased.lease.owner, request).await? {
+        Ok(secrets) => secrets,
+        Err(failure) => {
+            worker.venue.metrics.model_call("refused");
+            return Ok(Observed::Answered(Err(failure)));
         }
-    }
+    };
     // What was read and held before may have taken longer than the lease.
     keeper::assure(worker, leased).await?;
     let (pieces, texts) = LiveText::metered(Arc::clone(meter));
@@ -88,6 +82,27 @@ pub(crate) async fn model(
         }
     };
     Ok(Observed::Answered(Err(failure)))
+}
+
+/// The secrets that the model's settings name, each opened once.
+async fn open_secrets(
+    worker: &Worker,
+    owner: &Owner,
+    request: &ModelRequest,
+) -> Result<Result<Vec<Secret>, ModelFailure>, Stop> {
+    let mut secrets = Vec::new();
+    for name in request.model.secrets() {
+        match worker.venue.secrets.open(&*worker.venue.store, owner, name).await {
+            Ok(secret) => secrets.push(secret),
+            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
+            Err(error) => {
+                let what = if request.model.key.as_ref() == Some(name) { "key" } else { "header" };
+                let reason = format!("model `{}` has no {what}: {error}", request.model.id());
+                return Ok(Err(ModelFailure::Unusable { reason }));
+            }
+        }
+    }
+    Ok(Ok(secrets))
 }
 
 /// Passes pieces of the reply on to whoever watches the job. What is lost is lost.

@@ -59,9 +59,9 @@ pub(crate) async fn ask(
             ModelAsked::NotAsked(miss) => miss,
             ModelAsked::Made(observed, spent) => {
                 round.calls.pay(&id, spent);
-                match missed(*observed) {
-                    Ok(miss) => miss,
-                    Err(observed) => return Ok(round.end(&id, observed)),
+                match *observed {
+                    Observed::Answered(Err(failure)) if failure.leads_on() => Miss::Failed(failure),
+                    observed => return Ok(round.end(&id, observed)),
                 }
             }
         };
@@ -70,14 +70,6 @@ pub(crate) async fn ask(
     }
     leased.pause = round.pause;
     Ok(round.conclude())
-}
-
-/// Why another model is to be asked; else what was observed.
-fn missed(observed: Observed) -> Result<Miss, Observed> {
-    match observed {
-        Observed::Answered(Err(failure)) if failure.leads_on() => Ok(Miss::Failed(failure)),
-        observed => Err(observed),
-    }
 }
 
 impl Round {
