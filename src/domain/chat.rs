@@ -7,6 +7,7 @@ pub use price::Price;
 pub(crate) use price::per_token;
 pub use settings::{Effort, ModelSettings, ToolChoice};
 
+use crate::media::Attachment;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -72,6 +73,9 @@ pub enum ChatMessage {
     User {
         /// Its text.
         text: String,
+        /// Pictures and files behind it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
     },
     /// From the model.
     Assistant {
@@ -97,6 +101,11 @@ pub enum ChatMessage {
 }
 
 impl ChatMessage {
+    /// A message from the caller, or context, without attachments.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), attachments: Vec::new() }
+    }
+
     /// A model's message without reasoning.
     pub const fn assistant(text: String, calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text, calls, reasoning: None }

@@ -1,7 +1,8 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
-use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, Reply};
 use crate::domain::ids::sha256_hex;
+use crate::domain::media::Attachment;
 use crate::domain::secret::Mask;
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
@@ -182,9 +183,35 @@ impl Model for ModelProvider {
         }
         let target = resolve(&request.model, secret, &self.options)
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
-        let outcome = self.call(&target, request, &mask, live).await;
+        let mut outcome = self.call(&target, request, &mask, live).await;
+        // A model that doesn't see would refuse every request of the session from now on.
+        if let Err(ModelError::Permanent { reason, .. } | ModelError::Transient { reason, .. }) = &outcome
+            && let Some(plain) = without_attachments(request, reason)
+        {
+            tracing::warn!(model = request.model.id(), "the provider refused attachments; asked again without them");
+            outcome = self.call(&target, &plain, &mask, live).await;
+        }
         outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &target.key, &mask))
     }
+}
+
+/// The request with lines in the place of its attachments, when it has any and the refusal speaks of such things.
+fn without_attachments(request: &ModelRequest, refusal: &str) -> Option<ModelRequest> {
+    let refusal = refusal.to_lowercase();
+    if !["image", "file", "document", "pdf", "media", "modal", "vision"].iter().any(|word| refusal.contains(word)) {
+        return None;
+    }
+    let is_loaded = |attachment: &Attachment| attachment.bytes.get().is_some();
+    let mut plain = request.clone();
+    let mut is_changed = false;
+    for message in &mut plain.messages {
+        let ChatMessage::User { attachments, .. } = message else { continue };
+        for attachment in attachments.iter_mut().filter(|attachment| is_loaded(attachment)) {
+            *attachment = attachment.clone().withhold("the provider refused the request with it");
+            is_changed = true;
+        }
+    }
+    is_changed.then_some(plain)
 }
 
 /// Some providers repeat the key that they refuse.

@@ -4,6 +4,7 @@ use super::context;
 use super::ground::Ground;
 use super::lease::transcript;
 use super::lease::{Leased, Stop, keeper, known, waits};
+use super::model::media;
 use super::model::record;
 use super::model::spend::{self, Asked};
 use super::stage::Stage;
@@ -129,16 +130,19 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         }
         let observed = match action {
             Action::Gather => Box::pin(context::gather(worker, leased, &ground, meant, &turn)).await?,
-            Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
-                Asked::Made(observed, spent) => {
-                    turn.pay(spent);
-                    *observed
+            Action::Ask(mut request) => {
+                let _room = media::load(worker, leased, &turn, &mut request).await?;
+                match spend::ask(worker, leased, &turn, *request).await? {
+                    Asked::Made(observed, spent) => {
+                        turn.pay(spent);
+                        *observed
+                    }
+                    Asked::Wait(wait) => {
+                        let deadline = deadline(&turn);
+                        return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
+                    }
                 }
-                Asked::Wait(wait) => {
-                    let deadline = deadline(&turn);
-                    return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
-                }
-            },
+            }
             Action::Record(recorded) => {
                 let hide = |path: &str, arguments: &mut Value| {
                     dispatch::hide(&worker.venue.catalog, path, arguments);

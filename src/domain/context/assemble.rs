@@ -4,6 +4,7 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
+use super::attach::{self, AttachmentPlan};
 use super::events::EventRoom;
 use super::fill::{Filled, fill};
 use super::inputs::{Inputs, Layout, ShownEvent};
@@ -141,6 +142,7 @@ struct Assembly<'i> {
     parts: Vec<Part<'i>>,
     placed: Vec<Placed<'i>>,
     transcript: transcript::Cut<'i>,
+    attachments: AttachmentPlan,
     /// The fixed parts of the last message.
     tail: Tail,
     unpinned: Vec<String>,
@@ -165,7 +167,7 @@ impl<'i> Assembly<'i> {
         let parts: Vec<_> = items.chain([Part::Transcript]).chain(results).chain(messages).collect();
         let tail = tail(inputs);
         let open = served.task.as_ref().and_then(Event::job).map(|job| open_task(job, &tail));
-        Self {
+        let mut assembly = Self {
             budget: inputs.moment.budget.bytes,
             used: 0,
             events: 0,
@@ -173,17 +175,25 @@ impl<'i> Assembly<'i> {
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
             transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, inputs.frame.viewer()),
+            attachments: AttachmentPlan::default(),
             tail,
             unpinned: Vec::new(),
             inputs,
             filled,
-        }
+        };
+        let fixed: usize = assembly.required().iter().map(|(_, bytes)| bytes).sum();
+        assembly.attachments = AttachmentPlan::of(inputs, assembly.budget.saturating_sub(fixed));
+        assembly
     }
 
     fn run(mut self) -> Result<Assembled, Box<Refused>> {
         let missed = &self.filled.report.missed;
         if self.inputs.frame.strict && !missed.is_empty() {
             let error = ContextError::Unresolved(UnresolvedPlaceholders { keys: missed.clone() });
+            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
+        }
+        if let Some((label, reason)) = attach::missing(self.inputs) {
+            let error = ContextError::RequiredMissing { label, reason };
             return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
         }
         self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
@@ -211,7 +221,8 @@ impl<'i> Assembly<'i> {
             ("map", map::reserve(&self.filled.items) + self.reserved_headings()),
             ("transcript", self.transcript.required()),
         ];
-        fixed.into_iter().chain(scoped).chain([("input", input.sum())]).collect()
+        let attached = Some(("attachments", self.attachments.weight())).filter(|(_, weight)| *weight > 0);
+        fixed.into_iter().chain(attached).chain(scoped).chain([("input", input.sum())]).collect()
     }
 
     /// How many messages of reference data there may be.
@@ -278,7 +289,7 @@ impl<'i> Assembly<'i> {
                     origin: item.origin.clone(),
                     ..shown.row
                 };
-                let text = shown.text.map(|body| Text::new(header, body));
+                let text = shown.text.map(|body| Text::new(header, body).with(&item.attachments));
                 self.put(at, required, (text, wants), row)
             }
             Part::Event(section, _, event) => {

@@ -80,7 +80,7 @@ impl PartialEq for TranscriptTurn {
 /// Bytes of a message in the prompt, of whose text so many are shown.
 pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) -> usize {
     match message {
-        ChatMessage::User { text } => fit(text),
+        ChatMessage::User { text, .. } => fit(text),
         ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
         ChatMessage::Assistant { text, calls, reasoning } => {
             let reasoned = reasoning.iter().flat_map(|reasoning| &reasoning.items).map(|item| item.to_string().len());
@@ -110,7 +110,7 @@ mod tests {
                 ChatMessage::assistant(answer.into(), vec![call.clone()]),
                 ChatMessage::Tool { call: "c".into(), name: "read".into(), text: result.into() },
             ];
-            let heard = vec![Heard { job: None, text: heard.into() }];
+            let heard = vec![Heard { job: None, text: heard.into(), attachments: Vec::new() }];
             TranscriptTurn::from(TurnRecord { heard, said, ..TurnRecord::default() })
         };
         let fixed = "read".len() * 2 + r#"{"n":1}"#.len();

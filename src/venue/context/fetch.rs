@@ -12,6 +12,7 @@ use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
+use crate::domain::media::{MediaType, references};
 use crate::domain::origin::Origin;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
@@ -47,11 +48,18 @@ impl Reader<'_> {
         let (mut unresolved, reads) = (Vec::new(), Reads::default());
         let is_operation = matches!(source, Ok(Source::Operation { .. }));
         tags.needs = source.iter().filter_map(Source::resource).map(|on| ("crud/read".to_owned(), on)).collect();
+        let mut attachments = Vec::new();
         let found = match source {
             Err(reason) => Err((Absence::Failed, reason)),
             Ok(Source::Text(text)) => Ok(Value::String(text)),
             Ok(Source::Path(path)) => self.path(&path, &reads).await?,
-            Ok(Source::Asset(asset)) => self.asset(&asset).await?,
+            Ok(Source::Asset(asset)) => match self.picture(&asset).await? {
+                None => self.asset(&asset).await?,
+                Some(text) => {
+                    attachments.push(asset);
+                    Ok(text.into())
+                }
+            },
             Ok(Source::Job { job, within }) => self.job(&job, &within).await?,
             Ok(Source::Operation { path, input }) => {
                 let (input, report) = fill::input(input, self.resolver);
@@ -71,6 +79,7 @@ impl Reader<'_> {
         let (content, allowed) = match found {
             Ok(value) => {
                 let value = decode::shown(value);
+                attachments.extend(references(&value).assets);
                 origin.hash = name.is_some().then(|| hash(&value));
                 let authority = &self.caller.authority;
                 let grounds = tags.needs.iter().map(|(ability, resource)| authority.grounds(ability, resource));
@@ -81,9 +90,21 @@ impl Reader<'_> {
             Err((why, reason)) => (Content::Absent(why, reason), None),
         };
         let source = name;
-        let item =
-            Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, content };
-        Ok(item)
+        Ok(Item {
+            section,
+            key,
+            label,
+            source,
+            allowed,
+            asked,
+            priority,
+            required,
+            unresolved,
+            tags,
+            origin,
+            content,
+            attachments,
+        })
     }
 
     /// The same answer whether or not anything is there.
@@ -101,6 +122,20 @@ impl Reader<'_> {
             Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
             Err(error) => failed(error),
         }
+    }
+
+    /// What stands above a picture or a document; `None` of an asset that is none, or that may not be read.
+    async fn picture(&self, asset: &AssetId) -> Result<Option<String>, StoreError> {
+        if self.denied(&ResourcePath::asset(asset)).is_some() {
+            return Ok(None);
+        }
+        let heads = match assets::heads(self.venue, &self.caller.owner, std::slice::from_ref(asset)).await {
+            Err(error) if error.is_transient() => return Err(error),
+            heads => heads.unwrap_or_default(),
+        };
+        let Some((record, Some(sniffed))) = heads.into_iter().flatten().next() else { return Ok(None) };
+        let text = || record.description.or(record.name).unwrap_or_else(|| format!("a/{asset}"));
+        Ok((sniffed.media != MediaType::Text).then(text))
     }
 
     async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {

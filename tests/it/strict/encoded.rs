@@ -1,6 +1,7 @@
 //! Whatever a model, a person or a tool has said before: the request that is made of it passes the judge of every
 //! dialect, and the types of its official SDK.
 
+use crate::support::attached::attachments;
 use crate::support::dice::Dice;
 use crate::support::model_calls::plain_request;
 use crate::support::sdk_judge::Sdk;
@@ -85,7 +86,10 @@ fn conversation(dice: &mut Dice) -> Vec<ChatMessage> {
     let mut messages = Vec::new();
     for _ in 0..dice.below(STEPS_MAX) {
         match dice.below(8) {
-            0..3 => messages.push(ChatMessage::User { text: text(dice) }),
+            0..3 => {
+                let attachments = if dice.one_in(3) { attachments(dice) } else { Vec::new() };
+                messages.push(ChatMessage::User { text: text(dice), attachments });
+            }
             3 => messages.push(ChatMessage::Tool { call: id(dice), name: name(dice), text: text(dice) }),
             _ => messages.extend(said(dice)),
         }

@@ -21,6 +21,7 @@ fn item(source: &str, content: Content, reads: &[&str]) -> Item {
         tags: Tags::default(),
         origin: Origin { reads: reads.iter().map(|path| Seen::new(*path)).collect(), ..Origin::default() },
         content,
+        attachments: Vec::new(),
     }
 }
 
