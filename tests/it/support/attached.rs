@@ -26,7 +26,7 @@ pub fn attachment(content: Vec<u8>, name: Option<&str>) -> Attachment {
 /// One to four of any type, some without their content, some that are not shown, some large.
 pub fn attachments(dice: &mut Dice) -> Vec<Attachment> {
     let one = |dice: &mut Dice| {
-        let large = vec![b' '; usize::try_from(dice.below(3)).unwrap() * 1_000_000];
+        let large = vec![b' '; if dice.one_in(20) { 200_000 } else { 0 }];
         let content = match dice.below(8) {
             0 => b"\xff\xd8\xff\xe0 jpeg".to_vec(),
             1 => b"GIF89a\x01\0\x01\0".to_vec(),

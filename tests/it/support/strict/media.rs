@@ -96,7 +96,8 @@ fn check_file(file: &Value, place: &str) -> Verdict {
 fn check_data_url(url: Option<&str>, taken: &[&str], place: &str) -> Verdict {
     let url = url.ok_or_else(|| format!("Missing required parameter: '{place}'."))?;
     let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let (media, data) = data.ok_or_else(|| format!("Invalid '{place}'. Expected a valid URL, but got a value with an invalid format."))?;
+    let (media, data) = data
+        .ok_or_else(|| format!("Invalid '{place}'. Expected a valid URL, but got a value with an invalid format."))?;
     let bytes = BASE64_STANDARD.decode(data).map_err(|_| format!("Invalid base64 in '{place}'."))?;
     ensure(taken.contains(&media) && appears(&bytes) == media, || {
         "You uploaded an unsupported image. Please make sure your image has of one the following formats: ['png', 'jpeg', 'gif', 'webp']."
@@ -110,7 +111,8 @@ pub fn check_gemini(part: &Value, place: &str) -> Verdict {
     let media = text(data, "mimeType");
     ensure(GEMINI.contains(&media), || format!("Unsupported MIME type: {media}"))?;
     let bytes = BASE64_STANDARD.decode(text(data, "data"));
-    let bytes = bytes.map_err(|_| format!("Invalid value at '{place}.inline_data.data' (TYPE_BYTES), Base64 decoding failed"))?;
+    let bytes = bytes
+        .map_err(|_| format!("Invalid value at '{place}.inline_data.data' (TYPE_BYTES), Base64 decoding failed"))?;
     // AmberSahdev/Open-Interface #64.
     ensure(appears(&bytes) == media, || "Provided image is not valid".into())
 }
