@@ -96,10 +96,12 @@ fn table(out: Out, shown: &Value) -> String {
 
 fn providers(context: &Context) -> Result<Exit, Failure> {
     let rows: Vec<Value> = DIALECTS.iter().map(features).collect();
-    let columns = ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "images", "key", "url"];
+    let columns =
+        ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "images", "key", "url"];
     context.out.value(&json!(rows), || {
         let rows: Vec<_> = rows.iter().map(|row| columns.map(|key| field(row, key)).into()).collect();
-        let headings = ["PROVIDER", "FORMAT", "TOOLS", "STREAMING", "OUTPUT", "REASONING", "CACHING", "IMAGES", "KEY", "URL"];
+        let headings =
+            ["PROVIDER", "FORMAT", "TOOLS", "STREAMING", "OUTPUT", "REASONING", "CACHING", "IMAGES", "KEY", "URL"];
         context.out.table(&headings, &rows)
     })?;
     Ok(Exit::Ok)

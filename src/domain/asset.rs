@@ -11,6 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// Characters of an asset's name beside its content in a prompt.
+const ATTACHMENT_NAME_CHARS: usize = 60;
+
 /// What is kept beside an asset's content; written once, as the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,7 +35,9 @@ pub struct AssetRecord {
 impl AssetRecord {
     /// The asset as a prompt shows it, when its first bytes are these; or why it can't.
     pub fn attachment(&self, asset: AssetId, sniffed: Option<Sniffed>) -> Attachment {
-        let (name, size) = (self.name.clone(), self.size);
+        // A record of every prompt has it.
+        let name = self.name.as_ref().map(|name| name.chars().take(ATTACHMENT_NAME_CHARS).collect());
+        let size = self.size;
         let tokens = sniffed.map_or(0, |found| found.tokens(size));
         let media = sniffed.map(|found| found.media);
         let attachment = Attachment { name, media, size, tokens, ..Attachment::named(asset) };

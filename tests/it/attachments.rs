@@ -4,8 +4,8 @@ use crate::support::attached::png;
 use crate::support::both::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::model_server::ModelServer;
-use crate::support::operate::{boss, operate};
 use crate::support::raw_reply::RawReply;
+use crate::support::site::path;
 use crate::support::venue::TestVenue;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,6 +17,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{AssetId, Owner};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::limits::ATTACHMENT_BYTES;
+use trellis::domain::load::Load;
 use trellis::domain::media::reference;
 use trellis::model::endpoint::ModelEndpoint;
 use trellis::process::clock::Clock;
@@ -201,9 +202,13 @@ async fn a_picture_in_the_context_is_shown(on: On) {
     site.agent("openai", json!({"context": [format!("a/{first}"), "w/logo"]})).await;
     assert_eq!(site.run("t1", json!("look")).await.status, JobStatus::Complete);
     assert_eq!(site.pictures(), [png(1), png(2)]);
-    let input = json!({"id": format!("a/{first}")});
-    let known = operate(&site.venue.venue, &boss(&site.venue.owner), "v/ops/asset/get", input).await.unwrap();
-    assert_eq!(known["contentType"], "image/png");
+    site.agent("openai", json!({})).await;
+    let session_id = Some("loads".parse().unwrap());
+    let loads = vec![Load::new(&path(&format!("a/{first}")), None, None).unwrap()];
+    let submission = Submission { input: json!("look"), session_id, loads, ..Submission::default() };
+    let loaded = site.venue.arrive("clerk", "t2", true, submission).await;
+    site.venue.ended(&loaded.job.unwrap()).await;
+    assert_eq!(site.pictures(), [png(1)], "of a loaded path");
 }
 
 async fn a_model_that_refuses_pictures_is_asked_without_them(on: On) {

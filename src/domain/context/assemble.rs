@@ -4,7 +4,7 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
-use super::attach::{self, AttachmentPlan};
+use super::attach::{self, AttachmentPlan, references_of};
 use super::events::EventRoom;
 use super::fill::{Filled, fill};
 use super::inputs::{Inputs, Layout, ShownEvent};
@@ -19,6 +19,7 @@ use crate::event::{Event, Payload};
 use crate::foreign::Foreign;
 use crate::ids::JobId;
 use crate::limits::ENTRY_FLOOR;
+use crate::media::LINE_BYTES;
 use crate::prefix::{PiecePlace, StablePrefix};
 use crate::values::placeholder::UnresolvedPlaceholders;
 use std::collections::BTreeSet;
@@ -277,7 +278,8 @@ impl<'i> Assembly<'i> {
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
                     content => {
-                        let left = self.budget.saturating_sub(self.used);
+                        let lines = item.attachments.len() * LINE_BYTES;
+                        let left = self.budget.saturating_sub(self.used).saturating_sub(lines);
                         offer(&header, self.asked(item), content, (left, left.saturating_sub(header.len() + GAP)))
                     }
                 };
@@ -289,13 +291,14 @@ impl<'i> Assembly<'i> {
                     origin: item.origin.clone(),
                     ..shown.row
                 };
-                let text = shown.text.map(|body| Text::new(header, body).with(&item.attachments));
+                let text = shown.text.map(|body| Text::new(header, body).with(item.attachments.clone()));
                 self.put(at, required, (text, wants), row)
             }
             Part::Event(section, _, event) => {
                 let required = self.must_show(at);
                 let (header, content) = text::event(event);
-                let left = self.budget.saturating_sub(self.used).saturating_sub(GAP);
+                let assets = references_of(event).assets;
+                let left = self.budget.saturating_sub(self.used).saturating_sub(GAP + assets.len() * LINE_BYTES);
                 let shown = events::offer(event, &header, &content, EventRoom::of(self.budget, left, self.events));
                 let wants = header.len() + GAP + shown.wants;
                 self.events += shown.row.rendered;
@@ -304,7 +307,7 @@ impl<'i> Assembly<'i> {
                     None => format!("inbox/{}", event.id),
                 };
                 let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
-                let text = shown.text.map(|body| Text::new(header, Foreign::inline(body.into_owned())));
+                let text = shown.text.map(|body| Text::new(header, Foreign::inline(body.into_owned())).with(assets));
                 self.put(at, required, (text, wants), Row { key, source, ..shown.row })
             }
         }

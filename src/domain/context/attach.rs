@@ -18,7 +18,7 @@ use crate::context::goals::View;
 use crate::event::{Event, Payload};
 use crate::ids::AssetId;
 use crate::limits::{ATTACHMENTS, ATTACHMENTS_BYTES, ATTACHMENTS_READ};
-use crate::media::{Attachment, References, references};
+use crate::media::{Attachment, LINE_BYTES, References, references};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -71,14 +71,12 @@ impl Groups {
         let current = current.chain(events.flat_map(|event| references_of(event).assets)).collect();
         let task = served.task.iter().flat_map(|task| references_of(task).assets).collect();
         let goals: &View = &served.goals;
-        let mut earlier: Vec<AssetId> = Vec::new();
-        for turn in turns.iter().filter(|turn| goals.shows(turn)) {
-            for asset in turn.heard.iter().flat_map(|heard| &heard.attachments) {
-                earlier.retain(|known| known != asset);
-                earlier.push(asset.clone());
-            }
-        }
-        Self { task, current, earlier }
+        let shown = turns.iter().filter(|turn| goals.shows(turn));
+        let heard = shown.flat_map(|turn| &turn.heard).flat_map(|heard| &heard.attachments);
+        let last: BTreeMap<&AssetId, usize> = heard.zip(0..).collect();
+        let mut earlier: Vec<_> = last.into_iter().map(|(asset, at)| (at, asset.clone())).collect();
+        earlier.sort_unstable();
+        Self { task, current, earlier: earlier.into_iter().map(|(_, asset)| asset).collect() }
     }
 }
 
@@ -89,8 +87,8 @@ pub(super) fn missing(inputs: &Inputs) -> Option<(String, String)> {
         return None;
     }
     let References { assets, malformed } = references_of(task);
-    if let Some(malformed) = malformed.first() {
-        return Some((malformed.clone(), r#"expected `{"$asset": "a/HASH"}` and nothing beside it"#.to_owned()));
+    if let Some(malformed) = malformed {
+        return Some((malformed, r#"expected `{"$asset": "a/HASH"}` and nothing beside it"#.to_owned()));
     }
     if assets.len() > ATTACHMENTS {
         let reason = format!("a task may have {ATTACHMENTS} attachments, got {}", assets.len());
@@ -127,7 +125,8 @@ impl AttachmentPlan {
         let known = inputs.attachments.iter().map(|known| (known.asset.clone(), known.clone())).collect();
         let mut plan = Self { known, weight: 0, budget };
         let Groups { task, current, earlier } = Groups::of(&inputs.items, &inputs.served, &inputs.transcript);
-        let mut taken = Taken::default();
+        let mut taken = Taken { weight: task.len() * LINE_BYTES, ..Taken::default() };
+        plan.weight = taken.weight;
         for asset in &task {
             let withheld = plan.offer(asset, &mut taken, usize::MAX).err();
             plan.withhold(asset, withheld);
@@ -144,7 +143,10 @@ impl AttachmentPlan {
     /// Shows the newest of earlier turns. What leaves does so in steps, from the oldest on.
     fn earlier(&mut self, earlier: &[AssetId], taken: &mut Taken, room: usize) {
         let is_open = |asset: &&AssetId| self.known.contains_key(*asset) && !taken.assets.contains(*asset);
+        let all = earlier.len();
         let earlier: Vec<&AssetId> = earlier.iter().filter(is_open).collect();
+        // Steps are counted from the first of all, so that one more doesn't move them.
+        let before = all - earlier.len();
         let newest_first = || earlier.iter().enumerate().rev();
         let mut trial = taken.clone();
         let mut first = 0;
@@ -155,7 +157,8 @@ impl AttachmentPlan {
             }
             self.take(asset, &mut trial);
         }
-        let first = first.next_multiple_of(STEP).min(earlier.len().saturating_sub(1)).max(first);
+        let step = (before + first).next_multiple_of(STEP).saturating_sub(before);
+        let first = if first == 0 { 0 } else { step.min(earlier.len().saturating_sub(1)).max(first) };
         for (at, asset) in newest_first() {
             let withheld = if at < first { Some(OLD.to_owned()) } else { self.offer(asset, taken, room).err() };
             self.withhold(asset, withheld);

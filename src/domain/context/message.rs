@@ -3,32 +3,32 @@
 use crate::chat::ChatMessage;
 use crate::foreign::Foreign;
 use crate::ids::AssetId;
-use crate::media::Attachment;
+use crate::media::{Attachment, LINE_BYTES};
 
 /// A part with its header, which is the venue's; what follows never is.
 pub(super) struct Text<'i> {
     header: String,
     body: Foreign<'i>,
     /// Assets that stand behind it.
-    attachments: &'i [AssetId],
+    attachments: Vec<AssetId>,
 }
 
 impl<'i> Text<'i> {
     pub(super) const fn new(header: String, body: Foreign<'i>) -> Self {
-        Self { header, body, attachments: &[] }
+        Self { header, body, attachments: Vec::new() }
     }
 
     /// That the venue says alone.
     pub(super) fn own(text: String) -> Self {
-        Self { header: text, body: Foreign::text(""), attachments: &[] }
+        Self { header: text, body: Foreign::text(""), attachments: Vec::new() }
     }
 
-    pub(super) fn with(self, attachments: &'i [AssetId]) -> Self {
+    pub(super) fn with(self, attachments: Vec<AssetId>) -> Self {
         Self { attachments, ..self }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.header.len() + self.body.len()
+        self.header.len() + self.body.len() + self.attachments.len() * LINE_BYTES
     }
 
     pub(super) fn joined(&self) -> String {

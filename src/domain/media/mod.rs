@@ -19,6 +19,13 @@ use std::sync::Arc;
 /// Key of a reference.
 pub const KEY: &str = "$asset";
 
+/// Bytes that the line of an attachment has at most.
+pub const LINE_BYTES: usize = 600;
+
+/// Characters of a name, and of a reason, in a line.
+const NAME_CHARS: usize = 60;
+const REASON_CHARS: usize = 200;
+
 /// What a content is by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum MediaType {
@@ -130,21 +137,27 @@ impl Attachment {
         self.withheld.is_none()
     }
 
-    /// The line of the venue above its content, or in its place with the reason.
+    /// The line of the venue above its content, or in its place with the reason; at most [`LINE_BYTES`].
     pub fn line(&self, withheld: Option<&str>) -> String {
         let mut line = format!("[Attachment a/{}", self.asset);
         let mut push = |text: &str| {
             line.push_str(", ");
             line.push_str(text);
         };
-        self.name.iter().for_each(|given| push(&name(given)));
+        self.name.iter().for_each(|given| push(&beginning(&name(given), NAME_CHARS)));
         self.media.iter().for_each(|media| push(media.as_str()));
         if self.size > 0 {
             push(&format!("{} bytes", self.size));
         }
-        withheld.iter().for_each(|reason| push(&format!("not shown: {}", name(reason))));
+        let why = withheld.map(|reason| beginning(&name(reason), REASON_CHARS));
+        why.iter().for_each(|reason| push(&format!("not shown: {reason}")));
+        line.truncate(line.floor_char_boundary(LINE_BYTES - 1));
         line + "]"
     }
+}
+
+fn beginning(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
 }
 
 /// What a value refers to.
@@ -152,8 +165,8 @@ impl Attachment {
 pub struct References {
     /// Assets in the order in which they stand, each once.
     pub assets: Vec<AssetId>,
-    /// Maps with the key of a reference that are none, as JSON.
-    pub malformed: Vec<String>,
+    /// The first map with the key of a reference that is none, as JSON.
+    pub malformed: Option<String>,
 }
 
 /// The references in a value. It has no more levels than what is read from outside.
@@ -171,7 +184,10 @@ fn collect(value: &Value, found: &mut References) {
             Some(path) => match asset_of(path).filter(|_| map.len() == 1) {
                 Some(asset) if found.assets.contains(&asset) || found.assets.len() == ATTACHMENTS_READ => {}
                 Some(asset) => found.assets.push(asset),
-                None => found.malformed.push(value.to_string().chars().take(200).collect()),
+                None if found.malformed.is_none() => {
+                    found.malformed = Some(beginning(&value.to_string(), REASON_CHARS))
+                }
+                None => {}
             },
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -196,21 +212,21 @@ mod tests {
     #[test]
     fn references_are_found_in_their_order_each_once() {
         let path = |digit: char| format!("a/{}", digit.to_string().repeat(64));
-        let check = |value: Value, expected: &[char], malformed: usize| {
+        let check = |value: Value, expected: &[char], is_malformed: bool| {
             let found = references(&value);
             let assets: Vec<String> = found.assets.iter().map(|asset| format!("a/{asset}")).collect();
             assert_eq!(assets, expected.iter().map(|digit| path(*digit)).collect::<Vec<_>>(), "{value}");
-            assert_eq!(found.malformed.len(), malformed, "{value}");
+            assert_eq!(found.malformed.is_some(), is_malformed, "{value}");
         };
-        check(json!({"$asset": path('1')}), &['1'], 0);
-        check(json!({"q": "x", "b": [{"$asset": path('2')}, {"c": {"$asset": path('1')}}]}), &['2', '1'], 0);
-        check(json!([{"$asset": path('1')}, {"$asset": path('1')}]), &['1'], 0);
+        check(json!({"$asset": path('1')}), &['1'], false);
+        check(json!({"q": "x", "b": [{"$asset": path('2')}, {"c": {"$asset": path('1')}}]}), &['2', '1'], false);
+        check(json!([{"$asset": path('1')}, {"$asset": path('1')}]), &['1'], false);
         // A text that names an asset is a text.
-        check(json!({"asset": path('1'), "p": path('2')}), &[], 0);
+        check(json!({"asset": path('1'), "p": path('2')}), &[], false);
         for bad in [json!(1), json!("o/pin"), json!("a/12"), json!(path('1')[2..])] {
-            check(json!([{"$asset": bad}]), &[], 1);
+            check(json!([{"$asset": bad}]), &[], true);
         }
-        check(json!({"$asset": path('1'), "more": 1}), &[], 1);
+        check(json!({"$asset": path('1'), "more": 1}), &[], true);
         let asset = AssetId::of(b"x");
         assert_eq!(references(&reference(&asset)).assets, [asset]);
     }
@@ -228,6 +244,17 @@ mod tests {
         assert!(line.starts_with(&format!("[Attachment a/{asset}, a")) && !line.contains('\n'), "{line}");
         assert!(line.ends_with(", image/png, 12 bytes, not shown: provider `p` takes no image/png]"), "{line}");
         assert_eq!(Attachment::named(asset.clone()).line(None), format!("[Attachment a/{asset}]"));
+    }
+
+    #[test]
+    fn a_line_is_never_longer_than_is_counted() {
+        let long = "ä\u{10ffff}[".repeat(10_000);
+        let attachment =
+            Attachment { name: Some(long.clone()), size: usize::MAX, ..Attachment::named(AssetId::of(b"x")) };
+        for reason in [None, Some(long.as_str())] {
+            let line = attachment.line(reason);
+            assert!(line.len() <= LINE_BYTES && line.ends_with(']'), "{}", line.len());
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod anthropic;
 mod encoded;
 mod gemini;
+mod media;
 mod openai;
 mod responses;
 mod sdk;

@@ -63,7 +63,8 @@ fn attachments_stand_where_they_are_referred_to_and_count() {
         ..plain
     };
     let difference = assembled.ledger.used - built(&without).ledger.used;
-    assert!((20_000..20_400).contains(&difference), "{difference}");
+    // With a line for each attachment of the task.
+    assert!((21_000..21_600).contains(&difference), "{difference}");
     assert_eq!(assembled.shown.iter().flat_map(|event| event.attachments.clone()).count(), 2, "they are recorded");
     assert_eq!(built(&inputs).ledger.prompt, assembled.ledger.prompt);
     assert_ne!(built(&without).ledger.prompt, assembled.ledger.prompt);
@@ -95,7 +96,7 @@ fn a_task_whose_attachments_have_no_room_overflows() {
     let large = Attachment { tokens: 50_000, ..picture(1) };
     let inputs = Inputs { attachments: vec![large], ..inputs(BUDGET, vec![], doing(task(1, reference(&asset(1))))) };
     let ContextError::Overflow { sizes, .. } = refused(&inputs) else { panic!("expected an overflow") };
-    assert!(sizes.contains("attachments 200000"), "{sizes}");
+    assert!(sizes.contains("attachments 200600"), "{sizes}");
 }
 
 #[test]
@@ -133,4 +134,24 @@ fn an_asset_that_was_not_looked_up_is_a_line() {
     let transcript = turns(vec![heard(1, &[1])]);
     let found = shown(&built(&Inputs { transcript, ..inputs(BUDGET, vec![], doing(task(9, "x"))) }).request, 2);
     assert!(found[0].as_ref().unwrap_err().contains("older"), "{found:?}");
+}
+
+#[test]
+fn lines_count_so_that_many_references_never_pass_the_budget() {
+    let transcript = turns((1..200).map(|n| heard(n, &(0..60).collect::<Vec<_>>())).collect());
+    let attachments = (0..60).map(|n| picture(n).withhold("r".repeat(300))).collect();
+    let messages =
+        (2..5).map(|n| message(n, json!((0..60).map(|n| reference(&asset(n))).collect::<Vec<_>>()))).collect();
+    let served = Served { messages, ..doing(task(1, "x")) };
+    let assembled = built(&Inputs { transcript, attachments, ..inputs(BUDGET, vec![], served) });
+    let of = |message: &ChatMessage| match message {
+        ChatMessage::User { text, attachments } => {
+            let lines = attachments.iter().map(|known| known.line(known.withheld.as_deref()).len());
+            text.len() + lines.sum::<usize>()
+        }
+        ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text.len(),
+    };
+    let sent: usize = assembled.request.messages.iter().map(of).sum();
+    assert!(sent <= assembled.ledger.used && assembled.ledger.used <= BUDGET, "{sent} {}", assembled.ledger.used);
+    assert!(sent > BUDGET / 4, "{sent}");
 }
