@@ -35,6 +35,16 @@ pub struct ModelRequest {
     pub output: Option<OutputFormat>,
 }
 
+impl ModelRequest {
+    /// Whether it shows pictures or files.
+    pub fn has_attachments(&self) -> bool {
+        self.messages.iter().any(|message| match message {
+            ChatMessage::User { attachments, .. } => attachments.iter().any(Attachment::is_shown),
+            ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => false,
+        })
+    }
+}
+
 /// The type of a text that is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

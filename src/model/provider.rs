@@ -185,8 +185,9 @@ impl Model for ModelProvider {
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
         let mut outcome = self.call(&target, request, &mask, live).await;
         // A model that doesn't see would refuse every request of the session from now on.
-        if let Err(ModelError::Permanent { reason, .. } | ModelError::Transient { reason, .. }) = &outcome
-            && let Some(plain) = without_attachments(request, reason)
+        if let Err(error) = &outcome
+            && refuses_attachments(error)
+            && let Some(plain) = without_attachments(request)
         {
             tracing::warn!(model = request.model.id(), "the provider refused attachments; asked again without them");
             outcome = self.call(&target, &plain, &mask, live).await;
@@ -195,12 +196,22 @@ impl Model for ModelProvider {
     }
 }
 
-/// The request with lines in the place of its attachments, when it has any and the refusal speaks of such things.
-fn without_attachments(request: &ModelRequest, refusal: &str) -> Option<ModelRequest> {
-    let refusal = refusal.to_lowercase();
-    if !["image", "file", "document", "pdf", "media", "modal", "vision"].iter().any(|word| refusal.contains(word)) {
-        return None;
-    }
+/// Whether a refusal may be one of what stands beside the text. Servers of models without sight answer a 500 as well
+/// (llama.cpp: "image input is not supported").
+fn refuses_attachments(error: &ModelError) -> bool {
+    let (reason, words): (_, &[&str]) = match error {
+        ModelError::Permanent { reason, .. } => {
+            (reason, &["image", "file", "document", "pdf", "media", "modal", "vision"])
+        }
+        ModelError::Transient { reason, retry_after: None, .. } => (reason, &["image input", "image_url", "mmproj"]),
+        ModelError::Transient { .. } | ModelError::Unusable { .. } | ModelError::Unbounded { .. } => return false,
+    };
+    let reason = reason.to_lowercase();
+    words.iter().any(|word| reason.contains(word))
+}
+
+/// The request with lines in the place of its attachments, when it has any.
+fn without_attachments(request: &ModelRequest) -> Option<ModelRequest> {
     let is_loaded = |attachment: &Attachment| attachment.bytes.get().is_some();
     let mut plain = request.clone();
     let mut is_changed = false;

@@ -139,18 +139,14 @@ impl Attachment {
 
     /// The line of the venue above its content, or in its place with the reason; at most [`LINE_BYTES`].
     pub fn line(&self, withheld: Option<&str>) -> String {
-        let mut line = format!("[Attachment a/{}", self.asset);
-        let mut push = |text: &str| {
-            line.push_str(", ");
-            line.push_str(text);
-        };
-        self.name.iter().for_each(|given| push(&beginning(&name(given), NAME_CHARS)));
-        self.media.iter().for_each(|media| push(media.as_str()));
-        if self.size > 0 {
-            push(&format!("{} bytes", self.size));
-        }
-        let why = withheld.map(|reason| beginning(&name(reason), REASON_CHARS));
-        why.iter().for_each(|reason| push(&format!("not shown: {reason}")));
+        let about = [
+            Some(format!("[Attachment a/{}", self.asset)),
+            self.name.as_ref().map(|given| beginning(&name(given), NAME_CHARS)),
+            self.media.map(|media| media.as_str().to_owned()),
+            (self.size > 0).then(|| format!("{} bytes", self.size)),
+            withheld.map(|reason| format!("not shown: {}", beginning(&name(reason), REASON_CHARS))),
+        ];
+        let mut line = about.into_iter().flatten().collect::<Vec<_>>().join(", ");
         line.truncate(line.floor_char_boundary(LINE_BYTES - 1));
         line + "]"
     }
@@ -184,10 +180,9 @@ fn collect(value: &Value, found: &mut References) {
             Some(path) => match asset_of(path).filter(|_| map.len() == 1) {
                 Some(asset) if found.assets.contains(&asset) || found.assets.len() == ATTACHMENTS_READ => {}
                 Some(asset) => found.assets.push(asset),
-                None if found.malformed.is_none() => {
-                    found.malformed = Some(beginning(&value.to_string(), REASON_CHARS))
+                None => {
+                    found.malformed.get_or_insert_with(|| beginning(&value.to_string(), REASON_CHARS));
                 }
-                None => {}
             },
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
