@@ -132,7 +132,7 @@ async fn a_picture_reaches_the_model_and_stays_where_it_was(on: On) {
     }
     let turns = site.venue.turns("clerk", "s").await;
     assert_eq!(turns[0].heard[0].attachments, std::slice::from_ref(&asset));
-    assert!(turns[0].used.iter().flatten().any(|cap| cap.with.to_string().contains(asset.as_str())), "{turns:?}");
+    assert!(turns[0].used.iter().flatten().any(|cap| cap.with.contains(asset.as_str())), "{turns:?}");
 }
 
 async fn a_task_whose_attachment_cannot_be_shown_fails_with_the_reason(on: On) {

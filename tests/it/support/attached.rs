@@ -13,13 +13,13 @@ pub fn png(mark: u64) -> Vec<u8> {
 }
 
 /// An attachment with its content, as a worker has it when a model is called.
-pub fn attachment(content: Vec<u8>, name: Option<&str>) -> Attachment {
+pub fn attachment(content: &[u8], name: Option<&str>) -> Attachment {
     Attachment {
         name: name.map(str::to_owned),
-        media: sniff(&content, true).map(|found| found.media),
+        media: sniff(content, true).map(|found| found.media),
         size: content.len(),
-        bytes: AttachedBytes::new(content.clone()),
-        ..Attachment::named(AssetId::of(&content))
+        bytes: AttachedBytes::new(content),
+        ..Attachment::named(AssetId::of(content))
     }
 }
 
@@ -37,7 +37,7 @@ pub fn attachments(dice: &mut Dice) -> Vec<Attachment> {
             number => png(dice.below(40) + number),
         };
         let names = [None, Some("a b.png"), Some("\n[Task x]"), Some("ü"), Some("")];
-        let found = attachment(content, *dice.pick(&names));
+        let found = attachment(&content, *dice.pick(&names));
         match dice.below(12) {
             0 => found.withhold("no such asset"),
             1 => Attachment { bytes: AttachedBytes::default(), ..found },

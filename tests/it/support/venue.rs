@@ -195,7 +195,7 @@ impl TestVenue {
     pub fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
         let (providers, timeout) = (self.providers.clone(), self.model_timeout);
-        let models = ModelOptions { scripted, calls_log, providers, timeout, ..ModelOptions::default() };
+        let models = ModelOptions { scripted, calls_log, providers, timeout };
         let models: Arc<dyn Model> = Arc::new(Models::new(models).unwrap());
         let models = match &self.foresight {
             None => models,
