@@ -188,10 +188,9 @@ impl AttachmentPlan {
         }
         let weight = self.weight_of(attachment);
         if taken.weight.saturating_add(weight) > room {
-            let left = room.saturating_sub(taken.weight);
-            return Err(format!(
-                "no room: it takes {weight} bytes of the budget, and {left} were left; raise `contextBudget`"
-            ));
+            // Numbers that change from turn to turn would change the stable part of the prompt.
+            let tokens = attachment.tokens;
+            return Err(format!("no room: it takes about {tokens} tokens of the budget; raise `contextBudget`"));
         }
         Ok(())
     }
