@@ -17,6 +17,7 @@ pub mod bytes;
 pub mod canonical;
 pub mod render;
 pub mod foreign;
+pub mod media;
 pub mod schema;
 pub mod outputs;
 pub mod epoch;

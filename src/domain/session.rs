@@ -6,7 +6,7 @@ use crate::budget::Deadline;
 use crate::chat::{ChatMessage, Usage};
 use crate::event::Mandate;
 use crate::goal::Goals;
-use crate::ids::{AgentId, EventId, JobId};
+use crate::ids::{AgentId, AssetId, EventId, JobId};
 use crate::job::JobStatus;
 use crate::kept::KeptKeys;
 use crate::load::Load;
@@ -336,7 +336,8 @@ impl TurnRecord {
     /// The same without anything that was said: when it was, what it cost and what it did stays.
     #[must_use]
     pub fn erase(self) -> Self {
-        let heard = self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), ..heard });
+        let heard =
+            self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), attachments: Vec::new(), ..heard });
         let said = (!self.said.is_empty()).then(|| ChatMessage::assistant(ERASED.to_owned(), Vec::new()));
         let calls = self.calls.into_iter().map(|call| CallRecord {
             instance: None,
@@ -367,6 +368,9 @@ pub struct Heard {
     pub job: Option<JobId>,
     /// As it was shown.
     pub text: String,
+    /// Assets that were shown with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AssetId>,
 }
 
 /// A tool call of a turn.

@@ -31,6 +31,11 @@ impl CallMeter {
         progress.stage = progress.stage.max(stage);
     }
 
+    /// The call was refused, for nothing, and is made again.
+    pub fn restart(&self) {
+        *self.0.lock() = CallProgress { stage: CallStage::Asked, ..CallProgress::default() };
+    }
+
     /// Notes what has come of the reply, all together: what the provider has said of tokens, bytes of text, calls and
     /// reasoning, and whether that is its end.
     pub fn record(&self, usage: Usage, said_bytes: usize, is_whole: bool) {

@@ -1,9 +1,10 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
 use crate::domain::charge::CallStage;
-use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, Reply};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
+use crate::domain::media::Attachment;
 use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
@@ -221,9 +222,51 @@ impl Model for ModelProvider {
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
         let errors = with_key(&mask, &target.key);
         let masks = Masks { replies: &mask, errors: &errors };
-        let outcome = self.call(&target, request, masks, live).await;
+        let mut outcome = self.call(&target, request, masks, live).await;
+        // A model that doesn't see would refuse every request of the session from now on.
+        if let Err(error) = &outcome
+            && refuses_attachments(error)
+            && live.meter.progress().stage == CallStage::Refused
+            && let Some(plain) = without_attachments(request)
+        {
+            tracing::warn!(model = request.model.id(), "the provider refused attachments; asked again without them");
+            live.meter.restart();
+            outcome = self.call(&target, &plain, masks, live).await;
+        }
         outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &errors))
     }
+}
+
+/// Whether a refusal may be one of what stands beside the text. Servers of models without sight answer a 500 as well
+/// (llama.cpp: "image input is not supported").
+fn refuses_attachments(error: &ModelError) -> bool {
+    let (reason, words): (_, &[&str]) = match error {
+        ModelError::Permanent { reason, .. } => {
+            (reason, &["image", "file", "document", "pdf", "media", "modal", "vision"])
+        }
+        ModelError::Transient { reason, retry_after: None, .. } => (reason, &["image input", "image_url", "mmproj"]),
+        ModelError::Transient { .. }
+        | ModelError::Unusable { .. }
+        | ModelError::Declined { .. }
+        | ModelError::Unbounded { .. } => return false,
+    };
+    let reason = reason.to_lowercase();
+    words.iter().any(|word| reason.contains(word))
+}
+
+/// The request with lines in the place of its attachments, when it has any.
+fn without_attachments(request: &ModelRequest) -> Option<ModelRequest> {
+    let is_loaded = |attachment: &Attachment| attachment.bytes.get().is_some();
+    let mut plain = request.clone();
+    let mut is_changed = false;
+    for message in &mut plain.messages {
+        let ChatMessage::User { attachments, .. } = message else { continue };
+        for attachment in attachments.iter_mut().filter(|attachment| is_loaded(attachment)) {
+            *attachment = attachment.clone().withhold("the provider refused the request with it");
+            is_changed = true;
+        }
+    }
+    is_changed.then_some(plain)
 }
 
 /// What is taken out of what a provider says.

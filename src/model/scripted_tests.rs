@@ -8,7 +8,7 @@ fn request(name: &str, text: &str) -> ModelRequest {
     ModelRequest {
         model: ModelSettings::new("scripted", name),
         system: String::new(),
-        messages: vec![ChatMessage::User { text: text.into() }],
+        messages: vec![ChatMessage::user(text)],
         tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
         stable: 0,

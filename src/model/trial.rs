@@ -144,7 +144,7 @@ impl Trial<'_> {
 }
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 const fn finding(feature: &'static str, works: Option<bool>, detail: String) -> TrialFinding {

@@ -5,6 +5,7 @@ use super::ground::Ground;
 use super::lease::transcript;
 use super::lease::{Leased, Stop, keeper, known, waits};
 use super::model::fallback::{self, Asked};
+use super::model::media;
 use super::model::record;
 use super::stage::Stage;
 use super::tools::{answers, calls};
@@ -135,18 +136,21 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         }
         let observed = match action {
             Action::Gather => Box::pin(context::gather(worker, leased, &ground, meant, &turn)).await?,
-            Action::Ask(request) => match fallback::ask(worker, leased, &turn, *request).await? {
-                Asked::Made(observed, calls) => {
-                    turn.pay(calls);
-                    *observed
+            Action::Ask(mut request) => {
+                let _room = media::load(worker, leased, &turn, &mut request).await?;
+                match fallback::ask(worker, leased, &turn, *request).await? {
+                    Asked::Made(observed, calls) => {
+                        turn.pay(calls);
+                        *observed
+                    }
+                    Asked::Wait(wait, calls) => {
+                        let deadline = deadline(&turn);
+                        turn.pay(calls);
+                        waits::remember_calls(worker, leased, turn.asked()).await?;
+                        return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
+                    }
                 }
-                Asked::Wait(wait, calls) => {
-                    let deadline = deadline(&turn);
-                    turn.pay(calls);
-                    waits::remember_calls(worker, leased, turn.asked()).await?;
-                    return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
-                }
-            },
+            }
             Action::Record(recorded) => {
                 let hide = |path: &str, arguments: &mut Value| {
                     dispatch::hide(&worker.venue.catalog, path, arguments);

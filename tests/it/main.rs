@@ -10,6 +10,7 @@ mod agent_turns;
 mod aimock;
 mod answered;
 mod approvals;
+mod attachments;
 mod auth;
 mod authority;
 mod backup;

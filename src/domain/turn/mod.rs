@@ -409,7 +409,7 @@ impl Turn {
                 let Assembled { request, ledger, shown, unpinned, conversation: _, prefix } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
-                let used = sight::used(&inputs.items, &self.setting.authority);
+                let used = sight::used(&inputs.items, &inputs.attachments, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
                 let asking = Asking { ledger, write, shown, unpinned, tools, sections, used, prefix };
                 self.phase = Phase::Asking(Box::new(asking));

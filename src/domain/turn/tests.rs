@@ -134,6 +134,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         tools: tools.into(),
         served: setting.plan.served(&setting.state, &setting.mandate),
         layout: Layout::StableFirst(None),
+        attachments: Vec::new(),
     };
     let namer = Namer::new(b"key", &setting.owner);
     let scribe = Scribe {
@@ -356,6 +357,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         tags: crate::context::item::Tags::default(),
         origin: crate::origin::Origin::default(),
         content,
+        attachments: Vec::new(),
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
     let large = "x".repeat(crate::limits::CONTEXT_BYTES + 1);

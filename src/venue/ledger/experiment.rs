@@ -100,6 +100,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
             tags: read.tags,
             origin: known.map(|item| item.origin.clone()).unwrap_or_default(),
             content,
+            attachments: Vec::new(),
         });
     }
     inputs.items.extend(recorded.into_iter().filter(|item| item.section != Section::Context));

@@ -2,6 +2,7 @@
 //! before the model is asked and settled after. A reply is recorded; what it asks for is done elsewhere.
 
 pub(super) mod fallback;
+pub(super) mod media;
 pub(super) mod record;
 
 mod call;

@@ -83,7 +83,10 @@ pub(crate) async fn ask(
         }
         observed => observed?,
     };
-    if let Observed::Answered(Ok(reply)) = &observed {
+    // What pictures cost is estimated cautiously: it would hide how many bytes a token of text has.
+    if let Observed::Answered(Ok(reply)) = &observed
+        && !request.has_attachments()
+    {
         worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
     let charge = charge(worker, request, &observed, &meter, prompt);

@@ -5,6 +5,7 @@
 mod anthropic;
 mod encoded;
 mod gemini;
+mod media;
 mod openai;
 mod recorded;
 mod responses;

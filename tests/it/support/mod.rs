@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod aimock;
+pub mod attached;
 pub mod both;
 pub mod certificates;
 pub mod cli;

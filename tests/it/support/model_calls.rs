@@ -40,7 +40,7 @@ pub fn plain_request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest
 }
 
 pub fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 /// One call: its outcome, and what was streamed.

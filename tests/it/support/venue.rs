@@ -56,12 +56,12 @@ pub struct TestVenue {
     pub retention: RetentionRules,
     /// How its workers recognise who sends.
     pub auth: Arc<Auth>,
+    /// How its workers reach providers.
+    pub providers: ProviderOptions,
     /// What its model providers take.
     pub rates: Rates,
     /// Longest call of its models.
     pub model_timeout: Duration,
-    /// Endpoints of its model providers, and their keys.
-    pub providers: ProviderOptions,
     /// Sessions of one owner that its workers run at once, 0 = any number.
     pub owner_cap: u32,
     /// Percent of a worker's slots that one of several owners may hold.
@@ -112,9 +112,9 @@ impl TestVenue {
             lease: Duration::from_secs(30),
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
+            providers: ProviderOptions::default(),
             rates: Rates::default(),
             model_timeout: Duration::from_mins(10),
-            providers: ProviderOptions::default(),
             owner_cap: 0,
             owner_share: 75,
             approval_time: Duration::from_hours(1),
@@ -194,8 +194,8 @@ impl TestVenue {
     /// Starts a worker.
     pub fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
-        let models =
-            ModelOptions { scripted, calls_log, timeout: self.model_timeout, providers: self.providers.clone() };
+        let (providers, timeout) = (self.providers.clone(), self.model_timeout);
+        let models = ModelOptions { scripted, calls_log, providers, timeout };
         let models: Arc<dyn Model> = Arc::new(Models::new(models).unwrap());
         let models = match &self.foresight {
             None => models,
