@@ -460,7 +460,7 @@ mod tests {
         let keys = Keys::new([("OPENAI_API_KEY".to_owned(), "sk-env".to_owned())]);
         let options = ProviderOptions { keys, ..ProviderOptions::default() };
         let target = resolve(&settings, secrets, &options).map_err(|error| error.to_string())?;
-        assert!(!format!("{target:?}").contains("gw-1"), "{target:?}");
+        assert!(!format!("{target:?}").contains("gw-secret-value"), "{target:?}");
         let shown = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
         Ok(target.headers.iter().map(shown).collect())
     }
@@ -468,23 +468,35 @@ mod tests {
     #[test]
     fn a_secret_in_a_header_goes_where_it_is_bound() {
         let given = || json!({"X-Gateway": {"$secret": "s/GW", "prefix": "Token "}, "X-Title": "a title"});
-        let bound = || opened("GW", "gw-1", &["api.openai.com"]);
+        let bound = || opened("GW", "gw-secret-value", &["api.openai.com"]);
         let sent = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
-        let both = sent(&[("x-gateway", "Token gw-1"), ("x-title", "a title")]);
+        let both = sent(&[("x-gateway", "Token gw-secret-value"), ("x-title", "a title")]);
         assert_eq!(check_headers(None, given(), &[bound()]), Ok(both));
         for (base_url, secrets, part) in [
             (None, vec![], "the model needs the secret `s/GW`, which only a worker can open"),
-            (None, vec![opened("OTHER", "gw-1", &["api.openai.com"])], "the secret `s/GW`"),
-            (None, vec![opened("GW", "gw-1", &["example.com"])], "may not go to `https://api.openai.com:443`"),
-            (None, vec![opened("GW", "gw-1", &[])], "it is bound to no host"),
-            (None, vec![opened("GW", "gw-1\r\nHost: x", &["api.openai.com"])], "header `X-Gateway` is not usable"),
+            (None, vec![opened("OTHER", "gw-secret-value", &["api.openai.com"])], "the secret `s/GW`"),
+            (
+                None,
+                vec![opened("GW", "gw-secret-value", &["example.com"])],
+                "may not go to `https://api.openai.com:443`",
+            ),
+            (None, vec![opened("GW", "gw-secret-value", &[])], "it is bound to no host"),
+            (
+                None,
+                vec![opened("GW", "gw-secret-value\r\nHost: x", &["api.openai.com"])],
+                "header `X-Gateway` is not usable",
+            ),
             // A secret in a header is no key: a URL that the venue doesn't name needs one.
-            (Some("https://example.com/v1"), vec![opened("GW", "gw-1", &["example.com"])], "the model has no `key`"),
+            (
+                Some("https://example.com/v1"),
+                vec![opened("GW", "gw-secret-value", &["example.com"])],
+                "the model has no `key`",
+            ),
         ] {
             let error = check_headers(base_url, given(), &secrets).unwrap_err();
-            assert!(error.contains(part) && !error.contains("gw-1"), "{base_url:?}: {error}");
+            assert!(error.contains(part) && !error.contains("gw-secret-value"), "{base_url:?}: {error}");
         }
     }
 }
