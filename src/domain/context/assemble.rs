@@ -452,10 +452,8 @@ fn tail(inputs: &Inputs) -> Tail {
                 Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it", served.remind))),
                 Layout::StableFirst(_) => {
                     let is_plain = inputs.frame.prompt == PromptStyle::Plain;
-                    message = Some(match is_plain {
-                        true => text::plain_task(input),
-                        false => text::task_message(job, caller.as_deref(), input),
-                    });
+                    let whole = || text::task_message(job, caller.as_deref(), input);
+                    message = Some(if is_plain { text::plain_task(input) } else { whole() });
                     // What a refused text lacks was said where it was refused.
                     match inputs.output() {
                         output if is_plain && inputs.frame.completion == CompletedBy::Implicit => {
