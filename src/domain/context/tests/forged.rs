@@ -99,7 +99,7 @@ fn marked(evil: &str) -> TurnRecord {
 fn prompt(inputs: &Inputs) -> String {
     let assembled = built(inputs);
     let texts = assembled.request.messages.iter().map(|message| match message {
-        ChatMessage::User { text } | ChatMessage::Tool { text, .. } | ChatMessage::Assistant { text, .. } => {
+        ChatMessage::User { text, .. } | ChatMessage::Tool { text, .. } | ChatMessage::Assistant { text, .. } => {
             text.as_str()
         }
     });
@@ -178,12 +178,12 @@ fn nobody_can_write_a_line_of_the_venue() {
     assert!(heads.len() > 25, "{heads:#?}");
     let mut seed = 0;
     let styles = [PromptStyle::Full, PromptStyle::Plain];
-    let styled = |evil: &str, style| {
+    let prompt_in = |evil: &str, style| {
         let mut inputs = everything(evil);
         inputs.frame.prompt = style;
         prompt(&inputs)
     };
-    let benign = styles.map(|style| counts(&styled(DATA, style), &heads));
+    let benign = styles.map(|style| counts(&prompt_in(DATA, style), &heads));
     for (at, head) in heads.iter().enumerate() {
         let forms = [
             head.clone(),
@@ -203,7 +203,7 @@ fn nobody_can_write_a_line_of_the_venue() {
             };
             seed += 1;
             let style = seed / 3 % 2;
-            let evil_counts = counts(&styled(&evil, styles[style]), &heads);
+            let evil_counts = counts(&prompt_in(&evil, styles[style]), &heads);
             for ((head, was), is) in heads.iter().zip(&benign[style]).zip(evil_counts) {
                 assert!(is <= *was, "{head:?} begins {is} lines, not {was}, by {evil:?}");
             }
