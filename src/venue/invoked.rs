@@ -16,6 +16,7 @@ use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, Window, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::operation::NOTHING;
+use crate::venue::outcomes;
 use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
 use crate::venue::policy;
 use serde_json::Value;
@@ -91,11 +92,27 @@ pub async fn admit(
     Ok(InvokedAdmission::Done)
 }
 
+/// The write that lists an operation which ended with an unknown outcome.
+fn unknown(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
+    (result.error_code == Some(ErrorCode::OutcomeUnknown)).then(|| outcomes::opened_by_job(head, now))
+}
+
+fn count(venue: &Venue, result: &JobResult) {
+    if result.error_code == Some(ErrorCode::OutcomeUnknown) {
+        venue.metrics.outcome_unknown("operation");
+    }
+}
+
 /// Records a job that has ended already; false: there is, or was, one of that id.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
-    Ok(venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
+    writes.extend(job.result.as_ref().and_then(|result| unknown(&job.head, result, job.updated)));
+    let is_new = venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done;
+    if let Some(result) = job.result.as_ref().filter(|_| is_new) {
+        count(venue, result);
+    }
+    Ok(is_new)
 }
 
 /// What is known of a job, with the versions that a change must find.
@@ -207,6 +224,7 @@ pub async fn take(
         Ok(match looked {
             InvokedLook::Later(_) => Edit::nothing(None),
             InvokedLook::Over(result) => {
+                count(venue, &result);
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
                 Edit::write(ending(&right(invoked), &result, now), None)
             }
@@ -259,6 +277,7 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
     let mut writes = left(&held.invoked, held.version).to_vec();
     writes.push(line(job, result.status, now).at(held.status_version));
     writes.push(DocWrite::json(keys::job_result(job), result));
+    writes.extend(unknown(&held.head, result, now));
     writes
 }
 
@@ -267,10 +286,12 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
     let now = venue.now();
     // Nothing has changed since, mostly.
     if venue.store.write(now, owner, &ending(held, result, now)).await? == OutsideWrite::Done {
+        count(venue, result);
         return Ok(true);
     }
     let attempt = || async {
         let held = still(venue, owner, held).await?;
+        held.iter().for_each(|_| count(venue, result));
         Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true)))
     };
     venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await
@@ -332,6 +353,7 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
         Err(OpError::Timeout(text) | OpError::Limit(text)) => coded(ErrorCode::LimitReached, text),
         Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
         Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
+        Err(error @ OpError::OutcomeUnknown(_)) => coded(ErrorCode::OutcomeUnknown, error.to_string()),
         Err(error @ OpError::Arguments { .. }) => coded(ErrorCode::Refused, error.to_string()),
         Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
         Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),

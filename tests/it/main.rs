@@ -43,6 +43,7 @@ mod deletions;
 mod deployment;
 mod direct;
 mod egress;
+mod effects;
 mod embedded_store;
 mod endless;
 mod examples;
