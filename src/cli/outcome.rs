@@ -65,15 +65,17 @@ pub(super) async fn list(
 
 /// One call, with where to look at it.
 fn details(outcome: &Value) -> String {
-    let mut lines = vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];
-    let mut line = |name: &str, text: String| lines.push(format!("  {name:<8} {}", text.replace('\n', "\n           ")));
+    let mut lines =
+        vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];
+    let mut line =
+        |name: &str, text: String| lines.push(format!("  {name:<8} {}", text.replace('\n', "\n           ")));
     if !outcome["job"].is_null() {
         line("job", field(outcome, "job"));
     }
     let call = &outcome["call"];
     if !call.is_null() {
         let [agent, session, turn] = ["agent", "session", "turn"].map(|name| field(call, name));
-        line("call", format!("{} (`{}`) of turn {turn} of {agent}/{session}", field(call, "index"), field(call, "tool")));
+        line("turn", format!("{agent}/{session}/{turn}, call {} (`{}`)", field(call, "index"), field(call, "tool")));
     }
     let settled = &outcome["settled"];
     if !settled.is_null() {

@@ -82,7 +82,8 @@ impl Operation for Get {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let headers = send::headers(&self.headers)?;
         let timeout = self.timeout.map(Duration::from_millis);
-        let ask = Ask { method: Method::GET, url: self.url.0, headers, body: None, timeout, repeatable: true, shown: None };
+        let ask =
+            Ask { method: Method::GET, url: self.url.0, headers, body: None, timeout, repeatable: true, shown: None };
         send(call, "http/get", ask).await
     }
 }

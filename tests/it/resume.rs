@@ -100,7 +100,10 @@ toolArgInjection.http_post.body = "payload"
     let listed = up.run(&["job", "list", "--outcome", "unknown", "--output", "json"]).ok();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let outcome = &listed["items"][0];
-    assert_eq!((&listed["total"], &outcome["job"], &outcome["call"]["index"]), (&1.into(), &job.as_str().into(), &1.into()));
+    assert_eq!(
+        (&listed["total"], &outcome["job"], &outcome["call"]["index"]),
+        (&1.into(), &job.as_str().into(), &1.into())
+    );
     let id = outcome["id"].as_str().unwrap();
     assert_ne!(up.run(&["job", "settle", id]).code, 0, "done or not done");
     let settled = up.run(&["job", "settle", id, "--not-done", "--note", "no such payment"]).ok();

@@ -88,8 +88,7 @@ async fn tell_agent(call: &Invocation<'_>, outcome: &UnknownOutcome) -> Result<(
         "about": format!("call {} (`{}`) of turn {}, whose outcome was unknown", place.index, place.tool, place.turn),
         "operation": outcome.operation, "result": settled.result, "note": settled.note,
     });
-    let arguments =
-        json!({"agentId": place.session.agent, "sessionId": place.session.session, "message": about});
+    let arguments = json!({"agentId": place.session.agent, "sessionId": place.session.session, "message": about});
     let key = EventId::of_venue(&call.venue.key, IdOf::Answer(&outcome.id));
     let call = Invocation { site: Site::Api { key: Some(key) }, ..call.clone() };
     Box::pin(dispatch::invoke(&call, "v/ops/agent/message", arguments)).await.map(drop)

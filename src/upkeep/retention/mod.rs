@@ -204,8 +204,7 @@ impl Janitor {
             counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
         let page = sessions::page(venue, owner, self.rules, places.session.clone()).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
-        (places.outcomes, tidied.outcomes) =
-            outcomes::page(venue, owner, self.rules, places.outcomes.clone()).await?;
+        (places.outcomes, tidied.outcomes) = outcomes::page(venue, owner, self.rules, places.outcomes.clone()).await?;
         (places.reads, tidied.reads) = self.reads(venue, owner, places.reads.clone()).await?;
         (places.parts, tidied.parts) = parts::step(venue, owner, self.rules.turns, places.parts.clone()).await?;
         Ok(tidied)

@@ -58,7 +58,7 @@ pub enum Effect {
     /// Written at once under an id that is a function of the turn: running it again changes nothing.
     Idempotent,
     /// Not repeatable: intent is recorded before it, and an intent without an outcome is
-    /// `outcome_unknown`.
+    /// `outcome_unknown`, as is a request that left and got no whole answer.
     Once,
 }
 

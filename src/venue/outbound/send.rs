@@ -134,12 +134,7 @@ impl Sender {
         }
     }
 
-    async fn follow(
-        &self,
-        mut ask: Ask,
-        permitted: Permitted<'_>,
-        departure: &Departure,
-    ) -> Result<Value, OpError> {
+    async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>, departure: &Departure) -> Result<Value, OpError> {
         for _ in 0..=self.policy.redirects {
             self.policy.check(&ask.url)?;
             if self.policy.proxy.carries(&ask.url) {

@@ -24,12 +24,7 @@ pub(super) async fn writes(worker: &Worker, leased: &Leased, record: &TurnRecord
             id,
             job: record.job.clone(),
             operation: call.operation.clone(),
-            call: Some(CallPlace {
-                session: lease.session.clone(),
-                turn: record.turn,
-                index,
-                tool: call.tool.clone(),
-            }),
+            call: Some(CallPlace { session: lease.session.clone(), turn: record.turn, index, tool: call.tool.clone() }),
             at: venue.now(),
             settled: None,
             kept: KeptKeys::default(),

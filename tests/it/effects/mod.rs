@@ -89,7 +89,9 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
     let Some(head) = head(&mut stream).await else { return };
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     log.lock().unwrap().push(head);
-    let moved = |status: u16, to: &str| format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let moved = |status: u16, to: &str| {
+        format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    };
     let answer = match path.as_str() {
         "/hang" => {
             tokio::time::sleep(Duration::from_mins(1)).await;
@@ -108,7 +110,9 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
             tokio::time::sleep(Duration::from_mins(1)).await;
             return;
         }
-        "/large" => format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", MAX_BYTES + 1, "x".repeat(MAX_BYTES + 1)),
+        "/large" => {
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", MAX_BYTES + 1, "x".repeat(MAX_BYTES + 1))
+        }
         "/no-http" => "SSH-2.0-OpenSSH_9.9\r\n\r\n".to_owned(),
         "/to-file" => moved(303, "file:///etc/passwd"),
         "/to-stranger" => moved(303, "http://stranger.example/x"),

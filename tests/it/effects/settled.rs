@@ -60,7 +60,10 @@ async fn a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again(on: On) 
     let turns = venue.turns("payer", &session).await;
     assert_eq!(turns[0].calls.iter().map(|call| call.outcome.as_str()).collect::<Vec<_>>(), ["outcome unknown", "ok"]);
     let said = json!(turns[0].said).to_string();
-    assert!(said.contains("the answer broke off after 5 bytes") && said.contains("check before doing it again"), "{said}");
+    assert!(
+        said.contains("the answer broke off after 5 bytes") && said.contains("check before doing it again"),
+        "{said}"
+    );
     let page = listed(&venue, false).await;
     let item = &page["items"][0];
     assert_eq!((&page["total"], &item["operation"]), (&json!(1), &json!("v/ops/http/post")), "{page}");
@@ -74,7 +77,8 @@ async fn a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again(on: On) 
     for index in 0..2 {
         let place = IdOf::Call { owner: &venue.owner, session: &key, turn: 1, call: index, instance: None };
         let id = EventId::of_venue(&venue.venue.key, place);
-        let expected = format!("idempotency-key: {}\r\n", &sha256_hex(format!("idempotency-key {id}").as_bytes())[..32]);
+        let expected =
+            format!("idempotency-key: {}\r\n", &sha256_hex(format!("idempotency-key {id}").as_bytes())[..32]);
         let sent = site.requests().iter().filter(|request| request.contains(&expected)).count();
         assert_eq!(sent, 1, "{index}: {expected} {:?}", site.requests());
     }
@@ -143,10 +147,14 @@ async fn an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
     assert_eq!(server.post_once("order-7", "/api/v1/invoke?wait=true", order).await.body(200)["id"], job["id"]);
     assert_eq!(site.posts(), 1, "the same request again is the same job");
     // Who held the request is told so, and not to try again.
-    server.post("/api/v1/run", json!({"operation": "v/ops/http/post", "input": input})).await.is_problem(500, "outcome unknown");
+    server
+        .post("/api/v1/run", json!({"operation": "v/ops/http/post", "input": input}))
+        .await
+        .is_problem(500, "outcome unknown");
     let page = server.get("/api/v1/outcomes").await.body(200);
     assert_eq!((&page["total"], &page["items"][0]["id"]), (&json!(1), &job["id"]), "{page}");
-    let (path, record) = (format!("/api/v1/outcomes/{}", job["id"].as_str().unwrap()), json!({"done": false, "note": "n"}));
+    let (path, record) =
+        (format!("/api/v1/outcomes/{}", job["id"].as_str().unwrap()), json!({"done": false, "note": "n"}));
     let settled = server.put(&path, record.clone()).await.body(200);
     assert_eq!(settled["settled"]["done"], false, "{settled}");
     server.put(&path, record).await.body(200);
