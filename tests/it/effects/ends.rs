@@ -6,11 +6,15 @@ use crate::support::operate::{boss, operate, operate_once};
 use crate::support::port;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use trellis::config::proxy::ProxySettings;
 use trellis::domain::hosts::HostRule;
 use trellis::domain::ids::EventId;
 use trellis::venue::operation::OpError;
+use trellis::venue::outbound::HttpPolicy;
+use trellis::venue::outbound::proxy::ProxyRoute;
 
 /// Longest call of these tests, in milliseconds.
 const TIME: u64 = 500;
@@ -86,11 +90,37 @@ async fn what_fails_before_a_post_leaves_may_be_repeated() {
         (format!("https://127.0.0.1:{port}/ok"), ""),
         (format!("https://127.0.0.1:{}/ok", silent.1), "gave no whole answer within 500 ms"),
     ] {
-        let input = json!({"url": url, "body": "mine", "timeout": TIME});
-        let error = call(&venue, "v/ops/http/post", input).await.unwrap_err();
-        assert!(!matches!(error, OpError::OutcomeUnknown(_)) && error.to_string().contains(part), "{url}: {error:?}");
+        for input in [json!({"url": url, "body": "mine", "timeout": TIME}), json!({"url": url, "timeout": TIME})] {
+            let error = call(&venue, "v/ops/http/post", input).await.unwrap_err();
+            let is_known = !matches!(error, OpError::OutcomeUnknown(_));
+            assert!(is_known && error.to_string().contains(part), "{url}: {error:?}");
+        }
     }
     assert_eq!(site.posts(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn through_a_proxy_only_what_went_beyond_it_is_unknown() {
+    let proxy = Site::start().await;
+    let gone = port::lasting();
+    for (at, scheme, path, is_unknown) in [
+        (proxy.port, "http", "/login", false),
+        (gone, "http", "/ok", false),
+        // It makes no tunnel.
+        (proxy.port, "https", "/ok", false),
+        (gone, "https", "/ok", false),
+        (proxy.port, "http", "/close", true),
+        (proxy.port, "http", "/half-body", true),
+    ] {
+        let (mut venue, _dir) = venue(On::Embedded, &proxy, "").await.unwrap();
+        let settings = ProxySettings::parse(&format!("http://127.0.0.1:{at}"), "", &BTreeMap::new()).unwrap();
+        let hosts = HostRule::list("moved.example").unwrap();
+        let policy = HttpPolicy { hosts, proxy: ProxyRoute::new(&settings, "http_client"), ..proxy.policy() };
+        Arc::get_mut(&mut venue.venue).unwrap().catalog = trellis::ops::catalog_with(true, policy);
+        let input = json!({"url": format!("{scheme}://moved.example{path}"), "body": "mine", "timeout": TIME});
+        let error = call(&venue, "v/ops/http/post", input).await.unwrap_err();
+        assert_eq!(matches!(error, OpError::OutcomeUnknown(_)), is_unknown, "{at} {scheme} {path}: {error:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -87,7 +87,8 @@ async fn head(stream: &mut TcpStream) -> Option<String> {
 
 async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
     let Some(head) = head(&mut stream).await else { return };
-    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    // A proxy is asked for the whole URL.
+    let path = head.split(' ').nth(1).unwrap_or_default().trim_start_matches("http://moved.example").to_owned();
     log.lock().unwrap().push(head);
     let moved = |status: u16, to: &str| {
         format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
@@ -113,6 +114,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
         "/large" => {
             format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", MAX_BYTES + 1, "x".repeat(MAX_BYTES + 1))
         }
+        "/login" => "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n".to_owned(),
         "/no-http" => "SSH-2.0-OpenSSH_9.9\r\n\r\n".to_owned(),
         "/to-file" => moved(303, "file:///etc/passwd"),
         "/to-stranger" => moved(303, "http://stranger.example/x"),
