@@ -21,7 +21,7 @@ pub struct UnknownOutcome {
     pub operation: String,
     /// Where the call stands, when a turn made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallPlace>,
+    pub call: Option<UnknownCall>,
     /// When it was recorded as unknown.
     pub at: Millis,
     /// What a person has found out.
@@ -35,7 +35,7 @@ pub struct UnknownOutcome {
 /// The place of a call of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CallPlace {
+pub struct UnknownCall {
     /// The agent and its session.
     #[serde(flatten)]
     pub session: SessionKey,
@@ -104,7 +104,7 @@ mod tests {
     fn an_outcome_reads_back_with_keys_of_newer_builds() {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let owner: Owner = "t/u".parse().unwrap();
-        let call = CallPlace { session: session.clone(), turn: 2, index: 1, tool: "pay".into() };
+        let call = UnknownCall { session: session.clone(), turn: 2, index: 1, tool: "pay".into() };
         let outcome = UnknownOutcome {
             id: outcome_id(b"k", &owner, &session, (2, 1)),
             job: None,

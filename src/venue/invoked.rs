@@ -93,11 +93,11 @@ pub async fn admit(
 }
 
 /// The write that lists an operation which ended with an unknown outcome.
-fn unknown(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
-    (result.error_code == Some(ErrorCode::OutcomeUnknown)).then(|| outcomes::opened_by_job(head, now))
+fn outcome_listing(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
+    (result.error_code == Some(ErrorCode::OutcomeUnknown)).then(|| outcomes::listing_of_job(head, now))
 }
 
-fn count(venue: &Venue, result: &JobResult) {
+fn count_outcome(venue: &Venue, result: &JobResult) {
     if result.error_code == Some(ErrorCode::OutcomeUnknown) {
         venue.metrics.outcome_unknown("operation");
     }
@@ -107,10 +107,10 @@ fn count(venue: &Venue, result: &JobResult) {
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
-    writes.extend(job.result.as_ref().and_then(|result| unknown(&job.head, result, job.updated)));
+    writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
     let is_new = venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done;
     if let Some(result) = job.result.as_ref().filter(|_| is_new) {
-        count(venue, result);
+        count_outcome(venue, result);
     }
     Ok(is_new)
 }
@@ -154,6 +154,19 @@ fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
         DocWrite::delete(keys::invoked(&invoked.job)).at(version),
         DocWrite::delete(keys::invoked_due(invoked.due, &invoked.job)),
     ]
+}
+
+/// The writes after which nobody looks any more at one that has ended otherwise. One that was cancelled while it ran,
+/// and must not be repeated, may have happened.
+fn leftovers(venue: &Venue, known: &Known) -> Vec<DocWrite> {
+    let mut writes = left(&known.invoked, known.version).to_vec();
+    let was_running = known.status == JobStatus::Cancelled && known.invoked.taken.is_some();
+    let cancelled = known.head.as_ref().filter(|head| was_running && !may_be_repeated(venue, head));
+    if let Some(head) = cancelled {
+        venue.metrics.outcome_unknown("operation");
+        writes.push(outcomes::listing_of_job(head, venue.now()));
+    }
+    writes
 }
 
 /// How a worker runs operations.
@@ -201,13 +214,14 @@ pub async fn take(
 ) -> Result<Option<HeldOperation>, StoreError> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let attempt = || async {
-        let Some(Known { invoked, version, head, status, status_version }) = known(venue, owner, job).await? else {
+        let Some(known) = known(venue, owner, job).await? else { return Ok(Edit::nothing(None)) };
+        if known.head.is_none() || known.status.is_terminal() {
+            return Ok(Edit::write(leftovers(venue, &known), None));
+        }
+        let Known { invoked, version, head: Some(head), status_version, .. } = known else {
             return Ok(Edit::nothing(None));
         };
         let now = venue.now();
-        let Some(head) = head.filter(|_| !status.is_terminal()) else {
-            return Ok(Edit::write(left(&invoked, version), None));
-        };
         let op = head.op.clone().unwrap_or_default();
         if invoked.is_held(&mark) {
             // It was written, and only the answer was lost.
@@ -224,7 +238,7 @@ pub async fn take(
         Ok(match looked {
             InvokedLook::Later(_) => Edit::nothing(None),
             InvokedLook::Over(result) => {
-                count(venue, &result);
+                count_outcome(venue, &result);
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
                 Edit::write(ending(&right(invoked), &result, now), None)
             }
@@ -247,11 +261,16 @@ pub async fn take(
 async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Option<HeldOperation>, StoreError> {
     let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
     if known.status.is_terminal() {
-        venue.store.write(venue.now(), owner, &left(&known.invoked, known.version)).await?;
+        venue.store.write(venue.now(), owner, &leftovers(venue, &known)).await?;
         return Ok(None);
     }
     let Known { invoked, version, status_version, .. } = known;
     Ok(invoked.is_held(&held.token).then(|| HeldOperation { invoked, version, status_version, ..held.clone() }))
+}
+
+/// Removes what is kept of an operation that was ended by another while it ran here.
+pub async fn clear_if_ended(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<(), StoreError> {
+    still(venue, owner, held).await.map(drop)
 }
 
 /// Holds it for some time more; none when it was cancelled, or another has it.
@@ -277,7 +296,7 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
     let mut writes = left(&held.invoked, held.version).to_vec();
     writes.push(line(job, result.status, now).at(held.status_version));
     writes.push(DocWrite::json(keys::job_result(job), result));
-    writes.extend(unknown(&held.head, result, now));
+    writes.extend(outcome_listing(&held.head, result, now));
     writes
 }
 
@@ -286,12 +305,12 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
     let now = venue.now();
     // Nothing has changed since, mostly.
     if venue.store.write(now, owner, &ending(held, result, now)).await? == OutsideWrite::Done {
-        count(venue, result);
+        count_outcome(venue, result);
         return Ok(true);
     }
     let attempt = || async {
         let held = still(venue, owner, held).await?;
-        held.iter().for_each(|_| count(venue, result));
+        held.iter().for_each(|_| count_outcome(venue, result));
         Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true)))
     };
     venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await

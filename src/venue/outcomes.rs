@@ -20,13 +20,13 @@ use std::cmp::Reverse;
 const SETTLE: &str = "job/settle";
 
 /// The write that lists a call, which isn't listed yet.
-pub fn opened(outcome: &UnknownOutcome) -> DocWrite {
+pub fn listing(outcome: &UnknownOutcome) -> DocWrite {
     DocWrite::json(keys::outcome(&outcome.id), outcome).at(0)
 }
 
 /// The same of an operation that was invoked.
-pub fn opened_by_job(head: &JobHead, at: Millis) -> DocWrite {
-    opened(&UnknownOutcome {
+pub fn listing_of_job(head: &JobHead, at: Millis) -> DocWrite {
+    listing(&UnknownOutcome {
         id: head.id.clone(),
         job: Some(head.id.clone()),
         operation: head.op.clone().unwrap_or_default(),

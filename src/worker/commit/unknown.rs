@@ -2,7 +2,7 @@
 
 use crate::domain::call::Outcome;
 use crate::domain::kept::KeptKeys;
-use crate::domain::outcome::{CallPlace, UnknownOutcome, outcome_id};
+use crate::domain::outcome::{UnknownCall, UnknownOutcome, outcome_id};
 use crate::domain::session::TurnRecord;
 use crate::process::telemetry::Metrics;
 use crate::store::{Commit, DocWrite, keys};
@@ -11,7 +11,11 @@ use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop};
 
 /// The writes of those that aren't listed yet: a turn that is amended has some that were listed with it.
-pub(super) async fn writes(worker: &Worker, leased: &Leased, record: &TurnRecord) -> Result<Vec<DocWrite>, Stop> {
+pub(super) async fn outcome_listings(
+    worker: &Worker,
+    leased: &Leased,
+    record: &TurnRecord,
+) -> Result<Vec<DocWrite>, Stop> {
     let (venue, lease) = (&worker.venue, &leased.lease);
     let unknown = Outcome::OutcomeUnknown.as_str();
     let mut writes = Vec::new();
@@ -20,11 +24,16 @@ pub(super) async fn writes(worker: &Worker, leased: &Leased, record: &TurnRecord
         if venue.store.doc(&lease.owner, &keys::outcome(&id)).await?.value.is_some() {
             continue;
         }
-        writes.push(outcomes::opened(&UnknownOutcome {
+        writes.push(outcomes::listing(&UnknownOutcome {
             id,
             job: record.job.clone(),
             operation: call.operation.clone(),
-            call: Some(CallPlace { session: lease.session.clone(), turn: record.turn, index, tool: call.tool.clone() }),
+            call: Some(UnknownCall {
+                session: lease.session.clone(),
+                turn: record.turn,
+                index,
+                tool: call.tool.clone(),
+            }),
             at: venue.now(),
             settled: None,
             kept: KeptKeys::default(),
@@ -34,7 +43,7 @@ pub(super) async fn writes(worker: &Worker, leased: &Leased, record: &TurnRecord
 }
 
 /// Counts those that a commit has listed.
-pub(super) fn count(metrics: &Metrics, commit: &Commit) {
+pub(super) fn count_outcomes(metrics: &Metrics, commit: &Commit) {
     for _ in commit.writes.iter().filter(|write| write.key.starts_with(keys::OUTCOMES)) {
         metrics.outcome_unknown("call");
     }

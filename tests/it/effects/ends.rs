@@ -67,7 +67,7 @@ async fn every_end_after_a_post_has_left_is_unknown() {
     assert!(last.contains("content-length: 1\r\n") && !last.contains("transfer-encoding"), "{last}");
     call(&venue, "v/ops/http/post", json!({"url": site.url("/ok")})).await.unwrap();
     let last = site.requests().pop().unwrap();
-    assert!(last.contains("content-length: 0\r\n") && !last.contains("transfer-encoding"), "{last}");
+    assert!(!last.contains("transfer-encoding"), "{last}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,8 @@ fn rules(site: &Site) -> String {
         )
     };
     format!(
-        "[[rule]]\nwhen = {{ agent = \"payer\", turn = 1 }}\nthen = {{ calls = [{}, {}] }}\n\n\
+        "[[rule]]\nwhen = {{ agent = \"payer\", text = \"whose outcome was unknown\" }}\nthen = {{ text = \"noted\" }}\n\n\
+         [[rule]]\nwhen = {{ agent = \"payer\", turn = 1 }}\nthen = {{ calls = [{}, {}] }}\n\n\
          [[rule]]\nwhen = {{ agent = \"payer\", turn = 2 }}\nthen = {{ text = \"I look before I pay again\" }}\n\n\
          [[rule]]\nthen = {{ text = \"heard\" }}\n",
         call("/half-body"),
@@ -167,6 +168,29 @@ async fn an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
     assert!(metrics.contains("trellis_outcomes_unknown_total{of=\"operation\"} 1"), "{metrics}");
 }
 
+async fn an_operation_that_is_cancelled_after_its_request_left_is_listed(on: On) {
+    let site = Site::start().await;
+    let Some((venue, _dir)) = venue(on, &site, &rules(&site)).await else { return };
+    venue.worker();
+    let server = Server::of(Arc::clone(&venue.venue)).await;
+    let order = json!({"operation": "v/ops/http/post", "input": {"url": site.url("/hang")}, "wait": 0});
+    let job = server.post("/api/v1/invoke", order).await.body(201);
+    while site.posts() == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
+    assert_eq!(server.put(&format!("{path}/cancel"), Value::Null).await.body(200)["status"], "CANCELLED");
+    let item = loop {
+        let page = server.get("/api/v1/outcomes").await.body(200);
+        if page["total"] == 1 {
+            break page["items"][0].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(item["id"], job["id"], "{item}");
+    assert_eq!(site.posts(), 1);
+}
+
 async fn what_is_listed_goes_with_the_age_of_jobs(on: On) {
     let Some((_site, venue, _dir, _session)) = paid(on).await else { return };
     let step = async |keep: Duration| {
@@ -184,5 +208,6 @@ on_both! {
     a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again
     an_outcome_is_settled_once_by_who_may_and_the_agent_is_told
     an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
+    an_operation_that_is_cancelled_after_its_request_left_is_listed
     what_is_listed_goes_with_the_age_of_jobs
 }
