@@ -51,9 +51,12 @@ impl Failure {
             OpError::Conflict(_) => Exit::Conflict,
             OpError::Denied(_) => Exit::Denied,
             OpError::Store(_) => Exit::Unreachable,
-            OpError::Limit(_) | OpError::Failed(_) | OpError::Upstream(_) | OpError::Timeout(_) | OpError::Fenced => {
-                Exit::Internal
-            }
+            OpError::Limit(_)
+            | OpError::Failed(_)
+            | OpError::Upstream(_)
+            | OpError::Timeout(_)
+            | OpError::OutcomeUnknown(_)
+            | OpError::Fenced => Exit::Internal,
         };
         Self::new(exit, error.to_string())
     }

@@ -1,11 +1,11 @@
-//! `trellis job get|list|wait|cancel|pause|resume|message|watch`.
+//! `trellis job get|list|wait|cancel|pause|resume|message|watch|settle`.
 
 use super::bulk::Many;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::filter::{JobFilter, more};
 use super::output::{Out, field, plain, time};
-use super::{Context, input, spend, wait, watch};
+use super::{Context, input, outcome, spend, wait, watch};
 use crate::domain::ids::{EventId, JobId};
 use crate::ingress;
 use clap::Subcommand;
@@ -33,8 +33,16 @@ pub(crate) enum Job {
     ///
     /// One call of a filtered list looks at no more than 1,000 jobs, and says where to go on. Tokens and cost are
     /// those of a job with all jobs under it.
-    #[command(after_help = "Example:\n  trellis job list --state failed --agent helper --since 2h --output ndjson")]
+    #[command(
+        after_help = "Examples:\n  trellis job list --state failed --agent helper --since 2h --output ndjson\n  trellis job list --outcome unknown"
+    )]
     List {
+        /// Calls of which nobody knows whether they happened, instead of jobs; `job settle` settles them
+        #[arg(long, value_name = "OUTCOME", value_parser = ["unknown"])]
+        outcome: Option<String>,
+        /// With `--outcome`: those that are settled, too
+        #[arg(long, requires = "outcome")]
+        all: bool,
         /// Which ones
         #[command(flatten)]
         filter: JobFilter,
@@ -117,6 +125,13 @@ pub(crate) enum Job {
         #[command(flatten)]
         server: Server,
     },
+    /// Say whether a call of unknown outcome has happened
+    ///
+    /// It counts once, and changes neither the job nor the turn. Without --tell the agent doesn't learn of it.
+    #[command(
+        after_help = "Examples:\n  trellis job settle 0123456789abcdef0123456789abcdef --done '{\"refund\": \"re_1\"}'\n  trellis job settle 0123456789abcdef0123456789abcdef --not-done --note 'no such refund in the bank' --tell"
+    )]
+    Settle(outcome::Settle),
     /// Follow a job: status changes, and the text as it is written
     #[command(after_help = "Example:\n  trellis job watch 0123456789abcdef0123456789abcdef")]
     Watch {
@@ -134,7 +149,13 @@ impl Job {
         let out = context.out;
         let done = match self {
             Self::Get { id, server } => show(&Client::new(&server)?, out, &id).await,
-            Self::List { filter, offset, limit, server } => {
+            Self::List { outcome: Some(_), all, filter, offset, limit, server } => {
+                if !filter.is_empty() {
+                    return Err(Failure::usage("`--outcome` goes with `--all`, `--offset` and `--limit` alone"));
+                }
+                outcome::list(&Client::new(&server)?, out, all, (offset, limit)).await
+            }
+            Self::List { filter, offset, limit, server, .. } => {
                 list(&Client::new(&server)?, out, filter.query(), offset, limit).await
             }
             Self::Wait { id, timeout, server } => {
@@ -159,6 +180,7 @@ impl Job {
                 out.value(&answer, || format!("{id} {}", field(&answer, "status")))?;
                 Ok(Exit::Ok)
             }
+            Self::Settle(settle) => settle.run(out).await,
             Self::Watch { id, server } => watch::follow(&Client::new(&server)?, out, &id).await,
         };
         done.map_err(|e| e.about("no job `", NO_JOB))

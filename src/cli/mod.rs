@@ -26,6 +26,7 @@ mod lattice;
 mod message;
 mod mock_llm;
 mod model;
+mod outcome;
 mod output;
 mod policy;
 mod queue;

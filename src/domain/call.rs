@@ -149,7 +149,7 @@ pub enum Outcome {
     Limit,
     /// The task was cancelled before or while it ran.
     Cancelled,
-    /// It began before a crash, and what it did is not known.
+    /// It began and a crash, or a broken answer, keeps whether it happened from being known.
     OutcomeUnknown,
     /// A person is asked first.
     Awaiting,

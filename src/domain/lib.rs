@@ -66,6 +66,7 @@ pub mod invoked;
 pub mod external;
 pub mod seal;
 pub mod dead;
+pub mod outcome;
 pub mod lease;
 pub mod timer;
 pub mod goal;

@@ -449,6 +449,9 @@ pub const LISTED_VALUE_BYTES: usize = 8 * 1024;
 /// Bytes of a text that a list shows of what it lists.
 pub const LISTED_TEXT_BYTES: usize = 1024;
 
+/// Characters of a person's note about a call of unknown outcome.
+pub const SETTLEMENT_NOTE_CHARS: usize = 2_000;
+
 /// Records of one page of a list at most, and when nothing is said.
 pub const LIST_PAGE: usize = 1_000;
 

@@ -79,6 +79,11 @@ impl Problem {
         Self { code: Some("QUOTA_EXCEEDED"), ..Self::new(StatusCode::INSUFFICIENT_STORAGE, over) }
     }
 
+    /// 500, not 502 or 504, after which clients try again: that would do it twice.
+    fn outcome_unknown(error: OpError) -> Self {
+        Self { code: Some("OUTCOME_UNKNOWN"), ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, error) }
+    }
+
     /// The caller may try again after `seconds`.
     pub(super) const fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
@@ -128,6 +133,7 @@ impl From<OpError> for Problem {
             OpError::Failed(text) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Operation failed: {text}")),
             OpError::Upstream(text) => Self::new(StatusCode::BAD_GATEWAY, format!("Operation failed: {text}")),
             OpError::Timeout(text) => Self::new(StatusCode::GATEWAY_TIMEOUT, text),
+            OpError::OutcomeUnknown(_) => Self::outcome_unknown(error),
             OpError::Fenced => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
             OpError::Store(error) => error.into(),
         }
@@ -241,6 +247,7 @@ mod tests {
             (OpError::Failed("x".into()).into(), 500, None),
             (OpError::Upstream("x".into()).into(), 502, None),
             (OpError::Timeout("x".into()).into(), 504, None),
+            (OpError::OutcomeUnknown("x".into()).into(), 500, None),
             (refused(Refusal::UnknownAgent).into(), 404, None),
             (refused(Refusal::Busy).into(), 409, None),
             (refused(Refusal::MailboxFull { limit: 1 }).into(), 429, Some(5)),

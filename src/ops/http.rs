@@ -3,6 +3,7 @@
 use crate::domain::decode;
 use crate::domain::secret::{Destination, reference};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use crate::venue::outbound::send::{self, Ask};
 use crate::venue::outbound::{check_url, destination, resource};
 use reqwest::header::HeaderValue;
@@ -39,8 +40,10 @@ fn headers(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "additionalProperties": header, "maxProperties": 50})
 }
 
-/// Makes a call for who may make calls of this ability.
+/// Makes a call for who may make calls of this ability, within the time of the operation.
 async fn send(call: &Invocation<'_>, ability: &'static str, ask: Ask) -> Result<Output, OpError> {
+    let time = ask.timeout.map_or_else(|| call.time(), |asked| asked.min(call.time()));
+    let ask = Ask { timeout: Some(time), ..ask };
     // Whoever may call one place may not by that call the place it points to.
     let permitted = |url: &Url| call.permit(ability, resource(url));
     call.venue.catalog.hosts.send(ask, &permitted).await.map(Into::into)
@@ -79,13 +82,15 @@ impl Operation for Get {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let headers = send::headers(&self.headers)?;
         let timeout = self.timeout.map(Duration::from_millis);
-        let ask = Ask { method: Method::GET, url: self.url.0, headers, body: None, timeout, shown: None };
+        let ask =
+            Ask { method: Method::GET, url: self.url.0, headers, body: None, timeout, repeatable: true, shown: None };
         send(call, "http/get", ask).await
     }
 }
 
 /// Post to a URL of a host that this venue allows: `body` is sent as it is when it is text, else as JSON. Returns as
-/// http/get does. It is never sent twice.
+/// http/get does. It is never sent twice; when no whole answer comes, its outcome is unknown. Has an `Idempotency-Key`, of
+/// yours or of the venue.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Post {
@@ -121,7 +126,12 @@ impl Operation for Post {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let headers = send::headers(&self.headers)?;
+        let mut headers = send::headers(&self.headers)?;
+        if !headers.contains_key(&IDEMPOTENCY_KEY)
+            && let Some(key) = call.idempotency_key()
+        {
+            headers.insert(IDEMPOTENCY_KEY, send::header_value(&key)?);
+        }
         let kind = self.content_type.as_deref().map(send::header_value).transpose()?;
         let body = self.body.map(|body| {
             let (bytes, default) = match body {
@@ -131,7 +141,7 @@ impl Operation for Post {
             (bytes.into(), kind.unwrap_or_else(|| HeaderValue::from_static(default)))
         });
         let timeout = self.timeout.map(Duration::from_millis);
-        let ask = Ask { method: Method::POST, url: self.url.0, headers, body, timeout, shown: None };
+        let ask = Ask { method: Method::POST, url: self.url.0, headers, body, timeout, repeatable: false, shown: None };
         send(call, "http/post", ask).await
     }
 }

@@ -3,6 +3,7 @@
 mod batch;
 mod bulk;
 mod hold;
+mod outcomes;
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
@@ -14,6 +15,7 @@ use crate::venue::operation::{
 };
 use bulk::Bulk;
 use hold::{MessageJob, PauseJob, ResumeJob};
+use outcomes::{Outcomes, Settle};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -40,6 +42,8 @@ pub fn operations() -> Vec<RegisteredOperation> {
         operation::<PauseJob>(),
         operation::<ResumeJob>(),
         operation::<MessageJob>(),
+        operation::<Outcomes>(),
+        operation::<Settle>(),
     ]
 }
 

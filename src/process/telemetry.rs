@@ -28,6 +28,8 @@ pub struct Metrics {
     pub model_calls: Family<[Label; 1], Counter>,
     /// Tool calls by `outcome`.
     pub tool_calls: Family<[Label; 1], Counter>,
+    /// Calls that became of unknown outcome, by `of`: `call` of a turn, or `operation` that was invoked.
+    pub outcomes_unknown: Family<[Label; 1], Counter>,
     /// Leases that another worker took.
     pub leases_lost: Counter,
     /// Commits that met a changed document.
@@ -68,6 +70,7 @@ impl Metrics {
             slots_busy: Gauge::default(),
             model_calls: Family::default(),
             tool_calls: Family::default(),
+            outcomes_unknown: Family::default(),
             leases_lost: Counter::default(),
             commit_conflicts: Counter::default(),
             outbox_published: Counter::default(),
@@ -92,6 +95,11 @@ impl Metrics {
         r.register("slots_busy", "slots of this worker in which a session runs", self.slots_busy.clone());
         r.register("model_calls", "model calls by outcome", self.model_calls.clone());
         r.register("tool_calls", "tool calls by outcome", self.tool_calls.clone());
+        r.register(
+            "outcomes_unknown",
+            "calls that must not be repeated and may or may not have happened",
+            self.outcomes_unknown.clone(),
+        );
         r.register("leases_lost", "leases that another worker took", self.leases_lost.clone());
         r.register("commit_conflicts", "commits that met a changed document", self.commit_conflicts.clone());
         r.register("outbox_published", "outbox messages published", self.outbox_published.clone());
@@ -133,6 +141,11 @@ impl Metrics {
     /// Counts a tool call: `outcome` ok, error, denied, started or unknown.
     pub fn tool_call(&self, outcome: &'static str) {
         self.tool_calls.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// Counts a call of unknown outcome: `of` a turn (`call`), or that was invoked (`operation`).
+    pub fn outcome_unknown(&self, of: &'static str) {
+        self.outcomes_unknown.get_or_create(&[("of", of)]).inc();
     }
 
     /// The body of `/metrics`, in the `OpenMetrics` text format.

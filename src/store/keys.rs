@@ -40,6 +40,7 @@
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
 //! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
+//! | `u/<outcome>` | JSON of a call whose outcome is unknown, see `domain::outcome` | commits, ends of invoked operations, people | `retention.jobs` after it, or after its settlement |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
@@ -78,7 +79,9 @@ mod spend;
 
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, venue_owner, worker};
-pub use marks::{ANSWERED, ENDING, GARBAGE, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, swept_at};
+pub use marks::{
+    ANSWERED, ENDING, GARBAGE, OUTCOMES, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, outcome, swept_at,
+};
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,
@@ -469,7 +472,7 @@ mod tests {
         assert_eq!(job_status(&job), format!("j/{job}/s"));
         assert_eq!(job_child(&job, &job), format!("j/{job}/c/{job}"));
         assert_eq!(account("x-agent"), "b/x-agent");
-        assert_eq!(approval(&job), format!("h/{job}"));
+        assert_eq!((approval(&job), outcome(&job)), (format!("h/{job}"), format!("u/{job}")));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         let timer_id = TimerId::new(&"0f".repeat(16)).unwrap();
         assert_eq!(timer(&timer_id), format!("m/{timer_id}"));

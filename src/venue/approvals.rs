@@ -9,7 +9,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::event::order;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
-use crate::domain::job::{Job, JobStatus};
+use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
@@ -18,6 +18,7 @@ use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, S
 use crate::venue::Venue;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
+use crate::venue::outcomes;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -109,7 +110,8 @@ fn about(approval: &Approval) -> ResourcePath {
     }
 }
 
-/// A job's record; of one that waits for a person with what is asked.
+/// A job's record; of one that waits for a person with what is asked, of an operation of unknown outcome with what
+/// a person has found out.
 pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
     let owner = &caller.owner;
     let mut record = caller.reader().record(job);
@@ -123,6 +125,12 @@ pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, S
         each(venue, owner, &mut look).await?;
         waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
         record["approvals"] = waiting.iter().map(|approval| seen_by(caller, approval)).collect();
+    }
+    let code = job.result.as_ref().and_then(|result| result.error_code);
+    if code == Some(ErrorCode::OutcomeUnknown)
+        && let Some(settled) = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled)
+    {
+        record["settled"] = json!(settled);
     }
     Ok(record)
 }

@@ -37,9 +37,12 @@ pub enum OpError {
     /// Another server, which it needs, doesn't answer or answers nonsense.
     #[error("{0}")]
     Upstream(String),
-    /// Took longer than allowed; it may have happened.
+    /// Took longer than allowed; may be repeated, or had not begun.
     #[error("{0}")]
     Timeout(String),
+    /// A call that must not be repeated was under way when it ended without a usable answer.
+    #[error("outcome unknown: {0}; it may or may not have happened; check before doing it again")]
+    OutcomeUnknown(String),
     /// The running turn lost its lease: stop everything.
     #[error("the lease was lost")]
     Fenced,

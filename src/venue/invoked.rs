@@ -17,6 +17,7 @@ use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::operation::NOTHING;
 use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
+use crate::venue::outcomes;
 use crate::venue::policy;
 use serde_json::Value;
 use std::time::Duration;
@@ -91,11 +92,27 @@ pub async fn admit(
     Ok(InvokedAdmission::Done)
 }
 
+/// The write that lists an operation which ended with an unknown outcome.
+fn outcome_listing(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
+    (result.error_code == Some(ErrorCode::OutcomeUnknown)).then(|| outcomes::listing_of_job(head, now))
+}
+
+fn count_outcome(venue: &Venue, result: &JobResult) {
+    if result.error_code == Some(ErrorCode::OutcomeUnknown) {
+        venue.metrics.outcome_unknown("operation");
+    }
+}
+
 /// Records a job that has ended already; false: there is, or was, one of that id.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
-    Ok(venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
+    writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
+    let is_new = venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done;
+    if let Some(result) = job.result.as_ref().filter(|_| is_new) {
+        count_outcome(venue, result);
+    }
+    Ok(is_new)
 }
 
 /// What is known of a job, with the versions that a change must find.
@@ -137,6 +154,19 @@ fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
         DocWrite::delete(keys::invoked(&invoked.job)).at(version),
         DocWrite::delete(keys::invoked_due(invoked.due, &invoked.job)),
     ]
+}
+
+/// The writes after which nobody looks any more at one that has ended otherwise. One that was cancelled while it ran,
+/// and must not be repeated, may have happened.
+fn leftovers(venue: &Venue, known: &Known) -> Vec<DocWrite> {
+    let mut writes = left(&known.invoked, known.version).to_vec();
+    let was_running = known.status == JobStatus::Cancelled && known.invoked.taken.is_some();
+    let cancelled = known.head.as_ref().filter(|head| was_running && !may_be_repeated(venue, head));
+    if let Some(head) = cancelled {
+        venue.metrics.outcome_unknown("operation");
+        writes.push(outcomes::listing_of_job(head, venue.now()));
+    }
+    writes
 }
 
 /// How a worker runs operations.
@@ -184,13 +214,14 @@ pub async fn take(
 ) -> Result<Option<HeldOperation>, StoreError> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let attempt = || async {
-        let Some(Known { invoked, version, head, status, status_version }) = known(venue, owner, job).await? else {
+        let Some(known) = known(venue, owner, job).await? else { return Ok(Edit::nothing(None)) };
+        if known.head.is_none() || known.status.is_terminal() {
+            return Ok(Edit::write(leftovers(venue, &known), None));
+        }
+        let Known { invoked, version, head: Some(head), status_version, .. } = known else {
             return Ok(Edit::nothing(None));
         };
         let now = venue.now();
-        let Some(head) = head.filter(|_| !status.is_terminal()) else {
-            return Ok(Edit::write(left(&invoked, version), None));
-        };
         let op = head.op.clone().unwrap_or_default();
         if invoked.is_held(&mark) {
             // It was written, and only the answer was lost.
@@ -207,6 +238,7 @@ pub async fn take(
         Ok(match looked {
             InvokedLook::Later(_) => Edit::nothing(None),
             InvokedLook::Over(result) => {
+                count_outcome(venue, &result);
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
                 Edit::write(ending(&right(invoked), &result, now), None)
             }
@@ -229,11 +261,16 @@ pub async fn take(
 async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Option<HeldOperation>, StoreError> {
     let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
     if known.status.is_terminal() {
-        venue.store.write(venue.now(), owner, &left(&known.invoked, known.version)).await?;
+        venue.store.write(venue.now(), owner, &leftovers(venue, &known)).await?;
         return Ok(None);
     }
     let Known { invoked, version, status_version, .. } = known;
     Ok(invoked.is_held(&held.token).then(|| HeldOperation { invoked, version, status_version, ..held.clone() }))
+}
+
+/// Removes what is kept of an operation that was ended by another while it ran here.
+pub async fn clear_if_ended(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<(), StoreError> {
+    still(venue, owner, held).await.map(drop)
 }
 
 /// Holds it for some time more; none when it was cancelled, or another has it.
@@ -259,6 +296,7 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
     let mut writes = left(&held.invoked, held.version).to_vec();
     writes.push(line(job, result.status, now).at(held.status_version));
     writes.push(DocWrite::json(keys::job_result(job), result));
+    writes.extend(outcome_listing(&held.head, result, now));
     writes
 }
 
@@ -267,10 +305,12 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
     let now = venue.now();
     // Nothing has changed since, mostly.
     if venue.store.write(now, owner, &ending(held, result, now)).await? == OutsideWrite::Done {
+        count_outcome(venue, result);
         return Ok(true);
     }
     let attempt = || async {
         let held = still(venue, owner, held).await?;
+        held.iter().for_each(|_| count_outcome(venue, result));
         Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true)))
     };
     venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await
@@ -332,6 +372,7 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
         Err(OpError::Timeout(text) | OpError::Limit(text)) => coded(ErrorCode::LimitReached, text),
         Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
         Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
+        Err(error @ OpError::OutcomeUnknown(_)) => coded(ErrorCode::OutcomeUnknown, error.to_string()),
         Err(error @ OpError::Arguments { .. }) => coded(ErrorCode::Refused, error.to_string()),
         Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
         Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),

@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod dead;
 pub mod timers;
 pub mod approvals;
+pub mod outcomes;
 pub mod external;
 pub mod invoked;
 pub mod ledger;

@@ -163,7 +163,7 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
         }
         Ok(End::Gone) => {
             tracing::info!(%owner, %job, "operation stopped: it was cancelled, or another worker has it");
-            Ok(())
+            invoked::clear_if_ended(venue, owner, &held).await
         }
         Ok(End::Stopped) => invoked::give_back(venue, owner, &held, Duration::ZERO).await,
         Ok(End::Ran(Ran::Again)) => invoked::give_back(venue, owner, &held, PAUSE).await,

@@ -45,6 +45,7 @@ mod deletions;
 mod deployment;
 mod direct;
 mod egress;
+mod effects;
 mod embedded_store;
 mod endless;
 mod examples;

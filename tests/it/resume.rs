@@ -97,6 +97,20 @@ toolArgInjection.http_post.body = "payload"
     assert!(silent.seen.try_recv().is_err(), "it is not begun again");
     assert_eq!(up.run(&["lattice", "read", "w/good"]).ok(), "mine");
     assert_ne!(up.run(&["lattice", "read", "w/evil"]).code, 0, "the binding wins after the kill too");
+    let listed = up.run(&["job", "list", "--outcome", "unknown", "--output", "json"]).ok();
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let outcome = &listed["items"][0];
+    assert_eq!(
+        (&listed["total"], &outcome["job"], &outcome["call"]["index"]),
+        (&1.into(), &job.as_str().into(), &1.into())
+    );
+    let id = outcome["id"].as_str().unwrap();
+    assert_ne!(up.run(&["job", "settle", id]).code, 0, "done or not done");
+    let settled = up.run(&["job", "settle", id, "--not-done", "--note", "no such payment"]).ok();
+    assert!(settled.contains("not done, by") && settled.contains("no such payment"), "{settled}");
+    assert_ne!(up.run(&["job", "settle", id, "--done", "paid"]).code, 0, "it counts once");
+    assert!(!up.run(&["job", "list", "--outcome", "unknown"]).ok().contains(id), "settled");
+    assert!(up.run(&["job", "list", "--outcome", "unknown", "--all"]).ok().contains(id), "kept");
     let timeline = up.run(&["lattice", "read", "g/payer/timeline"]).ok();
     assert!(timeline.contains("outcome unknown") && !timeline.contains("filled in"), "{timeline}");
 }

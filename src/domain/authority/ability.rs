@@ -3,7 +3,7 @@
 use super::capability::ability_covers;
 
 /// Every ability that an operation, a route or a resource asks for; a test holds it against the code.
-pub const ABILITIES: [&str; 47] = [
+pub const ABILITIES: [&str; 48] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
@@ -29,6 +29,7 @@ pub const ABILITIES: [&str; 47] = [
     "job/pause",
     "job/redrive",
     "job/resume",
+    "job/settle",
     "policy/approvals",
     "policy/restore",
     "policy/revoke",

@@ -321,6 +321,11 @@ impl Decision {
         }
     }
 
+    /// [`Self::shown`] to look at.
+    pub fn exchange(&self) -> &TurnRecord {
+        self.amended.as_ref().filter(|_| self.record.settles.is_some()).unwrap_or(&self.record)
+    }
+
     /// Its authority was narrowed before the commit: what it leaves stands under the narrower one.
     pub fn narrowed(&mut self, now: Authority) {
         let before = std::mem::replace(&mut self.record.authority, now.nowhere());

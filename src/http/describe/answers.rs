@@ -90,6 +90,8 @@ pub(in crate::http) struct Job {
     truncated: Option<bool>,
     error: Option<String>,
     error_code: Option<String>,
+    /// Of an operation that ended with `OUTCOME_UNKNOWN`: what a person has found out.
+    settled: Option<Settled>,
     /// `input`, `output`, `error` and `waiting` are left out: the job ran under authority that the reader does not
     /// hold, and he did not ask for it.
     hidden: Option<String>,
@@ -301,6 +303,37 @@ pub(in crate::http) struct Approval {
     expires: u64,
     /// `verdict`, `by`, `at`.
     answer: Option<Object>,
+}
+
+#[derive(JsonSchema)]
+pub(in crate::http) struct Outcomes {
+    items: Vec<UnknownOutcome>,
+    total: u64,
+}
+
+#[derive(JsonSchema)]
+pub(in crate::http) struct UnknownOutcome {
+    id: String,
+    /// The task in whose service the call was made, or the job of an operation that was invoked.
+    job: Option<String>,
+    operation: String,
+    /// Where the call stands, when a turn made it: `agent`, `session`, `turn`, `index` and `tool`.
+    call: Option<Object>,
+    /// Milliseconds since 1970.
+    at: u64,
+    settled: Option<Settled>,
+}
+
+/// What a person has found out about a call of unknown outcome.
+#[derive(JsonSchema)]
+pub(in crate::http) struct Settled {
+    /// It has happened.
+    done: bool,
+    result: Option<Value>,
+    note: Option<String>,
+    by: String,
+    /// Milliseconds since 1970.
+    at: u64,
 }
 
 #[derive(JsonSchema)]

@@ -15,6 +15,7 @@ const SESSIONS: Named = &[("{session}", "/sessions/0/session")];
 const TIMER: Named = &[("timers/{id}", "/timer"), ("agents/{id}", "/agentId")];
 const TIMERS: Named = &[("timers/{id}", "/items/0/timer"), ("agents/{id}", "/items/0/agentId")];
 const APPROVALS: Named = &[("approvals/{id}", "/items/0/id")];
+const OUTCOMES: Named = &[("outcomes/{id}", "/items/0/id")];
 const TURNS: Named = &[("{session}", "/turns/0/session"), ("{turn}", "/turns/0/turn")];
 const SECRET: Named = &[("secrets/{name}", "/name")];
 const SECRETS: Named = &[("secrets/{name}", "/items/0")];
@@ -33,6 +34,7 @@ fn named(id: &str) -> Named {
         "setTimer" => TIMER,
         "listTimers" => TIMERS,
         "listApprovals" => APPROVALS,
+        "listOutcomes" => OUTCOMES,
         "listTurns" => TURNS,
         "storeSecret" => SECRET,
         "listSecrets" => SECRETS,

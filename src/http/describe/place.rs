@@ -30,7 +30,7 @@ fn parameter(before: &str, name: &str) -> (&'static str, Value) {
         (_, "session") => ("Session id.", text(NAME)),
         (_, "turn") => ("Number of the turn.", json!({"type": "integer", "minimum": 1, "maximum": super::MOST})),
         ("jobs", _) => ("Job id: 32 hexadecimal digits, a leading `0x` is dropped.", text("^(0x)?[0-9a-fA-F]{32}$")),
-        ("timers" | "approvals", _) => ("Its id, 32 hexadecimal digits.", text("^[0-9a-f]{32}$")),
+        ("timers" | "approvals" | "outcomes", _) => ("Its id, 32 hexadecimal digits.", text("^[0-9a-f]{32}$")),
         ("values", _) => ("What to do.", json!({"enum": VALUES})),
         ("operations", _) => {
             ("Catalog path; its slashes are not escaped.", text("^[A-Za-z0-9:_-]+(/[A-Za-z0-9:_-]+)*$"))

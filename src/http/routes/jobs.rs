@@ -1,7 +1,7 @@
 //! Jobs.
 
 use super::{Access, JOB, JOBS, Route, route, runs};
-use crate::http::describe::answers::{Job, Page, Said};
+use crate::http::describe::answers::{Job, Outcomes, Page, Said, UnknownOutcome};
 use crate::http::describe::queries::{JobsQuery, Wait};
 use crate::http::jobs::Reason;
 use crate::http::route::{Shape, of};
@@ -48,6 +48,16 @@ pub(super) fn routes() -> Vec<Route> {
             .says("redriveJob", "Drive a FAILED job of an agent again, whatever its code: as a new job (`redriveOf`) in the same session, with its input, priority, authority and budgets as they were, anew, and without the deadline of the request above it. Twice is once: the answer names the same job, with `duplicate`.")
             .answers(200, "`job`, the new one, `redriveOf` and `duplicate`.", Shape::Map)
             .fails(&[404, 409]),
+        runs("get", "/api/v1/outcomes", Access::Caller, "v/ops/job/outcomes", &[])
+            .reads()
+            .says("listOutcomes", "Calls that must not be repeated and of which nobody knows whether they happened, the newest first.")
+            .answers(200, "The calls.", of::<Outcomes>())
+            .fails(&[400]),
+        runs("put", "/api/v1/outcomes/{id}", Access::Caller, "v/ops/job/settle", &[("id", "id")])
+            .says("settleOutcome", "Say whether a call of unknown outcome has happened; it counts once, and changes neither job nor turn. It needs `job/settle` on the job, or on the agent of a call without one; with `tell` also `agent/message`.")
+            .takes(Shape::Arguments("v/ops/job/settle", &[("id", "id")], &[]))
+            .answers(200, "The call with its settlement.", of::<UnknownOutcome>())
+            .fails(&[400, 404, 409]),
         route("put", "/api/v1/jobs/{id}/delete", Access::Holder("job/delete", JOB), jobs::delete)
             .says("deleteJob", "Forget an ended job.")
             .answers(200, "The job as it was.", of::<Job>())

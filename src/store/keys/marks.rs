@@ -46,3 +46,11 @@ pub fn ending(agent: &AgentId) -> String {
 pub fn ending_agent(key: &str) -> Option<AgentId> {
     AgentId::new(decode_token(key.strip_prefix(ENDING)?)?).ok()
 }
+
+/// Prefix of calls whose outcome is unknown.
+pub const OUTCOMES: &str = "u/";
+
+/// Document of a call whose outcome is unknown.
+pub fn outcome(id: &JobId) -> String {
+    format!("{OUTCOMES}{id}")
+}

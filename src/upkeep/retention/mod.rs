@@ -8,6 +8,7 @@
 //! An owner of whom nothing was to be forgotten has its next step within a day, the others with the next look.
 
 mod jobs;
+mod outcomes;
 mod parts;
 mod sessions;
 
@@ -68,6 +69,8 @@ pub struct Tidied {
     pub parts: u64,
     /// Counts of turns that requests have caused, and books of days that are over.
     pub counts: u64,
+    /// Calls of unknown outcome.
+    pub outcomes: u64,
 }
 
 impl Tidied {
@@ -86,6 +89,7 @@ impl AddAssign for Tidied {
         self.reads += other.reads;
         self.parts += other.parts;
         self.counts += other.counts;
+        self.outcomes += other.outcomes;
     }
 }
 
@@ -97,12 +101,14 @@ struct Places {
     approval: Option<DocKey>,
     reads: Option<DocKey>,
     parts: Option<parts::Place>,
+    outcomes: Option<DocKey>,
 }
 
 impl Places {
     const fn are_first(&self) -> bool {
-        let Self { job, session, approval, reads, parts } = self;
-        job.is_none() && session.is_none() && approval.is_none() && reads.is_none() && parts.is_none()
+        let Self { job, session, approval, reads, parts, outcomes } = self;
+        let is_first = job.is_none() && session.is_none() && approval.is_none();
+        is_first && reads.is_none() && parts.is_none() && outcomes.is_none()
     }
 }
 
@@ -198,6 +204,7 @@ impl Janitor {
             counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
         let page = sessions::page(venue, owner, self.rules, places.session.clone()).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
+        (places.outcomes, tidied.outcomes) = outcomes::page(venue, owner, self.rules, places.outcomes.clone()).await?;
         (places.reads, tidied.reads) = self.reads(venue, owner, places.reads.clone()).await?;
         (places.parts, tidied.parts) = parts::step(venue, owner, self.rules.turns, places.parts.clone()).await?;
         Ok(tidied)

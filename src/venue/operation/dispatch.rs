@@ -1,6 +1,6 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
-use super::{Caller, Catalog, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, fill, pin};
+use super::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, fill, pin};
 use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::ids::JobId;
 use crate::domain::lattice::catalog::RUN;
@@ -17,6 +17,11 @@ use crate::venue::jobs;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
+use std::time::Duration;
+
+/// An operation that calls another server keeps its time itself, for it knows whether its request had left; one that
+/// doesn't is stopped so much later.
+const OUTSIDE_GRACE: Duration = Duration::from_secs(5);
 
 /// Finds the operation that `path` means, with a proposal when there is none.
 pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOperation, OpError> {
@@ -162,12 +167,16 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
     let mask = fill::fill(call, &mut *parsed).await?;
     let limit = call.time();
+    let patience = if parsed.destination().is_some() { limit + OUTSIDE_GRACE } else { limit };
     let begun = call.reads.begun();
     let late = |_| {
-        let path = found.spec.path;
-        Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
+        let text = format!("operation `{}` took longer than {} s", found.spec.path, limit.as_secs_f64());
+        Err(match found.spec.effect {
+            Effect::Once => OpError::OutcomeUnknown(text),
+            Effect::Read | Effect::Buffered | Effect::Idempotent => OpError::Timeout(text),
+        })
     };
-    let result = tokio::time::timeout(limit, parsed.run(call)).await.unwrap_or_else(late);
+    let result = tokio::time::timeout(patience, parsed.run(call)).await.unwrap_or_else(late);
     call.reads.ended(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
     let output = fill::masked(&mask, result)?;
     Ok(Output { value: decode::shown(output.value), ..output })

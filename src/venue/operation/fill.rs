@@ -84,6 +84,7 @@ pub fn masked(mask: &Mask, result: Result<Output, OpError>) -> Result<Output, Op
         OpError::Failed(error) => OpError::Failed(text(error)),
         OpError::Upstream(error) => OpError::Upstream(text(error)),
         OpError::Timeout(error) => OpError::Timeout(text(error)),
+        OpError::OutcomeUnknown(error) => OpError::OutcomeUnknown(text(error)),
         error @ (OpError::Fenced | OpError::Store(_)) => error,
     })
 }

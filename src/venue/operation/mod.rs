@@ -22,7 +22,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
 use crate::domain::authority::{Authority, Capability, ResourcePath};
 use crate::domain::event::Mandate;
-use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::Parent;
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::principal::Principal;
@@ -40,6 +40,9 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+/// Hexadecimal digits of an `Idempotency-Key`: 128 bits.
+const IDEMPOTENCY_KEY_DIGITS: usize = 32;
+
 /// What happens to the world when an operation runs, and so what may happen after a crash.
 ///
 /// And after a standstill, when the turn's lease has gone to another worker, which makes the same calls again:
@@ -55,7 +58,7 @@ pub enum Effect {
     /// Written at once under an id that is a function of the turn: running it again changes nothing.
     Idempotent,
     /// Not repeatable: intent is recorded before it, and an intent without an outcome is
-    /// `outcome_unknown`.
+    /// `outcome_unknown`, as is a request that left and got no whole answer.
     Once,
 }
 
@@ -213,6 +216,20 @@ impl Invocation<'_> {
             Site::Turn(TurnSite { time: Some(time), .. }) => OPERATION_TIME.min(*time),
             Site::Turn(_) | Site::Api { .. } => OPERATION_TIME,
         }
+    }
+
+    /// Under which another server knows this call again: the same when the same call of a turn, or the same run of an
+    /// invoked operation, is made again, and a hash that tells nothing of either. `None` where a run has no id.
+    pub fn idempotency_key(&self) -> Option<String> {
+        let owner = &self.caller.owner;
+        let place = match &self.site {
+            Site::Turn(TurnSite { lease, turn, call, instance, .. }) => {
+                IdOf::Call { owner, session: &lease.session, turn: *turn, call: *call, instance: *instance }
+            }
+            Site::Api { key } => IdOf::Operation { owner, key: key.as_ref()? },
+        };
+        let id = EventId::of_venue(&self.venue.key, place);
+        Some(sha256_hex(format!("idempotency-key {id}").as_bytes())[..IDEMPOTENCY_KEY_DIGITS].to_owned())
     }
 
     /// Refuses a caller who may not do this.

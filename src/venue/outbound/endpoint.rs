@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Under which a server knows a request again.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How a server is called.
 #[derive(Debug, Clone)]
@@ -104,9 +104,11 @@ impl Endpoint {
         &self.host
     }
 
-    /// Asks it; `key` names a request that may be sent again.
+    /// Asks it. `key` names a request that changes something there: the venue may send it again under that key, and an
+    /// end after it left is an unknown outcome.
     pub async fn ask(&self, message: &Value, key: Option<&str>) -> Result<Answered, OpError> {
         let mut headers = self.headers.clone();
+        let repeatable = key.is_none();
         if let Some(key) = key {
             let key = HeaderValue::from_str(key);
             headers.insert(IDEMPOTENCY_KEY, key.map_err(|error| OpError::Failed(error.to_string()))?);
@@ -119,6 +121,7 @@ impl Endpoint {
             headers,
             body: Some(body),
             timeout: None,
+            repeatable,
             shown: Some(self.host.clone()),
         };
         let mut answer = self.sender.send(ask, &|_| Ok(())).await?;

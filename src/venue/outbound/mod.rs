@@ -2,6 +2,7 @@
 //! models. Each hop is checked before it is made; nothing here says who may ask for it.
 
 mod address;
+mod departure;
 pub mod proxy;
 pub mod endpoint;
 pub(crate) mod send;

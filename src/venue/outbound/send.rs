@@ -2,6 +2,7 @@
 //! size and time.
 
 use super::address::NotPublic;
+use super::departure::{Departure, WatchedBody};
 use super::{HttpPolicy, check_url};
 use crate::domain::decode;
 use crate::domain::headers::is_of_connection;
@@ -31,6 +32,8 @@ pub(crate) struct Ask {
     pub(crate) body: Option<(Bytes, HeaderValue)>,
     /// Shorter than the policy's.
     pub(crate) timeout: Option<Duration>,
+    /// Making it twice does no more than making it once: no end of it is an unknown outcome.
+    pub(crate) repeatable: bool,
     /// How errors name the place; its URL without the query when absent.
     pub(crate) shown: Option<String>,
 }
@@ -100,22 +103,31 @@ impl Sender {
         Ok(built.get_or_init(|| client))
     }
 
-    /// Makes the call. A failure after the request left says so.
+    /// Makes the call. Of one that must not be repeated, any failure after the request left is
+    /// [`OpError::OutcomeUnknown`]; what fails before that (policy, name, connection, TLS, proxy) keeps its own error.
     pub(crate) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
-        let place = ask.place();
-        tokio::time::timeout(limit, self.follow(ask, permitted)).await.unwrap_or_else(|_| {
+        let (place, repeatable) = (ask.place(), ask.repeatable);
+        let departure = Departure::default();
+        let ended = tokio::time::timeout(limit, self.follow(ask, permitted, &departure)).await;
+        let ended = ended.unwrap_or_else(|_| {
             Err(OpError::Timeout(format!("`{place}` gave no whole answer within {} ms", limit.as_millis())))
-        })
+        });
+        match ended {
+            Err(error) if !repeatable && departure.has_left() => {
+                Err(OpError::OutcomeUnknown(format!("the request to `{place}` was sent, then: {error}")))
+            }
+            ended => ended,
+        }
     }
 
-    async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
+    async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>, departure: &Departure) -> Result<Value, OpError> {
         for _ in 0..=self.policy.redirects {
             self.policy.check(&ask.url)?;
             if self.policy.proxy.carries(&ask.url) {
                 self.policy.check_name(&ask.url).await?;
             }
-            let response = self.once(&ask).await?;
+            let response = self.once(&ask, departure).await?;
             let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
             if self.policy.redirects == 0 {
                 break;
@@ -130,11 +142,16 @@ impl Sender {
         }))
     }
 
-    async fn once(&self, ask: &Ask) -> Result<Response, OpError> {
+    async fn once(&self, ask: &Ask, departure: &Departure) -> Result<Response, OpError> {
         let client = self.client(&ask.url)?;
         let mut request = client.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
-        if let Some((bytes, kind)) = &ask.body {
-            request = request.header(header::CONTENT_TYPE, kind).body(bytes.clone());
+        let had_left = departure.has_left();
+        if let Some((_, kind)) = &ask.body {
+            request = request.header(header::CONTENT_TYPE, kind);
+        }
+        if ask.body.is_some() || !ask.repeatable {
+            let bytes = ask.body.as_ref().map(|(bytes, _)| bytes.clone()).unwrap_or_default();
+            request = request.body(reqwest::Body::wrap(WatchedBody::new(bytes, departure)));
         }
         let proxy = &self.policy.proxy;
         let response =
@@ -144,7 +161,11 @@ impl Sender {
                 (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
             })?;
         match proxy.refusal(&ask.url, response.status()) {
-            Some(failure) => Err(OpError::Upstream(format!("`{}`: {failure}", ask.place()))),
+            Some(failure) => {
+                // It went no farther than the proxy.
+                departure.set_left(had_left);
+                Err(OpError::Upstream(format!("`{}`: {failure}", ask.place())))
+            }
             None => Ok(response),
         }
     }

@@ -40,7 +40,7 @@ impl Remote {
 
     async fn ask(&self, asked: &RemoteRequest<'_>, key: Option<&str>) -> Result<Value, OpError> {
         let answer = self.endpoint.ask(&message(asked), key).await.map_err(|error| self.failed(error))?;
-        self.accepted(answer)
+        self.accepted(answer, key.is_some())
     }
 
     /// Which server it is, for errors.
@@ -57,12 +57,14 @@ impl Remote {
             }
             OpError::Timeout(text) => OpError::Timeout(format!("{name} is too slow: {text}; {advice}")),
             OpError::Denied(text) => OpError::Denied(format!("{name} is not called: {text}")),
+            OpError::OutcomeUnknown(text) => OpError::OutcomeUnknown(format!("{name}: {text}")),
             other => other,
         }
     }
 
-    /// The body of an answer that is none of an error.
-    fn accepted(&self, Answered { status, body }: Answered) -> Result<Value, OpError> {
+    /// The body of an answer that is none of an error. A gateway that got no answer (502, 504) doesn't know either
+    /// whether the server behind it has written.
+    fn accepted(&self, Answered { status, body }: Answered, writes: bool) -> Result<Value, OpError> {
         if (200..300).contains(&status) {
             return Ok(body);
         }
@@ -76,6 +78,7 @@ impl Remote {
             403 => OpError::Denied(format!("{name} denies it: {reason}")),
             404 | 410 => OpError::NotFound(format!("{name} has no such thing: {reason}")),
             409 | 412 => OpError::Conflict(format!("{name} has another state: {reason}")),
+            502 | 504 if writes => OpError::OutcomeUnknown(format!("{name} answered {status} {reason}")),
             _ => OpError::Upstream(format!(
                 "{name} answered {status} {reason}; try again later, or tell whoever runs this venue \
                  (`resources.kinds.{}`)",

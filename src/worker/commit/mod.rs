@@ -4,6 +4,7 @@
 mod messages;
 mod output;
 mod recheck;
+mod unknown;
 
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
@@ -74,6 +75,7 @@ pub(crate) async fn commit(
             Committed::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
+                unknown::count_outcomes(&worker.venue.metrics, &commit);
                 told.entries.extend_from_slice(next.wakes());
                 if let Some(ledger) = &decision.ledger {
                     worker.books.stored(ledger);
@@ -192,6 +194,7 @@ async fn build(
     writes.extend(decision.today.as_ref().map(day));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
     writes.extend(decision.asked.iter().map(|approval| DocWrite::json(keys::approval(&approval.id), approval)));
+    writes.extend(unknown::outcome_listings(worker, leased, decision.exchange()).await?);
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
         writes.extend(books::writes(worker.venue.now(), session, record.turn, ledger));

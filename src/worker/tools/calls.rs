@@ -473,6 +473,7 @@ pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, told(error.to_string()))),
         OpError::Invalid(_) | OpError::Arguments { .. } => Ok(wrong(Outcome::Arguments, &error)),
         OpError::Limit(_) => Ok(wrong(Outcome::Limit, &error)),
+        OpError::OutcomeUnknown(_) => Ok(CallOutcome::plain(Outcome::OutcomeUnknown, told(error.to_string()))),
         OpError::NotFound(_)
         | OpError::Conflict(_)
         | OpError::Failed(_)

@@ -119,8 +119,12 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let request = ResourceCall { access, name: &call.tool, index, source, key };
     let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
     let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
-    let late = |_| Err(OpError::Timeout(format!("`{}` took longer than {} s", call.tool, limit.as_secs())));
-    Ok(Ran::Done(done.unwrap_or_else(late), writes && found.provider.writes_at_once()))
+    let at_once = writes && found.provider.writes_at_once();
+    let late = |_| {
+        let text = format!("`{}` took longer than {} s", call.tool, limit.as_secs());
+        Err(if at_once { OpError::OutcomeUnknown(text) } else { OpError::Timeout(text) })
+    };
+    Ok(Ran::Done(done.unwrap_or_else(late), at_once))
 }
 
 /// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.

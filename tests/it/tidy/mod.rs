@@ -87,7 +87,7 @@ const PARSES: [(&str, &str); 15] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 26] = [
+const BUFFERED: [(&str, &str); 27] = [
     ("src/domain/decode/place.rs", "only written"),
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/venue/auth/jwks.rs", "a text or a list of texts"),
@@ -109,6 +109,7 @@ const BUFFERED: [(&str, &str); 26] = [
     ("src/domain/agent.rs", "stored"),
     ("src/domain/cap/mod.rs", "stored"),
     ("src/domain/dead.rs", "stored"),
+    ("src/domain/outcome.rs", "stored"),
     ("src/domain/invoked.rs", "stored"),
     ("src/domain/job/watch.rs", "stored"),
     ("src/domain/rate.rs", "stored"),

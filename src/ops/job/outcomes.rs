@@ -1,0 +1,95 @@
+//! `v/ops/job/outcomes` and `settle`: calls of which nobody knows whether they happened.
+
+use crate::domain::authority::ResourcePath;
+use crate::domain::ids::{EventId, IdOf, JobId};
+use crate::domain::lattice::Namespace;
+use crate::domain::limits::LIST_PAGE;
+use crate::domain::outcome::{Settlement, UnknownOutcome};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, dispatch};
+use crate::venue::outcomes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Calls that must not be repeated and of which nobody knows whether they happened, the newest first.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Outcomes {
+    /// those that are settled too
+    #[serde(default)]
+    all: bool,
+    #[serde(default)]
+    offset: usize,
+    #[schemars(range(min = 1))]
+    limit: Option<usize>,
+}
+
+impl Operation for Outcomes {
+    const PATH: &'static str = "v/ops/job/outcomes";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_people::<Self>("people")?;
+        let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
+        let page = outcomes::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
+        let next = page.behind(offset);
+        Ok(json!({"items": page.items, "total": page.total, "offset": offset, "next": next}).into())
+    }
+}
+
+/// Say whether a call of unknown outcome has happened. It counts once, and changes neither job nor turn.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Settle {
+    /// as `job/outcomes` shows it
+    id: JobId,
+    /// it has happened
+    done: bool,
+    /// what it returned, of a call that has happened
+    result: Option<Value>,
+    /// why, for the record
+    note: Option<String>,
+    /// send it to the agent's session as a message, which wakes it
+    #[serde(default)]
+    tell: bool,
+}
+
+impl Operation for Settle {
+    const PATH: &'static str = "v/ops/job/settle";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    /// What they are is known with the call that is settled.
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.for_people::<Self>("people")?;
+        let Self { id, done, result, note, tell } = self;
+        let by = call.caller.name.clone();
+        let settlement = Settlement { done, result, note, by, at: call.venue.now() };
+        let outcome = outcomes::settle(call.venue, call.caller, &id, settlement).await?;
+        if tell {
+            tell_agent(call, &outcome).await?;
+        }
+        Ok(json!(outcome).into())
+    }
+}
+
+/// Sends the settlement to the session of the call, once, for who may send messages to it.
+async fn tell_agent(call: &Invocation<'_>, outcome: &UnknownOutcome) -> Result<(), OpError> {
+    let (Some(place), Some(settled)) = (&outcome.call, &outcome.settled) else {
+        return Err(OpError::Invalid("no agent made this call: there is none to tell; it is settled".into()));
+    };
+    let about = json!({
+        "settled": if settled.done { "done" } else { "not done" },
+        "about": format!("call {} (`{}`) of turn {}, whose outcome was unknown", place.index, place.tool, place.turn),
+        "operation": outcome.operation, "result": settled.result, "note": settled.note,
+    });
+    let arguments = json!({"agentId": place.session.agent, "sessionId": place.session.session, "message": about});
+    let key = EventId::of_venue(&call.venue.key, IdOf::Answer(&outcome.id));
+    let call = Invocation { site: Site::Api { key: Some(key) }, ..call.clone() };
+    Box::pin(dispatch::invoke(&call, "v/ops/agent/message", arguments)).await.map(drop)
+}

@@ -1,0 +1,33 @@
+//! Unknown outcomes go with their age: as long after their settlement, or unsettled after they were recorded, as jobs
+//! stay.
+
+use super::{Batch, PAGE, readable};
+use crate::domain::ids::Owner;
+use crate::domain::outcome::UnknownOutcome;
+use crate::domain::retention::{RetentionRules, job_horizon};
+use crate::store::{DocKey, StoreError, keys};
+use crate::venue::Venue;
+
+/// Looks at one page; returns where the next one begins, and how many went.
+pub(super) async fn page(
+    venue: &Venue,
+    owner: &Owner,
+    rules: RetentionRules,
+    after: Option<DocKey>,
+) -> Result<(Option<DocKey>, u64), StoreError> {
+    let Some(horizon) = job_horizon(rules, venue.now()) else { return Ok((None, 0)) };
+    let mut pages = venue.store.docs(owner, keys::OUTCOMES).after(after).of(PAGE);
+    let mut batch = Batch::new(venue, owner);
+    for (key, doc) in pages.next().await?.unwrap_or_default() {
+        let Some(outcome) = readable::<UnknownOutcome>(&key, &doc) else { continue };
+        if outcome.settled.as_ref().map_or(outcome.at, |settled| settled.at) < horizon {
+            if outcome.settled.is_none() {
+                tracing::warn!(%owner, outcome = %outcome.id, operation = outcome.operation, "forgotten unsettled");
+            }
+            batch.documents.push(key);
+        }
+    }
+    let gone = batch.documents.len() as u64;
+    batch.flush().await?;
+    Ok((pages.place(), gone))
+}

@@ -1,0 +1,62 @@
+//! Whether a request has left this process: until then it has certainly not happened.
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+/// Mark that a request, or the first of a chain of redirects, is being written to a connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Departure(Arc<AtomicBool>);
+
+impl Departure {
+    /// Whether some of the request may have reached another machine.
+    pub(super) fn has_left(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_left(&self, left: bool) {
+        self.0.store(left, Ordering::Release);
+    }
+}
+
+/// A body in one piece that marks the departure of its request.
+///
+/// The HTTP client asks a body for its end and its bytes only when it has a connection and writes the request's head:
+/// name, connection, TLS and a proxy's tunnel are through by then. A mark that comes too early would be harmless: the
+/// outcome would count as unknown.
+pub(super) struct WatchedBody {
+    bytes: Option<Bytes>,
+    length: u64,
+    departure: Departure,
+}
+
+impl WatchedBody {
+    pub(super) fn new(bytes: Bytes, departure: &Departure) -> Self {
+        let length = bytes.len() as u64;
+        Self { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()), length, departure: departure.clone() }
+    }
+}
+
+impl Body for WatchedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.departure.set_left(true);
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.departure.set_left(true);
+        self.bytes.is_none()
+    }
+
+    /// Exact, so that the request has a `Content-Length`.
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(if self.bytes.is_some() { self.length } else { 0 })
+    }
+}

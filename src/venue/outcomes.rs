@@ -1,0 +1,119 @@
+//! Calls whose outcome is unknown, as they are stored: read, list, settle.
+//!
+//! Each is written with what records the call as unknown: the commit of its turn, or the end of the operation's job. A
+//! settlement is beside that: no job and no turn is changed by it.
+
+use crate::domain::authority::ResourcePath;
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::job::JobHead;
+use crate::domain::kept::KeptKeys;
+use crate::domain::limits::{INPUT_BYTES, SETTLEMENT_NOTE_CHARS};
+use crate::domain::outcome::{Settlement, UnknownOutcome};
+use crate::domain::time::Millis;
+use crate::store::{DocWrite, Edit, StoreError, keys, steps};
+use crate::venue::Venue;
+use crate::venue::jobs::ListPage;
+use crate::venue::operation::{Caller, OpError};
+use std::cmp::Reverse;
+
+/// The ability of settling an outcome, on its job, or on its agent where there is no job.
+const SETTLE: &str = "job/settle";
+
+/// The write that lists a call, which isn't listed yet.
+pub fn listing(outcome: &UnknownOutcome) -> DocWrite {
+    DocWrite::json(keys::outcome(&outcome.id), outcome).at(0)
+}
+
+/// The same of an operation that was invoked.
+pub fn listing_of_job(head: &JobHead, at: Millis) -> DocWrite {
+    listing(&UnknownOutcome {
+        id: head.id.clone(),
+        job: Some(head.id.clone()),
+        operation: head.op.clone().unwrap_or_default(),
+        call: None,
+        at,
+        settled: None,
+        kept: KeptKeys::default(),
+    })
+}
+
+/// One unknown outcome, settled or not.
+pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<UnknownOutcome>, StoreError> {
+    venue.store.get(owner, &keys::outcome(id)).await
+}
+
+/// A page of an owner's unknown outcomes, the newest first: of those that nobody has settled, or of all that are kept.
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    all: bool,
+    offset: usize,
+    limit: usize,
+) -> Result<ListPage<UnknownOutcome>, StoreError> {
+    let mut known = Vec::new();
+    let mut outcomes = venue.store.docs(owner, keys::OUTCOMES);
+    while let Some(page) = outcomes.records::<UnknownOutcome>().await? {
+        let wanted = page.into_iter().filter(|(_, outcome)| all || outcome.settled.is_none());
+        known.extend(wanted.map(|(key, outcome)| (outcome.at, key)));
+    }
+    known.sort_unstable_by_key(|(at, _)| Reverse(*at));
+    let places: Vec<_> = known.into_iter().map(|(_, key)| [key]).collect();
+    let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
+    Ok(ListPage { items, total: places.len(), next })
+}
+
+/// Says for a caller whether a call has happened. The same again changes nothing; something else is a conflict.
+pub async fn settle(
+    venue: &Venue,
+    caller: &Caller,
+    id: &JobId,
+    settlement: Settlement,
+) -> Result<UnknownOutcome, OpError> {
+    check(&settlement)?;
+    let owner = &caller.owner;
+    let attempt = || async {
+        let (found, version) = venue.store.versioned::<UnknownOutcome>(owner, &keys::outcome(id)).await?;
+        let Some(outcome) = found else {
+            return Err(OpError::NotFound(format!("no unknown outcome `{id}`; `job/outcomes` lists them")));
+        };
+        let about = match (&outcome.job, &outcome.call) {
+            (Some(job), _) => ResourcePath::job(job),
+            (None, Some(call)) => ResourcePath::agent(&call.session.agent),
+            (None, None) => ResourcePath::job(id),
+        };
+        let permitted = caller.authority.permits(SETTLE, about);
+        permitted.map_err(|denied| OpError::Denied(denied.text(SETTLE)))?;
+        match &outcome.settled {
+            Some(before) if before.agrees_with(&settlement) => Ok(Edit::nothing(outcome)),
+            Some(before) => Err(OpError::Conflict(format!(
+                "outcome `{id}` was settled as {} by `{}`",
+                if before.done { "done" } else { "not done" },
+                before.by
+            ))),
+            None => {
+                let settled = UnknownOutcome { settled: Some(settlement.clone()), ..outcome };
+                Ok(Edit::write([DocWrite::json(keys::outcome(id), &settled).at(version)], settled))
+            }
+        }
+    };
+    let outcome = venue.store.edit(venue.now(), owner, ("unknown outcome", id), attempt).await?;
+    tracing::info!(
+        %owner, outcome = %id, operation = outcome.operation, by = caller.name, done = settlement.done,
+        "an unknown outcome was settled"
+    );
+    Ok(outcome)
+}
+
+fn check(settlement: &Settlement) -> Result<(), OpError> {
+    if !settlement.done && settlement.result.is_some() {
+        return Err(OpError::Invalid("what was not done has no result".into()));
+    }
+    if settlement.note.as_ref().is_some_and(|note| note.chars().count() > SETTLEMENT_NOTE_CHARS) {
+        return Err(OpError::Invalid(format!("the note has more than {SETTLEMENT_NOTE_CHARS} characters")));
+    }
+    let bytes = settlement.result.as_ref().map_or(0, |result| result.to_string().len());
+    if bytes > INPUT_BYTES {
+        return Err(OpError::Invalid(format!("the result has {bytes} bytes, at most {INPUT_BYTES} are kept")));
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Calls of a turn whose outcome nobody knows: each is listed for operators with the commit that records it.
+
+use crate::domain::call::Outcome;
+use crate::domain::kept::KeptKeys;
+use crate::domain::outcome::{UnknownCall, UnknownOutcome, outcome_id};
+use crate::domain::session::TurnRecord;
+use crate::process::telemetry::Metrics;
+use crate::store::{Commit, DocWrite, keys};
+use crate::venue::outcomes;
+use crate::worker::Worker;
+use crate::worker::lease::{Leased, Stop};
+
+/// The writes of those that aren't listed yet: a turn that is amended has some that were listed with it.
+pub(super) async fn outcome_listings(
+    worker: &Worker,
+    leased: &Leased,
+    record: &TurnRecord,
+) -> Result<Vec<DocWrite>, Stop> {
+    let (venue, lease) = (&worker.venue, &leased.lease);
+    let unknown = Outcome::OutcomeUnknown.as_str();
+    let mut writes = Vec::new();
+    for (index, call) in (0..).zip(&record.calls).filter(|(_, call)| call.outcome == unknown) {
+        let id = outcome_id(&venue.key, &lease.owner, &lease.session, (record.turn, index));
+        if venue.store.doc(&lease.owner, &keys::outcome(&id)).await?.value.is_some() {
+            continue;
+        }
+        writes.push(outcomes::listing(&UnknownOutcome {
+            id,
+            job: record.job.clone(),
+            operation: call.operation.clone(),
+            call: Some(UnknownCall {
+                session: lease.session.clone(),
+                turn: record.turn,
+                index,
+                tool: call.tool.clone(),
+            }),
+            at: venue.now(),
+            settled: None,
+            kept: KeptKeys::default(),
+        }));
+    }
+    Ok(writes)
+}
+
+/// Counts those that a commit has listed.
+pub(super) fn count_outcomes(metrics: &Metrics, commit: &Commit) {
+    for _ in commit.writes.iter().filter(|write| write.key.starts_with(keys::OUTCOMES)) {
+        metrics.outcome_unknown("call");
+    }
+}
