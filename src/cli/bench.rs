@@ -7,8 +7,9 @@ use crate::app::{self, App, Role};
 use crate::bench::{self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
 use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
+use crate::process::log;
 use crate::process::shutdown::Shutdown;
-use crate::process::telemetry::{self, Metrics};
+use crate::process::telemetry::Metrics;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::os::unix::fs::DirBuilderExt;
@@ -223,7 +224,7 @@ impl Bench {
             written.map_err(|e| Failure::internal(format!("no rules for the model: {e}")))?;
             config.models.scripted = Some(scratch.rules());
         }
-        telemetry::init(&config.log).map_err(Failure::internal)?;
+        log::init(&config.log).map_err(Failure::internal)?;
         let (name, load) = self.load();
         let plan = BenchPlan {
             tasks: load.tasks,

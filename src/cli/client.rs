@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
-use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde_json::{Value, json};
 use std::error::Error;
@@ -114,6 +114,11 @@ impl Client {
     /// `PUT path` with a JSON body.
     pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.json(self.request(Method::PUT, path).json(body)).await
+    }
+
+    /// `PUT path` with bytes of a media type.
+    pub async fn put_content(&self, path: &str, media: &'static str, bytes: Vec<u8>) -> Result<Value, Failure> {
+        self.json(self.request(Method::PUT, path).header(CONTENT_TYPE, media).body(bytes)).await
     }
 
     /// `POST path` with a JSON body.

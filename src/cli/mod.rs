@@ -4,6 +4,7 @@
 
 mod agent;
 mod approval;
+mod attach;
 mod audit;
 mod backup;
 mod bench;

@@ -6,6 +6,7 @@ use super::output::{Out, field, note};
 use crate::app;
 use crate::domain::chat::ModelSettings;
 use crate::domain::decode;
+use crate::domain::media::MediaType;
 use crate::domain::wire::dialect::{DIALECTS, Dialect, ReasoningRequest, StructuredOutput, WireFormat};
 use crate::model::trial::{self, TrialFinding};
 use clap::{Args, Subcommand};
@@ -70,7 +71,7 @@ impl Try {
         let settings = ModelSettings { reasoning, ..ModelSettings::new(provider, name) };
         let models = app::models(&config).map_err(|error| Failure::usage(error.to_string()))?;
         note(&format!("calling `{}` …", settings.id()));
-        let findings = trial::run(&*models, &settings, None).await;
+        let findings = trial::run(&*models, &settings, &[]).await;
         let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
         let shown = json!({"model": settings.id(), "findings": findings.iter().map(to_json).collect::<Vec<_>>()});
         context.out.value(&shown, || table(context.out, &shown))?;
@@ -95,10 +96,12 @@ fn table(out: Out, shown: &Value) -> String {
 
 fn providers(context: &Context) -> Result<Exit, Failure> {
     let rows: Vec<Value> = DIALECTS.iter().map(features).collect();
-    let columns = ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "key", "url"];
+    let columns =
+        ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "images", "key", "url"];
     context.out.value(&json!(rows), || {
         let rows: Vec<_> = rows.iter().map(|row| columns.map(|key| field(row, key)).into()).collect();
-        let headings = ["PROVIDER", "FORMAT", "TOOLS", "STREAMING", "OUTPUT", "REASONING", "CACHING", "KEY", "URL"];
+        let headings =
+            ["PROVIDER", "FORMAT", "TOOLS", "STREAMING", "OUTPUT", "REASONING", "CACHING", "IMAGES", "KEY", "URL"];
         context.out.table(&headings, &rows)
     })?;
     Ok(Exit::Ok)
@@ -125,9 +128,19 @@ fn features(dialect: &Dialect) -> Value {
         },
         "reasoning": yes(dialect.reasoning != ReasoningRequest::Unsupported),
         "caching": yes(dialect.caches),
+        "images": images(dialect),
         "key": dialect.key_env.unwrap_or("none"),
         "url": dialect.base_url.unwrap_or("named by the configuration"),
     })
+}
+
+/// Types of pictures and files that a provider takes, in short.
+fn images(dialect: &Dialect) -> String {
+    if dialect.media.is_empty() {
+        return "no".to_owned();
+    }
+    let short = |media: &MediaType| media.as_str().rsplit('/').next().unwrap_or_default();
+    dialect.media.iter().map(short).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -137,7 +150,7 @@ mod tests {
     #[test]
     fn the_guide_has_a_row_for_each_provider_as_the_codecs_know_it() {
         let guide = include_str!("../guide/models.md");
-        let columns = ["format", "tools", "streaming", "structured", "reasoning", "caching"];
+        let columns = ["format", "tools", "streaming", "structured", "reasoning", "caching", "images"];
         let rows = DIALECTS.iter().map(|dialect| {
             let row = features(dialect);
             let cells = columns.map(|key| field(&row, key)).join(" | ");
@@ -147,7 +160,7 @@ mod tests {
         for row in rows {
             assert!(guide.lines().any(|line| line == row), "src/guide/models.md lacks the row:\n{row}");
         }
-        let told = guide.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 9).count();
+        let told = guide.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 10).count();
         assert_eq!(told, DIALECTS.len(), "the guide has a row of no provider");
     }
 }

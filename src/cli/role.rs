@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use crate::app::{self, AppError, Role};
 use crate::config::Config;
-use crate::process::telemetry;
+use crate::process::log;
 use clap::Args;
 
 /// How much one process does at once.
@@ -23,7 +23,7 @@ impl Slots {
 
 /// Runs a role until a signal ends it.
 pub(crate) async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
-    telemetry::init(&config.log).map_err(Failure::internal)?;
+    log::init(&config.log).map_err(Failure::internal)?;
     app::run(config, role).await.map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }

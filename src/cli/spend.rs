@@ -102,7 +102,10 @@ fn part(of: &Value) -> String {
         (Some(cost), calls) => format!(", {} and {calls} calls without a price", dollars(cost)),
     };
     let tokens = in_and_out(of, |number| number.as_u64().unwrap_or_default().to_string());
-    format!("{} calls, {tokens}{cost}", number("calls"))
+    let told = [("estimated", "estimated"), ("fallbacks", "answered by a fallback")];
+    let told = told.into_iter().filter(|(key, _)| number(key) > 0);
+    let notes = told.map(|(key, what)| format!(", {} {what}", number(key))).collect::<Vec<_>>().concat();
+    format!("{} calls, {tokens}{cost}{notes}", number("calls"))
 }
 
 /// Tokens of prompts and replies with their classes, as `300 tokens in (120 from the cache), 20 out`.
@@ -182,6 +185,10 @@ mod tests {
                     "$0.1",
                     "1 calls, 30 tokens in (20 from the cache, 5 written to it), 9 out (7 of reasoning), $0.1",
                 ],
+            ),
+            (
+                json!({"own": {"calls": 2, "input": 3, "output": 2, "cost": 0.1, "estimated": 1, "fallbacks": 2}}),
+                ["3+2", "$0.1", "2 calls, 3 tokens in, 2 out, $0.1, 1 estimated, 2 answered by a fallback"],
             ),
             (
                 json!({"own": {"calls": 1, "input": 3, "output": 2, "unpriced": 1}}),

@@ -3,7 +3,7 @@
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::output::{note, remark};
-use super::{Context, input, queue, wait};
+use super::{Context, attach, input, queue, wait};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
 use crate::domain::event::Submission;
@@ -14,6 +14,7 @@ use crate::domain::priority::Priority;
 use crate::ingress;
 use clap::Args;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Advice when an agent isn't there.
@@ -22,7 +23,7 @@ pub(crate) const NO_AGENT: &str = "`trellis agent list` shows which there are, `
 /// Gives an agent a task. Prints the job's id, or with `--wait` its output.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  trellis submit helper 'Say hello' --wait\n  trellis submit invoices @invoice.json --id inv-42 --wait=2m\n  echo '{\"id\": 42}' | trellis submit invoices - --nats nats://127.0.0.1"
+    after_help = "Examples:\n  trellis submit helper 'Say hello' --wait\n  trellis submit invoices @invoice.json --id inv-42 --wait=2m\n  trellis submit clerk 'What does it cost?' --attach receipt.png --wait\n  echo '{\"id\": 42}' | trellis submit invoices - --nats nats://127.0.0.1"
 )]
 pub(crate) struct Submit {
     /// Which agent
@@ -30,6 +31,10 @@ pub(crate) struct Submit {
     /// The task: text, JSON, `@file`, or `-` for stdin
     #[arg(allow_hyphen_values = true)]
     input: Option<String>,
+    /// A picture (png, jpeg, webp, gif), PDF or text that the model sees with the task: it is stored as an asset, and
+    /// the input refers to it under `attachments`. Repeatable
+    #[arg(long = "attach", value_name = "FILE", conflicts_with = "nats")]
+    attach: Vec<PathBuf>,
     /// Take the input as text even if it looks like JSON
     #[arg(long)]
     text: bool,
@@ -72,6 +77,10 @@ impl Submit {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let input = self.input.as_deref().map_or(Ok(Value::Null), |given| input::value(given, self.text))?;
+        let input = match self.attach.as_slice() {
+            [] => input,
+            files => attach::with_files(&Client::new(&self.server)?, input, files).await?,
+        };
         check_size(&input)?;
         let id = self.id.clone().unwrap_or_else(ingress::fresh_id);
         match &self.queue.nats {

@@ -2,6 +2,7 @@
 
 mod auth;
 mod kinds;
+mod proxy;
 mod quota;
 mod spend;
 mod tls;
@@ -38,7 +39,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     let l = &mut layers;
     let config = Config {
         store: StoreConfig {
-            url: urls::read(l, "store", STORE_URL, |text| store_url(text).map(Some))
+            url: urls::read(l, "store.url", STORE_URL, |text| store_url(text).map(Some))
                 .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
             prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
             connections: number(l, "store.connections", 1..=64),
@@ -61,6 +62,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             timeout: duration(l, "http_client.timeout", Duration::from_millis(10)..=SECOND * 280),
             max_bytes: number(l, "http_client.max_bytes", 1..=64 << 20),
             redirects: number(l, "http_client.redirects", 0..=20),
+            proxy: proxy::read(l, "http_client"),
         },
         worker: worker(l),
         secrets: SecretsConfig { key_file: path(l, "secrets.key_file") },
@@ -96,7 +98,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
 
 fn bus(l: &mut Layers) -> BusConfig {
     BusConfig {
-        url: urls::read(l, "bus", "`embedded` or `nats://host:port`", bus_url),
+        url: urls::read(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
         tls: tls::read(l, "bus"),
         creds_file: path(l, "bus.creds_file"),
         prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),
@@ -197,7 +199,7 @@ fn models(l: &mut Layers) -> ModelsConfig {
     let rule = "limits with commas between such as `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`";
     let limits = parse(l, "models.limits", rule, |text| Limit::list(text).map(Some)).unwrap_or_default();
     let (scripted, calls_log) = (path(l, "models.scripted"), path(l, "models.calls_log"));
-    ModelsConfig { scripted, calls_log, timeout, limits, endpoints }
+    ModelsConfig { scripted, calls_log, timeout, limits, endpoints, proxy: proxy::read(l, "models") }
 }
 
 /// Values that are legal alone and not together; only checked between values that are legal.

@@ -119,18 +119,20 @@ pub(super) struct Entry {
 }
 
 /// All keys after merging, and what went wrong on the way.
-#[derive(Debug)]
 pub(super) struct Layers {
     /// In the order of the defaults, those of free tables last.
     keys: Vec<String>,
     entries: BTreeMap<String, Entry>,
+    /// The environment, for settings that refer to other variables of it.
+    pub variables: BTreeMap<String, String>,
     pub errors: Vec<ConfigError>,
 }
 
 impl Layers {
     pub fn read(file: Option<&Path>, env: &BTreeMap<String, String>, overrides: &[(String, String)]) -> Self {
         let defaults: Table = DEFAULTS.parse().expect("built in and parsed by a test");
-        let mut layers = Self { keys: Vec::new(), entries: BTreeMap::new(), errors: Vec::new() };
+        let mut layers =
+            Self { keys: Vec::new(), entries: BTreeMap::new(), variables: env.clone(), errors: Vec::new() };
         for (key, value) in leaves(&defaults) {
             layers.keys.push(key.clone());
             layers.entries.insert(key, Entry { value, origin: SettingOrigin::Default });

@@ -49,10 +49,20 @@ fn redis_place(rest: &str) -> String {
 }
 
 /// The value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password`
-/// are hidden, URLs lose their credentials.
+/// are hidden, URLs lose their credentials, also misspelt ones.
 pub fn mask_value(key: &str, value: &str) -> String {
     if (is_secret_name(key) || key.ends_with("key")) && !value.is_empty() {
         return HIDDEN.to_owned();
     }
+    let is_url = ["url", "proxy"].iter().any(|name| key.ends_with(name));
+    if let Some((_, place)) = value.rsplit_once('@').filter(|_| is_url && !is_spelt(value)) {
+        return format!("{HIDDEN}@{place}");
+    }
     if value.contains("://") { mask_url(value) } else { value.to_owned() }
+}
+
+/// Whether a scheme stands where [`mask_url`] looks for it.
+fn is_spelt(url: &str) -> bool {
+    let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    url.starts_with("embedded:") || url.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))
 }

@@ -4,6 +4,7 @@ mod check;
 pub mod url;
 mod layers;
 mod mask;
+pub mod proxy;
 
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, SettingOrigin};
 pub use mask::{mask_url, mask_value};
@@ -19,6 +20,7 @@ use crate::domain::resource::remote::Verb;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
 use crate::domain::token::TokenSubject;
+use proxy::ProxySettings;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -187,6 +189,8 @@ pub struct HttpClientConfig {
     pub max_bytes: usize,
     /// Redirects that are followed.
     pub redirects: usize,
+    /// What carries the calls, and those to servers of `resources.kinds`.
+    pub proxy: ProxySettings,
 }
 
 /// Running turns.
@@ -293,6 +297,8 @@ pub struct ModelsConfig {
     pub limits: Vec<Limit>,
     /// Own servers by name.
     pub endpoints: BTreeMap<String, EndpointConfig>,
+    /// What carries the calls.
+    pub proxy: ProxySettings,
 }
 
 /// `models.endpoints.<name>`.

@@ -288,6 +288,61 @@ fn credentials_are_masked_where_configuration_is_shown() {
     assert!(!errors.contains("pass"), "{errors}");
 }
 
+#[test]
+fn proxies_are_read_from_settings_files_and_the_environment() {
+    let proxy = |flags: &[(&str, &str)], env: &[(&str, &str)]| load("", env, flags).unwrap().config.models.proxy;
+    let shown = |settings: &super::proxy::ProxySettings| {
+        let text = |url: &Option<reqwest::Url>| url.as_ref().map_or("-".to_owned(), ToString::to_string);
+        format!("{} {}", text(&settings.http), text(&settings.https))
+    };
+    let set = [("models.proxy", "environment")];
+    let env = |env: &[(&str, &str)]| shown(&proxy(&set, env));
+    assert_eq!(shown(&proxy(&[], &[("HTTPS_PROXY", "http://p:1")])), "- -", "off by default");
+    assert_eq!(shown(&proxy(&[("models.proxy", "http://u:pw@p:1")], &[])), "http://u:pw@p:1/ http://u:pw@p:1/");
+    assert_eq!(
+        env(&[("HTTPS_PROXY", "http://a:1"), ("https_proxy", "http://b:1"), ("ALL_PROXY", "c:1")]),
+        "http://c:1/ http://a:1/"
+    );
+    assert_eq!(env(&[("HTTPS_PROXY", ""), ("https_proxy", "http://b:1")]), "- -");
+    assert_eq!(
+        env(&[("http_proxy", "https://b:1"), ("all_proxy", "socks5://x"), ("https_proxy", "c")]),
+        "https://b:1/ http://c/"
+    );
+    assert_eq!(env(&[]), "- -");
+    let exceptions = proxy(&[set[0], ("models.no_proxy", "own.example")], &[("NO_PROXY", "theirs.example")]).exceptions;
+    assert_eq!(exceptions, "localhost,127.0.0.0/8,::1,theirs.example,own.example");
+
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "http://u:hunter2@p:1").unwrap();
+    let path = file.path().display().to_string();
+    let loaded = load("", &[], &[("http_client.proxy_file", &path)]).unwrap();
+    assert_eq!(shown(&loaded.config.http_client.proxy), "http://u:hunter2@p:1/ http://u:hunter2@p:1/");
+    assert!(!format!("{:?} {:?}", loaded.config, loaded.entries).contains("hunter2"));
+}
+
+#[test]
+fn a_proxy_that_can_not_be_used_is_refused_without_its_login() {
+    let expected = "expected `none`, `environment` or `http://[user:password@]host:port`, got";
+    for (given, reason) in [
+        ("", "``: relative URL without a base"),
+        ("socks5://u:hunter2@p:1", "`socks5://***@p:1`: only proxies at `http://` and `https://` are spoken to"),
+        ("u:hunter2@p:1", "`***@p:1`: only proxies at `http://` and `https://` are spoken to"),
+        ("http:/u:hunter2@p:x1", "`***@p:x1`: invalid port number"),
+        ("http://u:hunter2@", "`http://***@`: empty host"),
+        ("http://p:1/path", "`http://p:1/path`: a proxy has no path; "),
+        ("http://u:hun#ter2@p:1", "`http://***@p:1`: invalid port number"),
+    ] {
+        let error = load("", &[], &[("http_client.proxy", given)]).map(|_| ()).unwrap_err().to_string();
+        let line = format!("`http_client.proxy` (flag): {expected} {reason}");
+        assert!(error.contains(&line) && !error.contains("hun"), "{given}: {error}");
+    }
+    let of_environment = [("models.proxy", "environment")];
+    let error =
+        load("", &[("https_proxy", "socks5://u:hunter2@p:1")], &of_environment).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("got `environment`: `https_proxy`: only proxies at `http://`"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+}
+
 const KEY: &str = "did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp";
 
 #[test]

@@ -2,13 +2,17 @@
 
 use crate::decode;
 use crate::ids::AssetId;
-use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES};
+use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
+use crate::media::{Attachment, MediaType, Sniffed};
 use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+/// Characters of an asset's name beside its content in a prompt.
+const ATTACHMENT_NAME_CHARS: usize = 60;
 
 /// What is kept beside an asset's content; written once, as the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,49 @@ pub struct AssetRecord {
     pub size: usize,
     /// When it was stored first.
     pub created: Millis,
+}
+
+impl AssetRecord {
+    /// The asset as a prompt shows it, when its first bytes are these; or why it can't.
+    pub fn attachment(&self, asset: AssetId, sniffed: Option<Sniffed>) -> Attachment {
+        // A record of every prompt has it.
+        let name = self.name.as_ref().map(|name| name.chars().take(ATTACHMENT_NAME_CHARS).collect());
+        let size = self.size;
+        let tokens = sniffed.map_or(0, |found| found.tokens(size));
+        let media = sniffed.map(|found| found.media);
+        let attachment = Attachment { name, media, size, tokens, ..Attachment::named(asset) };
+        if let Some(reason) = self.type_error(media) {
+            return Attachment { media: None, ..attachment }.withhold(reason);
+        }
+        if size > ATTACHMENT_BYTES {
+            return attachment.withhold(format!("it has {size} bytes, expected at most {ATTACHMENT_BYTES}"));
+        }
+        match sniffed.and_then(|found| found.pixels) {
+            Some(px) if px.width.max(px.height) > ATTACHMENT_SIDE || px.width.min(px.height) == 0 => {
+                let size = format!("{} × {} pixels", px.width, px.height);
+                attachment.withhold(format!("it has {size}, expected 1 to {ATTACHMENT_SIDE} a side"))
+            }
+            Some(_) | None => attachment,
+        }
+    }
+
+    /// What is wrong with the type of a content that is this by its first bytes.
+    fn type_error(&self, found: Option<MediaType>) -> Option<String> {
+        let said = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let Some(found) = found else {
+            return Some(format!(
+                "models read png, jpeg, webp, gif, pdf and text, and its bytes ({said}) are none of these"
+            ));
+        };
+        let is_media = said.starts_with("image/") || said == MediaType::Pdf.as_str();
+        let fits = match found {
+            MediaType::Jpeg => said == found.as_str() || said == "image/jpg",
+            MediaType::Png | MediaType::Webp | MediaType::Gif | MediaType::Pdf => said == found.as_str(),
+            MediaType::Text => !is_media,
+        };
+        let is_said = said != "application/octet-stream";
+        (is_said && !fits).then(|| format!("its type says {said}, and its bytes are {}", found.as_str()))
+    }
 }
 
 /// An asset that can't be stored.
@@ -253,6 +300,35 @@ mod tests {
         assert_eq!(asset(b"[1]", "application/json", None).value(), Ok(json!([1])));
         assert_eq!(asset(b"[1", "application/ld+json", None).value(), Ok(json!("[1")));
         assert_eq!(asset(b"[1]", "text/plain", Some("d")).value(), Ok(json!("[1]")));
+    }
+
+    #[test]
+    fn an_attachment_is_what_its_bytes_are() {
+        use crate::media::Pixels;
+        let sniffed = |media, side: u32| Some(Sniffed { media, pixels: Some(Pixels { width: side, height: 1 }) });
+        let check = |kind: &str, size: usize, found: Option<Sniffed>, expected: Option<&str>| {
+            let record =
+                AssetRecord { name: None, content_type: kind.into(), description: None, size, created: Millis(1) };
+            let withheld = record.attachment(AssetId::of(b"x"), found).withheld;
+            match (&withheld, expected) {
+                (None, None) => {}
+                (Some(reason), Some(part)) => assert!(reason.contains(part), "{kind}: {reason}"),
+                _ => panic!("{kind} {found:?}: got {withheld:?}, expected {expected:?}"),
+            }
+        };
+        check("image/png", 9, sniffed(MediaType::Png, 1), None);
+        check("IMAGE/PNG; x=y", 9, sniffed(MediaType::Png, 8_000), None);
+        check("image/jpg", 9, sniffed(MediaType::Jpeg, 1), None);
+        check("application/octet-stream", 9, sniffed(MediaType::Gif, 1), None);
+        check("application/json", 9, Some(Sniffed { media: MediaType::Text, pixels: None }), None);
+        check("image/png", 9, sniffed(MediaType::Jpeg, 1), Some("says image/png, and its bytes are image/jpeg"));
+        check("text/plain", 9, sniffed(MediaType::Png, 1), Some("says text/plain, and its bytes are image/png"));
+        check("image/svg+xml", 9, Some(Sniffed { media: MediaType::Text, pixels: None }), Some("image/svg+xml"));
+        check("image/png", 9, None, Some("none of these"));
+        check("image/png", ATTACHMENT_BYTES, sniffed(MediaType::Png, 1), None);
+        check("image/png", ATTACHMENT_BYTES + 1, sniffed(MediaType::Png, 1), Some("expected at most 3932160"));
+        check("image/png", 9, sniffed(MediaType::Png, 8_001), Some("8001 × 1 pixels"));
+        check("image/png", 9, sniffed(MediaType::Png, 0), Some("0 × 1 pixels"));
     }
 
     #[test]

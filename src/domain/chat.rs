@@ -1,12 +1,15 @@
 //! What goes to a model and what comes back, independent of any provider.
 
+mod headers;
 mod price;
 mod settings;
 
+pub use headers::{HeaderText, ModelHeaders};
 pub use price::Price;
 pub(crate) use price::per_token;
 pub use settings::{Effort, ModelSettings, ToolChoice};
 
+use crate::media::Attachment;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,6 +35,16 @@ pub struct ModelRequest {
     /// What the text must be, where a task's output is typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputFormat>,
+}
+
+impl ModelRequest {
+    /// Whether it shows pictures or files.
+    pub fn has_attachments(&self) -> bool {
+        self.messages.iter().any(|message| match message {
+            ChatMessage::User { attachments, .. } => attachments.iter().any(Attachment::is_shown),
+            ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => false,
+        })
+    }
 }
 
 /// The type of a text that is asked for.
@@ -72,6 +85,9 @@ pub enum ChatMessage {
     User {
         /// Its text.
         text: String,
+        /// Pictures and files behind it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
     },
     /// From the model.
     Assistant {
@@ -97,6 +113,11 @@ pub enum ChatMessage {
 }
 
 impl ChatMessage {
+    /// A message from the caller, or context, without attachments.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), attachments: Vec::new() }
+    }
+
     /// A model's message without reasoning.
     pub const fn assistant(text: String, calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text, calls, reasoning: None }

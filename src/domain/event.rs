@@ -153,7 +153,7 @@ pub enum Payload {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submission {
-    /// Task input or message content.
+    /// Task input or message content; `{"$asset": "a/HASH"}` in it shows that picture or file.
     #[serde(default)]
     pub input: Value,
     /// Conversation to use; a task without one gets its own, a message goes to `main`.

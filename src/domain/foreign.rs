@@ -21,7 +21,7 @@ const QUOTE: &str = "> ";
 /// How lines of the venue begin, in the order of their bytes: folded by [`significant`], which leaves
 /// out blanks and what isn't visible. What is an item of a list (`- crud on w`) means nothing without
 /// the heading above it, except where foreign text stands in the same list.
-const MARKERS: [&str; 46] = [
+const MARKERS: [&str; 47] = [
     "#covialattice",
     "#lattice",
     "#resource:",
@@ -39,6 +39,7 @@ const MARKERS: [&str; 46] = [
     "-job",
     "-task",
     "[approvedby",
+    "[attachment",
     "[compacted",
     "[context",
     "[currentgoal",

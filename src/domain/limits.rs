@@ -230,6 +230,24 @@ pub const ASSET_DESCRIPTION_BYTES: usize = 16 * 1024;
 /// Bytes of a schema that an operation is given: far more than people write, compiled in milliseconds.
 pub const SCHEMA_BYTES: usize = 64 * 1024;
 
+/// Pictures and files that one request shows: with more Anthropic takes only pictures of at most 2,000 pixels a side.
+pub const ATTACHMENTS: usize = 20;
+
+/// Bytes of one of them: Anthropic refuses pictures of more than 5 MiB as Base64.
+pub const ATTACHMENT_BYTES: usize = 5 * 1024 * 1024 / 4 * 3;
+
+/// Bytes of all that one request shows: Gemini refuses requests of more than 20 MB, Base64 and texts included.
+pub const ATTACHMENTS_BYTES: usize = 12 * 1024 * 1024;
+
+/// Pixels of a side of a picture: Anthropic refuses more.
+pub const ATTACHMENT_SIDE: u32 = 8_000;
+
+/// References to assets that are looked up for a prompt, the newest: a few times as many as it can show.
+pub const ATTACHMENTS_READ: usize = 3 * ATTACHMENTS;
+
+/// Bytes of memory that the attachments of all model calls of a process take at once.
+pub const ATTACHMENTS_MEMORY: usize = 256 * 1024 * 1024;
+
 /// Steps of checking one value against a schema: a second of work at most.
 pub const SCHEMA_CHECKS: u64 = 1_000_000;
 

@@ -6,7 +6,7 @@ use crate::budget::Deadline;
 use crate::chat::{ChatMessage, Usage};
 use crate::event::Mandate;
 use crate::goal::Goals;
-use crate::ids::{AgentId, EventId, JobId};
+use crate::ids::{AgentId, AssetId, EventId, JobId};
 use crate::job::JobStatus;
 use crate::kept::KeptKeys;
 use crate::load::Load;
@@ -188,8 +188,11 @@ pub struct TurnRecord {
     pub end: Millis,
     /// The configuration that it ran with.
     pub config_version: u64,
-    /// `provider/name`.
+    /// The model that answered, `provider/name`; of a turn without a reply the agent's own.
     pub model: String,
+    /// Models of the agent that were to be asked before and gave no reply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_models: Vec<FailedModel>,
     /// What the model call cost.
     pub usage: Usage,
     /// The task that it served.
@@ -239,6 +242,15 @@ pub struct TurnRecord {
     /// What was said in it is not shown to who asks. Never stored so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+}
+
+/// A model that gave no reply in a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedModel {
+    /// `provider/name`.
+    pub model: String,
+    /// What its provider said, or which limit didn't let it be asked.
+    pub reason: String,
 }
 
 /// Stands in a record for what its reader may not read.
@@ -324,7 +336,8 @@ impl TurnRecord {
     /// The same without anything that was said: when it was, what it cost and what it did stays.
     #[must_use]
     pub fn erase(self) -> Self {
-        let heard = self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), ..heard });
+        let heard =
+            self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), attachments: Vec::new(), ..heard });
         let said = (!self.said.is_empty()).then(|| ChatMessage::assistant(ERASED.to_owned(), Vec::new()));
         let calls = self.calls.into_iter().map(|call| CallRecord {
             instance: None,
@@ -339,6 +352,8 @@ impl TurnRecord {
             said: said.into_iter().collect(),
             calls: calls.collect(),
             used: self.used.map(|_| Vec::new()),
+            // A provider may have repeated what it refused.
+            failed_models: Vec::new(),
             erased: true,
             ..self
         }
@@ -353,6 +368,9 @@ pub struct Heard {
     pub job: Option<JobId>,
     /// As it was shown.
     pub text: String,
+    /// Assets that were shown with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AssetId>,
 }
 
 /// A tool call of a turn.

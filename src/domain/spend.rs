@@ -6,6 +6,7 @@
 use super::budget::dollars;
 use super::chat::Usage;
 use super::time::Millis;
+use crate::charge::Charge;
 use crate::chat::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +35,9 @@ pub struct Spent {
     pub nano: u64,
     /// Calls whose model has none.
     pub unpriced: u32,
+    /// Calls of which the provider hasn't said all: what they have used is an estimate.
+    #[serde(skip_serializing_if = "is_none")]
+    pub estimated: u32,
 }
 
 impl Spent {
@@ -48,7 +52,13 @@ impl Spent {
             reasoning: usage.reasoning,
             nano: price.map_or(0, |price| price.cost(usage)),
             unpriced: u32::from(price.is_none()),
+            estimated: 0,
         }
+    }
+
+    /// One call, as it is charged.
+    pub fn charge(charge: Charge, price: Option<Price>) -> Self {
+        Self { estimated: u32::from(charge.is_estimate), ..Self::call(charge.usage, price) }
     }
 
     /// Both together.
@@ -63,6 +73,7 @@ impl Spent {
             reasoning: self.reasoning.saturating_add(other.reasoning),
             nano: self.nano.saturating_add(other.nano),
             unpriced: self.unpriced.saturating_add(other.unpriced),
+            estimated: self.estimated.saturating_add(other.estimated),
         }
     }
 
@@ -79,6 +90,9 @@ impl Spent {
         }
         if self.unpriced > 0 {
             shown["unpriced"] = self.unpriced.into();
+        }
+        if self.estimated > 0 {
+            shown["estimated"] = self.estimated.into();
         }
         shown
     }
@@ -119,6 +133,14 @@ pub struct Tally {
     /// It may have started other jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,
+    /// Turns that another model than the agent's own has answered.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub fallbacks: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a job and the jobs under it have used together.
@@ -141,6 +163,9 @@ pub fn shown(own: Option<&Tally>, tree: Option<&Tree>) -> Option<Value> {
     let mut shown = json!({});
     if let Some(own) = own {
         shown["own"] = own.spent.to_json();
+        if own.fallbacks > 0 {
+            shown["own"]["fallbacks"] = own.fallbacks.into();
+        }
     }
     if let Some(tree) = tree {
         shown["tree"] = tree.spent.to_json();
@@ -168,6 +193,10 @@ mod tests {
         for (spent, expected) in [
             (Spent::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
             (priced, json!({"calls": 1, "input": 1_000, "output": 100, "cost": 0.0045})),
+            (
+                Spent::charge(Charge { usage: Usage::new(5, 6), is_estimate: true }, Some(PRICE)),
+                json!({"calls": 1, "input": 5, "output": 6, "cost": 0.000_105, "estimated": 1}),
+            ),
             (call(5, 6, None), json!({"calls": 1, "input": 5, "output": 6, "unpriced": 1})),
             (
                 priced.plus(call(5, 6, None)),
@@ -195,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_job_shows_its_own_and_that_of_its_tree() {
-        let own = Tally { spent: call(1, 2, Some(PRICE)), started: true };
+        let own = Tally { spent: call(1, 2, Some(PRICE)), started: true, fallbacks: 0 };
         let tree = Tree { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
         let both = shown(Some(&own), Some(&tree)).unwrap();
         assert_eq!(
@@ -222,7 +251,7 @@ mod tests {
     fn old_and_new_tallies_decode() {
         let tally: Tally = serde_json::from_str(r#"{"spent":{"calls":1}}"#).unwrap();
         assert_eq!((tally.spent.calls, tally.started), (1, false));
-        let text = serde_json::to_string(&Tally { spent: call(1, 2, None), started: true }).unwrap();
+        let text = serde_json::to_string(&Tally { spent: call(1, 2, None), started: true, fallbacks: 0 }).unwrap();
         assert_eq!(text, r#"{"spent":{"calls":1,"input":1,"output":2,"nano":0,"unpriced":1},"started":true}"#);
     }
 }

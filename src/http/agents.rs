@@ -12,7 +12,7 @@ use crate::domain::ids::{AgentId, EventId};
 use crate::domain::message::InKind;
 use crate::ingress::{self, Arrival, Submitted};
 use crate::ops::agent::send::with_ignored;
-use crate::venue::agents::key_needed;
+use crate::venue::agents::keys_needed;
 use crate::venue::agents::{self, Applied};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -74,7 +74,7 @@ pub(super) async fn apply(
     let config = AgentConfig::parse(&body).map_err(Problem::wrong)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
     let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict).map_err(Problem::bad_request)?;
-    if let Some(need) = key_needed(&body) {
+    for need in keys_needed(&json!(config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;
     }

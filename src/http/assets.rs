@@ -79,6 +79,7 @@ pub(super) async fn put(
     who: Who,
     Path(path): Path<String>,
     headers: HeaderMap,
+    asked: Asked,
     Raw(body): Raw,
 ) -> Result<Response, Problem> {
     let Some(id) = path.strip_suffix(CONTENT) else {
@@ -91,7 +92,8 @@ pub(super) async fn put(
     let permitted = who.caller.authority.permits("asset/store", ResourcePath::all(Namespace::Assets));
     permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/store")))?;
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let draft = Draft::new(body.to_vec(), given.unwrap_or("application/octet-stream"), (None, None), api.venue.now());
+    let about = (asked.text("name").map(str::to_owned), None);
+    let draft = Draft::new(body.to_vec(), given.unwrap_or("application/octet-stream"), about, api.venue.now());
     let draft = draft.map_err(Problem::bad_request)?;
     let (_, _, existed) = assets::put(&api.venue, who.owner(), &draft).await?;
     let status = if existed { StatusCode::OK } else { StatusCode::CREATED };

@@ -18,12 +18,11 @@ pub(super) struct Unread {
     pub(super) arrived: bool,
 }
 
-/// The whole body.
-pub(super) async fn read(body: Body, options: &HttpOptions) -> Result<Bytes, Unread> {
+/// The whole body, of at most `limit` bytes.
+pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Result<Bytes, Unread> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let limit = options.body_limit;
     let stated = body.size_hint().lower();
     let mut stream = body.into_data_stream();
     let mut kept = BytesMut::new();

@@ -151,7 +151,8 @@ impl FromRequest<Api> for Raw {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let read = axum::body::to_bytes(request.into_body(), api.options.body_limit).await;
+        let rule = request.extensions().get().map_or(BodyRule::Taken, |admits: &Admits| admits.body);
+        let read = axum::body::to_bytes(request.into_body(), rule.limit(api.options.body_limit)).await;
         read.map(Self).map_err(|e| Problem::bad_request(format!("the body didn't arrive: {e}")))
     }
 }

@@ -89,7 +89,7 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
     // A body that its sender keeps back until it is asked for is not asked for in vain.
     let kept_back = parts.headers.contains_key(header::EXPECT);
     let unread = match admitted(api, parts, admits.access).await {
-        Ok(mut parts) => match body::read(body, &api.options).await {
+        Ok(mut parts) => match body::read(body, &api.options, admits.body.limit(api.options.body_limit)).await {
             // An empty map is what clients send for want of a body.
             Ok(read) if admits.body == BodyRule::Refused && !matches!(read.trim_ascii(), b"" | b"{}" | b"null") => {
                 let problem = Problem::bad_request(
@@ -98,9 +98,14 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
                 Unread { problem, arrived: true }
             }
             Ok(read) => {
-                let counts = matches!(admits.body, BodyRule::Taken | BodyRule::Needed);
+                let counts = matches!(admits.body, BodyRule::Taken | BodyRule::Needed | BodyRule::Content);
                 let bytes = if counts { read } else { Bytes::new() };
-                let cost = Cost::of(bytes.len(), admits.reads);
+                let cost = match admits.body {
+                    BodyRule::Content => Cost::of_content(bytes.len()),
+                    BodyRule::Ignored | BodyRule::Refused | BodyRule::Taken | BodyRule::Needed => {
+                        Cost::of(bytes.len(), admits.reads)
+                    }
+                };
                 parts.extensions.insert(admits);
                 return Ok((Request::from_parts(parts, Body::from(bytes)), cost));
             }

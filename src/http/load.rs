@@ -17,6 +17,9 @@ const READ: u64 = 16 << 20;
 /// Bodies up to this size weigh nothing: as many as there may be connections take little.
 const LIGHT: u64 = 4 << 10;
 
+/// Memory that a byte of a content may take while it is stored: the body, and a part of it on its way to the store.
+const PER_CONTENT_BYTE: u64 = 4;
+
 /// What a request may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
@@ -27,6 +30,12 @@ pub(super) struct Cost {
 }
 
 impl Cost {
+    /// Of one that brings the `bytes` of an asset.
+    pub(super) const fn of_content(bytes: usize) -> Self {
+        let brought = bytes as u64 * PER_CONTENT_BYTE;
+        Self { all: brought, brought }
+    }
+
     /// Of one that brings `body` bytes, and perhaps `reads` what its caller names.
     pub(super) const fn of(body: usize, reads: bool) -> Self {
         let body = body as u64;

@@ -2,6 +2,7 @@
 
 use super::Api;
 use crate::domain::lattice::Namespace;
+use crate::domain::limits::ASSET_BYTES;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -67,6 +68,18 @@ pub(super) enum BodyRule {
     Refused,
     Taken,
     Needed,
+    /// Kept byte for byte: it may be as long as an asset.
+    Content,
+}
+
+impl BodyRule {
+    /// Longest body in bytes, where others have `limit`.
+    pub(super) fn limit(self, limit: usize) -> usize {
+        match self {
+            Self::Content => limit.max(ASSET_BYTES),
+            Self::Ignored | Self::Refused | Self::Taken | Self::Needed => limit,
+        }
+    }
 }
 
 /// Where a schema comes from.

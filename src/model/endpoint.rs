@@ -2,10 +2,14 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
+use crate::model::headers;
+pub use crate::model::target_error::TargetError;
 use crate::venue::operation::OpError;
-use crate::venue::outbound::{HttpPolicy, destination};
+use crate::venue::outbound::HttpPolicy;
+use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::secrets::Secret;
 use reqwest::Url;
+use reqwest::header::HeaderMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -26,12 +30,19 @@ pub struct ProviderOptions {
     /// What holds for URLs that the configuration doesn't name: they are called with an owner's
     /// secret alone.
     pub others: HttpPolicy,
+    /// What carries the calls.
+    pub proxy: ProxyRoute,
 }
 
 impl Default for ProviderOptions {
     /// Default URLs, keys from the environment.
     fn default() -> Self {
-        ProviderOptions { endpoints: BTreeMap::new(), keys: Keys::from_env(), others: HttpPolicy::default() }
+        ProviderOptions {
+            endpoints: BTreeMap::new(),
+            keys: Keys::from_env(),
+            others: HttpPolicy::default(),
+            proxy: ProxyRoute::default(),
+        }
     }
 }
 
@@ -84,8 +95,16 @@ pub struct CallTarget {
     pub base_url: Url,
     /// What is sent as the key.
     pub key: String,
+    /// The headers of the agent's configuration.
+    pub headers: HeaderMap,
     /// A URL that only an agent's configuration names: it is reached as `http/*` reaches hosts.
     pub strange: bool,
+}
+
+impl CallTarget {
+    fn new(dialect: Dialect, base_url: Url, key: String) -> Self {
+        Self { dialect, base_url, key, headers: HeaderMap::new(), strange: false }
+    }
 }
 
 impl fmt::Debug for CallTarget {
@@ -95,79 +114,26 @@ impl fmt::Debug for CallTarget {
     }
 }
 
-/// Why a call can't go anywhere; none of them goes away by asking again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TargetError {
-    /// No such provider.
-    #[error("unknown provider `{given}`, expected one of {known}")]
-    UnknownProvider {
-        /// As given.
-        given: String,
-        /// Those that exist.
-        known: String,
-    },
-    /// The variable of the key is unset or empty.
-    #[error("no API key: `{0}` is not set")]
-    NoKey(String),
-    /// Not an HTTP URL.
-    #[error("base URL `{url}` is not usable: {reason}")]
-    BadUrl {
-        /// As given.
-        url: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The configuration names no such host.
-    #[error("base URL `{0}` is not an endpoint that the venue's configuration names, and the model has no `key`")]
-    NotNamed(String),
-    /// The configuration names no such host, and `http/*` may not call it.
-    #[error("base URL `{url}`: {reason}")]
-    Refused {
-        /// As given.
-        url: String,
-        /// The rule.
-        reason: String,
-    },
-    /// It would change the URL that is called.
-    #[error(
-        "model name `{}` is not usable: a provider's URL may contain it, so it has no `?`, `#`, `%`, `\\`, control character or part that is `.` or `..`", .0.escape_debug()
-    )]
-    BadName(String),
-    /// The provider has no URL of its own.
-    #[error("provider `{provider}` needs a base URL: {hint}")]
-    NoUrl {
-        /// Its name.
-        provider: &'static str,
-        /// What the URL looks like.
-        hint: &'static str,
-    },
-    /// The caller of this model can't open secrets.
-    #[error("the model's key is the secret `{0}`, which only a worker can open")]
-    NoSecret(String),
-    /// Bound to other hosts.
-    #[error(
-        "secret `{name}` may not go to `{place}`: it is bound to {hosts} (over plain http only where the port is named)"
-    )]
-    NotBound {
-        /// The secret's name.
-        name: String,
-        /// Scheme, host and port.
-        place: String,
-        /// Where it may go.
-        hosts: String,
-    },
-}
-
 /// The names of all providers that a model may have, with these endpoints of the venue's configuration.
 pub fn providers<'e>(endpoints: impl Iterator<Item = &'e str>) -> Vec<String> {
     let own = dialects().into_iter().chain([SCRIPTED]).map(str::to_owned);
     own.chain(endpoints.map(str::to_owned)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Where a call of `settings` goes.
+/// Where a call of `settings` goes, with the secrets that were opened for it.
 pub fn resolve(
     settings: &ModelSettings,
-    secret: Option<&Secret>,
+    secrets: &[Secret],
+    options: &ProviderOptions,
+) -> Result<CallTarget, TargetError> {
+    let target = resolve_key(settings, secrets, options)?;
+    let headers = headers::resolve(settings, secrets, &target.base_url)?;
+    Ok(CallTarget { headers, ..target })
+}
+
+fn resolve_key(
+    settings: &ModelSettings,
+    secrets: &[Secret],
     options: &ProviderOptions,
 ) -> Result<CallTarget, TargetError> {
     let dialect = dialect_of(&settings.provider, options)?;
@@ -175,7 +141,7 @@ pub fn resolve(
         return Err(TargetError::BadName(settings.name.clone()));
     }
     if let Some(name) = &settings.key {
-        let secret = secret.filter(|secret| secret.name == *name);
+        let secret = secrets.iter().find(|secret| secret.name == *name);
         let secret = secret.ok_or_else(|| TargetError::NoSecret(name.path()))?;
         return with_secret(settings, dialect, secret, options);
     }
@@ -188,7 +154,7 @@ pub fn resolve(
         None => Ok(KEYLESS.to_owned()),
     };
     let own = options.endpoints.get(&settings.provider);
-    let at = |url: &str, key: String| Ok(CallTarget { dialect, base_url: place(url, &dialect)?, key, strange: false });
+    let at = |url: &str, key: String| Ok(CallTarget::new(dialect, place(url, &dialect)?, key));
     let Some(asked) = &settings.base_url else {
         return match own {
             Some(endpoint) => at(&endpoint.base_url, key_of(endpoint)?),
@@ -229,19 +195,14 @@ fn with_secret(
         Some(url) => place(url, &dialect)?,
         None => parse(default_url(&dialect)?)?,
     };
-    let to = destination(&url);
-    if !secret.hosts.permits(&to) {
-        let hosts: Vec<_> = secret.hosts.hosts().iter().map(|host| format!("`{host}`")).collect();
-        let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
-        return Err(TargetError::NotBound { name: secret.name.to_string(), place: to.place(), hosts });
-    }
+    headers::check_bound(secret, &url)?;
     let mut named = options.endpoints.values().map(|endpoint| endpoint.base_url.as_str()).chain(dialect.base_url);
     let strange = !named.any(|named| parse(named).is_ok_and(|named| named.origin() == url.origin()));
     if strange {
         let refused = |error: OpError| TargetError::Refused { url: url.to_string(), reason: error.to_string() };
         options.others.check(&url).map_err(refused)?;
     }
-    Ok(CallTarget { dialect, base_url: url, key: secret.value.reveal().to_owned(), strange })
+    Ok(CallTarget { strange, ..CallTarget::new(dialect, url, secret.value.reveal().to_owned()) })
 }
 
 /// The dialect of a provider; a name that only the venue's configuration has speaks Chat Completions.
@@ -324,6 +285,8 @@ mod tests {
     use super::*;
     use crate::domain::hosts::HostRule;
     use crate::domain::secret::{Binding, Plain};
+    use reqwest::header::{HeaderName, HeaderValue};
+    use serde_json::{Value, json};
 
     fn options() -> ProviderOptions {
         let endpoint =
@@ -341,12 +304,13 @@ mod tests {
                 hosts: HostRule::list("models.example.com, 127.0.0.1:9").unwrap(),
                 ..HttpPolicy::default()
             },
+            proxy: ProxyRoute::default(),
         }
     }
 
     fn check(provider: &str, base_url: Option<&str>) -> Result<(&'static str, String, String), String> {
         let settings = ModelSettings { base_url: base_url.map(Into::into), ..ModelSettings::new(provider, "m") };
-        let target = resolve(&settings, None, &options());
+        let target = resolve(&settings, &[], &options());
         let shown = |target: CallTarget| (target.dialect.provider, target.base_url.into(), target.key);
         target.map(shown).map_err(|error| error.to_string())
     }
@@ -388,7 +352,7 @@ mod tests {
     fn a_model_s_name_can_not_change_the_url() {
         let check = |name: &str| {
             let settings = ModelSettings::new("openai", name);
-            resolve(&settings, None, &options()).map(|_| ())
+            resolve(&settings, &[], &options()).map(|_| ())
         };
         for name in
             ["gpt-4o", "qwen2.5:7b", "meta-llama/Llama-3.1-8B:free", "accounts/x/models/y@2", "a..b", "ü 1", "x::y"]
@@ -428,19 +392,14 @@ mod tests {
     }
 
     fn check_secret(provider: &str, base_url: Option<&str>, hosts: &[&str]) -> Result<(String, bool), String> {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let secret = Secret {
-            name: "KEY".parse().unwrap(),
-            value: Plain::new("sk-owners-own".into()).unwrap(),
-            hosts: Binding::parse(&hosts).unwrap(),
-        };
+        let secret = opened("KEY", "sk-owners-own", hosts);
         let settings = ModelSettings {
             base_url: base_url.map(Into::into),
             key: Some(secret.name.clone()),
             ..ModelSettings::new(provider, "m")
         };
-        assert!(matches!(resolve(&settings, None, &options()), Err(TargetError::NoSecret(_))));
-        let target = resolve(&settings, Some(&secret), &options());
+        assert!(matches!(resolve(&settings, &[], &options()), Err(TargetError::NoSecret(_))));
+        let target = resolve(&settings, std::slice::from_ref(&secret), &options());
         let target = target.map_err(|error| error.to_string())?;
         assert_eq!(target.key, "sk-owners-own", "never the venue's");
         Ok((target.base_url.into(), target.strange))
@@ -475,7 +434,57 @@ mod tests {
 
     #[test]
     fn keys_are_never_printed() {
-        let shown = format!("{:?} {:?}", options(), resolve(&ModelSettings::new("openai", "m"), None, &options()));
+        let shown = format!("{:?} {:?}", options(), resolve(&ModelSettings::new("openai", "m"), &[], &options()));
         assert!(!shown.contains("sk-env") && !shown.contains("gk"), "{shown}");
+    }
+
+    fn opened(name: &str, value: &str, hosts: &[&str]) -> Secret {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        Secret {
+            name: name.parse().unwrap(),
+            value: Plain::new(value.into()).unwrap(),
+            hosts: Binding::parse(&hosts).unwrap(),
+        }
+    }
+
+    fn check_headers(
+        base_url: Option<&str>,
+        given: Value,
+        secrets: &[Secret],
+    ) -> Result<Vec<(String, String)>, String> {
+        let settings = ModelSettings {
+            base_url: base_url.map(Into::into),
+            headers: serde_json::from_value(given).unwrap(),
+            ..ModelSettings::new("openai", "m")
+        };
+        let keys = Keys::new([("OPENAI_API_KEY".to_owned(), "sk-env".to_owned())]);
+        let options = ProviderOptions { keys, ..ProviderOptions::default() };
+        let target = resolve(&settings, secrets, &options).map_err(|error| error.to_string())?;
+        assert!(!format!("{target:?}").contains("gw-1"), "{target:?}");
+        let shown = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
+        Ok(target.headers.iter().map(shown).collect())
+    }
+
+    #[test]
+    fn a_secret_in_a_header_goes_where_it_is_bound() {
+        let given = || json!({"X-Gateway": {"$secret": "s/GW", "prefix": "Token "}, "X-Title": "a title"});
+        let bound = || opened("GW", "gw-1", &["api.openai.com"]);
+        let sent = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let both = sent(&[("x-gateway", "Token gw-1"), ("x-title", "a title")]);
+        assert_eq!(check_headers(None, given(), &[bound()]), Ok(both));
+        for (base_url, secrets, part) in [
+            (None, vec![], "the model needs the secret `s/GW`, which only a worker can open"),
+            (None, vec![opened("OTHER", "gw-1", &["api.openai.com"])], "the secret `s/GW`"),
+            (None, vec![opened("GW", "gw-1", &["example.com"])], "may not go to `https://api.openai.com:443`"),
+            (None, vec![opened("GW", "gw-1", &[])], "it is bound to no host"),
+            (None, vec![opened("GW", "gw-1\r\nHost: x", &["api.openai.com"])], "header `X-Gateway` is not usable"),
+            // A secret in a header is no key: a URL that the venue doesn't name needs one.
+            (Some("https://example.com/v1"), vec![opened("GW", "gw-1", &["example.com"])], "the model has no `key`"),
+        ] {
+            let error = check_headers(base_url, given(), &secrets).unwrap_err();
+            assert!(error.contains(part) && !error.contains("gw-1"), "{base_url:?}: {error}");
+        }
     }
 }

@@ -106,7 +106,7 @@ fn role(message: &ChatMessage) -> &'static str {
 
 fn text(message: &ChatMessage) -> &str {
     match message {
-        ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text,
+        ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text,
     }
 }
 
@@ -138,7 +138,7 @@ fn without_map(text: String) -> String {
 fn task_start(messages: &[ChatMessage], last: usize, shown: &str) -> usize {
     if let Some(id) = tasks(shown).last().map(|task| task.id) {
         let first = messages.iter().position(|message| match message {
-            ChatMessage::User { text } => tasks(text).iter().any(|task| task.id == id),
+            ChatMessage::User { text, .. } => tasks(text).iter().any(|task| task.id == id),
             ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => false,
         });
         if let Some(first) = first.filter(|first| *first < last) {

@@ -17,7 +17,7 @@ fn request(messages: Vec<ChatMessage>) -> ModelRequest {
 }
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 fn call(name: &str) -> ChatMessage {

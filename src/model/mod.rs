@@ -3,6 +3,9 @@
 pub mod registry;
 
 pub mod endpoint;
+mod headers;
+pub mod meter;
+mod target_error;
 pub mod provider;
 pub mod provider_error;
 
@@ -21,13 +24,38 @@ pub mod template;
 pub mod mock_server;
 
 use crate::domain::chat::{ModelRequest, Reply};
+use crate::model::meter::CallMeter;
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// A piece of a reply while it is being made; lost ones don't matter.
-pub type LiveText = UnboundedSender<String>;
+/// What whoever waits for a reply is told while it is being made.
+#[derive(Debug)]
+pub struct LiveText {
+    texts: UnboundedSender<String>,
+    /// How far the call has come.
+    pub meter: Arc<CallMeter>,
+}
+
+impl LiveText {
+    /// Of a call with this meter, and where its pieces arrive.
+    pub fn metered(meter: Arc<CallMeter>) -> (Self, UnboundedReceiver<String>) {
+        let (texts, pieces) = unbounded_channel();
+        (Self { texts, meter }, pieces)
+    }
+
+    /// Of a call that nobody charges.
+    pub fn channel() -> (Self, UnboundedReceiver<String>) {
+        Self::metered(Arc::default())
+    }
+
+    /// Passes a piece of the text on. Nobody may watch: the reply is complete without it.
+    pub fn send(&self, piece: String) {
+        let _ = self.texts.send(piece);
+    }
+}
 
 /// Why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +86,14 @@ pub enum ModelError {
         /// Which limit.
         reason: String,
     },
+    /// It, or its provider's filter, refuses to answer what is said: asked again it would refuse again.
+    #[error("model `{model}` refused the request: it says: {reason}")]
+    Declined {
+        /// `provider/name`.
+        model: String,
+        /// The provider's words.
+        reason: String,
+    },
     /// 400, context too long: this request never will.
     #[error("model `{model}` refused the request: {reason}")]
     Permanent {
@@ -71,12 +107,7 @@ pub enum ModelError {
 /// A language model.
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
-    /// One reply; `key` is the secret that `request.model.key` names. Dropping the future aborts the call. A crash
-    /// before it returns: the call is made again, for no reply was received.
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        key: Option<&Secret>,
-        live: &LiveText,
-    ) -> Result<Reply, ModelError>;
+    /// One reply; `secrets` are those that `request.model` names. Dropping the future aborts the call; what is known of
+    /// it then is in the meter of `live`. A crash before it returns: the call is made again, for no reply was received.
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError>;
 }

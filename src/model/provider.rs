@@ -1,15 +1,20 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
-use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::charge::CallStage;
+use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, Reply};
+use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
-use crate::domain::secret::Mask;
+use crate::domain::media::Attachment;
+use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
-use crate::model::provider_error::{AnswerHead, decoding, network, refusal};
+use crate::model::meter::MeteredBody;
+use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
+use reqwest::header::CONTENT_TYPE;
 use std::time::Duration;
 
 /// Longest wait for a connection: a host that is up answers within a round trip.
@@ -25,6 +30,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(3);
 /// Most bytes of a refusal that are read.
 const REFUSAL_BYTES: usize = 64 * 1024;
+/// How errors show the key of a call.
+const VENUE_KEY: &str = "model-key";
 /// Characters of a session's name for providers that route by it.
 const CACHE_KEY_CHARS: usize = 32;
 
@@ -34,17 +41,19 @@ pub struct ModelProvider {
     client: reqwest::Client,
     /// For URLs that the configuration doesn't name: it reaches no address that `http/*` may not.
     guarded: reqwest::Client,
+    /// For calls that the proxy carries.
+    proxied: reqwest::Client,
     options: ProviderOptions,
 }
 
 impl ModelProvider {
     /// Clients with one pool of connections. Fails when TLS can't be set up.
     pub fn new(options: ProviderOptions) -> Result<ModelProvider, reqwest::Error> {
-        // A redirect would carry the key to another host, and a proxy of the environment would see the prompt.
+        // A redirect would carry the key to another host, and a proxy that nobody asked for would see the prompt.
         let builder = || {
             reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
                 .tcp_nodelay(true)
                 .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -57,36 +66,65 @@ impl ModelProvider {
         } else {
             builder().dns_resolver(options.others.resolver()).build()?
         };
-        Ok(ModelProvider { client, guarded, options })
+        let proxied =
+            if options.proxy.is_direct() { client.clone() } else { options.proxy.apply(builder())?.build()? };
+        Ok(ModelProvider { client, guarded, proxied, options })
     }
 
     async fn call(
         &self,
         target: &CallTarget,
         request: &ModelRequest,
-        mask: &Mask,
+        masks: Masks<'_>,
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = request.model.id();
         let encoded = wire::encode(request, &target.dialect, &cache_key(request))
             .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
-        let answer = self.send(target, &encoded).await.map_err(|error| network(&error, &model))?;
+        let proxy = &self.options.proxy;
+        if target.strange && proxy.carries(&target.base_url) {
+            let checked = self.options.others.check_name(&target.base_url).await;
+            checked.map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
+        }
+        let answer =
+            self.send(target, &encoded, live).await.map_err(|error| match proxy.failure(&target.base_url, &error) {
+                Some(failure) => not_carried(&failure, &model),
+                None => network(&error, &model),
+            })?;
+        if let Some(failure) = proxy.refusal(&target.base_url, answer.status()) {
+            live.meter.mark(CallStage::Refused);
+            return Err(not_carried(&failure, &model));
+        }
         let head = AnswerHead::of(&answer);
         if !answer.status().is_success() {
-            return Err(refusal(&head, &beginning(answer).await, &model));
+            live.meter.mark(CallStage::Refused);
+            return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
         }
+        live.meter.mark(CallStage::Accepted);
         let decoder = Decoder::new(&target.dialect, &encoded, &request.model.reasoner(), request.model.max_tokens);
-        self.read(answer, decoder, mask, live).await.map_err(|failure| match failure {
-            ReadFailure::Decode(error) => decoding(&error, &head, &model),
+        self.read(answer, decoder, masks.replies, live).await.map_err(|failure| match failure {
+            ReadFailure::Decode(error) => decoding(error, &head, &model, masks.errors),
             ReadFailure::Network(error) => network(&error, &model),
         })
     }
 
-    async fn send(&self, target: &CallTarget, encoded: &Encoded) -> Result<reqwest::Response, reqwest::Error> {
-        let client = if target.strange { &self.guarded } else { &self.client };
+    async fn send(
+        &self,
+        target: &CallTarget,
+        encoded: &Encoded,
+        live: &LiveText,
+    ) -> Result<reqwest::Response, reqwest::Error> {
+        let client = match (self.options.proxy.carries(&target.base_url), target.strange) {
+            (true, _) => &self.proxied,
+            (false, true) => &self.guarded,
+            (false, false) => &self.client,
+        };
         // The base ends with `/`, and no path of a codec leads out of it.
         let url = format!("{}{}", target.base_url, encoded.request.path);
-        let mut post = client.post(url).json(&encoded.request.body);
+        let body = serde_json::to_vec(&encoded.request.body).expect("values serialise");
+        let body = reqwest::Body::wrap(MeteredBody::new(body, &live.meter));
+        let mut post =
+            client.post(url).header(CONTENT_TYPE, "application/json").headers(target.headers.clone()).body(body);
         for (name, value) in &encoded.request.headers {
             post = post.header(*name, value);
         }
@@ -110,12 +148,17 @@ impl ModelProvider {
         let mut show = |text: String| {
             let text = if mask.is_empty() { text } else { shown.push(&text) };
             if !text.is_empty() {
-                let _ = live.send(text);
+                live.send(text);
             }
+        };
+        let feed = |decoder: &mut Decoder, bytes: &[u8]| {
+            let fed = decoder.feed(bytes);
+            live.meter.record(decoder.usage(), decoder.said_bytes(), decoder.is_whole());
+            fed
         };
         while !decoder.is_whole() {
             match answer.chunk().await {
-                Ok(Some(bytes)) => show(decoder.feed(&bytes)?),
+                Ok(Some(bytes)) => show(feed(&mut decoder, &bytes)?),
                 Ok(None) => break,
                 Err(error) => return Err(ReadFailure::Network(error)),
             }
@@ -124,7 +167,7 @@ impl ModelProvider {
         let rest = async {
             while !decoder.is_done() {
                 let Ok(Some(bytes)) = answer.chunk().await else { return };
-                let Ok(text) = decoder.feed(&bytes) else { return };
+                let Ok(text) = feed(&mut decoder, &bytes) else { return };
                 show(text);
             }
             let _ = tokio::time::timeout(DRAIN, answer.chunk()).await;
@@ -133,7 +176,7 @@ impl ModelProvider {
         let (rest, reply) = decoder.end()?;
         show(rest);
         if !mask.is_empty() {
-            let _ = live.send(shown.end());
+            live.send(shown.end());
         }
         Ok(reply)
     }
@@ -170,35 +213,89 @@ fn cache_key(request: &ModelRequest) -> String {
 
 #[async_trait]
 impl Model for ModelProvider {
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        secret: Option<&Secret>,
-        live: &LiveText,
-    ) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         let mut mask = Mask::default();
-        if let Some(secret) = secret {
+        for secret in secrets {
             mask.add(&secret.name, &secret.value);
         }
-        let target = resolve(&request.model, secret, &self.options)
+        let target = resolve(&request.model, secrets, &self.options)
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
-        let outcome = self.call(&target, request, &mask, live).await;
-        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &target.key, &mask))
+        let errors = with_key(&mask, &target.key);
+        let masks = Masks { replies: &mask, errors: &errors };
+        let mut outcome = self.call(&target, request, masks, live).await;
+        // A model that doesn't see would refuse every request of the session from now on.
+        if let Err(error) = &outcome
+            && refuses_attachments(error)
+            && live.meter.progress().stage == CallStage::Refused
+            && let Some(plain) = without_attachments(request)
+        {
+            tracing::warn!(model = request.model.id(), "the provider refused attachments; asked again without them");
+            live.meter.restart();
+            outcome = self.call(&target, &plain, masks, live).await;
+        }
+        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &errors))
     }
 }
 
-/// Some providers repeat the key that they refuse.
-fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
-    // A keyless dummy is a word that may stand in any text.
-    let hide = |reason: String| {
-        let reason = mask.text(&reason).into_owned();
-        if key.len() < 8 { reason } else { reason.replace(key, "…") }
+/// Whether a refusal may be one of what stands beside the text. Servers of models without sight answer a 500 as well
+/// (llama.cpp: "image input is not supported").
+fn refuses_attachments(error: &ModelError) -> bool {
+    let (reason, words): (_, &[&str]) = match error {
+        ModelError::Permanent { reason, .. } => {
+            (reason, &["image", "file", "document", "pdf", "media", "modal", "vision"])
+        }
+        ModelError::Transient { reason, retry_after: None, .. } => (reason, &["image input", "image_url", "mmproj"]),
+        ModelError::Transient { .. }
+        | ModelError::Unusable { .. }
+        | ModelError::Declined { .. }
+        | ModelError::Unbounded { .. } => return false,
     };
+    let reason = reason.to_lowercase();
+    words.iter().any(|word| reason.contains(word))
+}
+
+/// The request with lines in the place of its attachments, when it has any.
+fn without_attachments(request: &ModelRequest) -> Option<ModelRequest> {
+    let is_loaded = |attachment: &Attachment| attachment.bytes.get().is_some();
+    let mut plain = request.clone();
+    let mut is_changed = false;
+    for message in &mut plain.messages {
+        let ChatMessage::User { attachments, .. } = message else { continue };
+        for attachment in attachments.iter_mut().filter(|attachment| is_loaded(attachment)) {
+            *attachment = attachment.clone().withhold("the provider refused the request with it");
+            is_changed = true;
+        }
+    }
+    is_changed.then_some(plain)
+}
+
+/// What is taken out of what a provider says.
+#[derive(Clone, Copy)]
+struct Masks<'m> {
+    /// The owner's key.
+    replies: &'m Mask,
+    /// The key that was sent, whosever it is: providers repeat the one that they refuse.
+    errors: &'m Mask,
+}
+
+/// Masks the key that is sent, too. A keyless dummy is a word that may stand in any text: it is too short for a secret.
+fn with_key(mask: &Mask, key: &str) -> Mask {
+    let mut mask = mask.clone();
+    if let (Ok(name), Ok(value)) = (SecretName::new(VENUE_KEY), Plain::new(key.to_owned())) {
+        mask.add(&name, &value);
+    }
+    mask
+}
+
+/// What an error shows beside the provider's words has no key either.
+fn without_key(error: ModelError, mask: &Mask) -> ModelError {
+    let hide = |reason: String| mask.text(&reason).into_owned();
     match error {
         ModelError::Transient { model, reason, retry_after } => {
             ModelError::Transient { model, reason: hide(reason), retry_after }
         }
         ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
+        ModelError::Declined { model, reason } => ModelError::Declined { model, reason: hide(reason) },
         ModelError::Unusable { model, reason } => ModelError::Unusable { model, reason: hide(reason) },
         ModelError::Unbounded { model, reason } => ModelError::Unbounded { model, reason: hide(reason) },
     }

@@ -1,9 +1,11 @@
 //! Which failures of a provider may go away by asking again, and when.
 
 use crate::domain::decode;
+use crate::domain::secret::Mask;
 use crate::domain::wire::frames::TooMuch;
 use crate::domain::wire::{DecodeError, ProviderReport};
 use crate::model::ModelError;
+use crate::venue::outbound::proxy::ProxyFailure;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use serde_json::Value;
@@ -43,9 +45,9 @@ impl AnswerHead {
     }
 
     /// Status, content type and encoding, for whoever has called the wrong URL.
-    fn shown(&self) -> String {
+    fn shown(&self, mask: &Mask) -> String {
         let text = |name: &HeaderName| {
-            let text = self.headers.get(name)?.to_str().ok()?;
+            let text = mask.text(self.headers.get(name)?.to_str().ok()?);
             Some(text.chars().take(HEADER_CHARS).collect::<String>())
         };
         let kind =
@@ -55,8 +57,9 @@ impl AnswerHead {
     }
 }
 
-/// The error of an answer whose status is no success.
-pub fn refusal(head: &AnswerHead, body: &str, model: &str) -> ModelError {
+/// The error of an answer whose status is no success. `body` may be cut; `mask` takes the key out that it repeats.
+pub fn refusal(head: &AnswerHead, body: &str, model: &str, mask: &Mask) -> ModelError {
+    let body = &mask.cut_text(body);
     let report = ProviderReport::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
     let said = if report.message.is_empty() { "no reason given" } else { &report.message };
     let reason = format!("{}: {said}", head.status.as_u16());
@@ -69,9 +72,10 @@ pub fn refusal(head: &AnswerHead, body: &str, model: &str) -> ModelError {
     }
 }
 
-/// The error of bytes that are no reply.
-pub fn decoding(error: &DecodeError, head: &AnswerHead, model: &str) -> ModelError {
-    match error {
+/// The error of bytes that are no reply. `mask` takes the key out that they repeat, before anything is cut.
+pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask) -> ModelError {
+    let error = error.map_words(|words| short(&mask.cut_text(words)));
+    match &error {
         DecodeError::Reported(report) => reported(report, head, model),
         // Sampled again, the model may write a reply that is one.
         DecodeError::Cut | DecodeError::Unfinished(_) => transient(model, error.to_string(), None),
@@ -80,11 +84,11 @@ pub fn decoding(error: &DecodeError, head: &AnswerHead, model: &str) -> ModelErr
                 if beginning.trim().is_empty() { String::new() } else { format!(", it begins `{}`", beginning.trim()) };
             let reason = format!(
                 "its answer is no stream of events ({}{begin}): is the URL of the endpoint right?",
-                head.shown()
+                head.shown(mask)
             );
             transient(model, short(&reason), None)
         }
-        DecodeError::Refused(words) => permanent(model, format!("it says: {}", short(words))),
+        DecodeError::Refused(words) => ModelError::Declined { model: model.to_owned(), reason: words.clone() },
         DecodeError::Filtered { .. } | DecodeError::TooMuch(_) => {
             ModelError::Unbounded { model: model.to_owned(), reason: error.to_string() }
         }
@@ -160,6 +164,17 @@ pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
     if error.is_builder() { permanent(model, short(&reason)) } else { transient(model, short(&reason), None) }
 }
 
+/// The proxy did not carry the call.
+pub fn not_carried(failure: &ProxyFailure, model: &str) -> ModelError {
+    let reason = short(&failure.to_string());
+    match failure {
+        ProxyFailure::Login { .. } => unusable(model, reason),
+        ProxyFailure::Unreachable { .. } | ProxyFailure::NoConnection { .. } | ProxyFailure::Beyond { .. } => {
+            transient(model, reason, None)
+        }
+    }
+}
+
 fn short(text: &str) -> String {
     text.trim().chars().take(REASON_CHARS_MAX).collect()
 }
@@ -208,6 +223,7 @@ mod tests {
         match error {
             ModelError::Transient { reason, .. } => ("again", reason),
             ModelError::Permanent { reason, .. } => ("not this", reason),
+            ModelError::Declined { reason, .. } => ("no", reason),
             ModelError::Unusable { reason, .. } => ("none", reason),
             ModelError::Unbounded { reason, .. } => ("no end", reason),
         }
@@ -225,7 +241,7 @@ mod tests {
             ("none", &[401, 404][..]),
         ] {
             for status in statuses {
-                let error = refusal(&head(*status), r#"{"error": {"message": "why"}}"#, "openai/m");
+                let error = refusal(&head(*status), r#"{"error": {"message": "why"}}"#, "openai/m", &Mask::default());
                 assert_eq!(class(error), (expected, format!("{status}: why")));
             }
         }
@@ -243,7 +259,11 @@ mod tests {
             ("<html>", "not this", "403: <html>"),
             (" ", "not this", "403: no reason given"),
         ] {
-            assert_eq!(class(refusal(&head(403), body, "m")), (expected, reason.to_owned()), "{body}");
+            assert_eq!(
+                class(refusal(&head(403), body, "m", &Mask::default())),
+                (expected, reason.to_owned()),
+                "{body}"
+            );
         }
     }
 
@@ -261,7 +281,7 @@ mod tests {
             (json!("odd"), "again", "odd"),
         ];
         for (body, expected, reason) in table {
-            let error = decoding(&DecodeError::Reported(ProviderReport::of(&body)), &head(200), "m");
+            let error = decoding(DecodeError::Reported(ProviderReport::of(&body)), &head(200), "m", &Mask::default());
             assert_eq!(class(error), (expected, reason.to_owned()), "{body}");
         }
     }

@@ -61,17 +61,17 @@ impl Models {
         Ok(Models { scripted: Scripted::new(scripted), provider, timeout, log, calls })
     }
 
-    async fn answer(&self, request: &ModelRequest, key: Option<&Secret>, live: &LiveText) -> Result<Reply, ModelError> {
+    async fn answer(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         // It logs its calls with the rules that answer them.
         if request.model.provider == SCRIPTED {
-            return self.scripted.complete(request, key, live).await;
+            return self.scripted.complete(request, secrets, live).await;
         }
-        let Some(log) = &self.log else { return self.provider.complete(request, key, live).await };
+        let Some(log) = &self.log else { return self.provider.complete(request, secrets, live).await };
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = LoggedCall { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
         let failed = |error: LogError| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
         log.started(&entry).await.map_err(failed)?;
-        let outcome = self.provider.complete(request, key, live).await;
+        let outcome = self.provider.complete(request, secrets, live).await;
         log.ended(&entry, outcome.is_ok()).await.map_err(failed)?;
         outcome
     }
@@ -79,14 +79,9 @@ impl Models {
 
 #[async_trait]
 impl Model for Models {
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        key: Option<&Secret>,
-        live: &LiveText,
-    ) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         let model = || request.model.id();
-        let answer = tokio::time::timeout(self.timeout, self.answer(request, key, live)).await;
+        let answer = tokio::time::timeout(self.timeout, self.answer(request, secrets, live)).await;
         let reply = answer.unwrap_or_else(|_| Err(too_long(&model(), self.timeout)))?;
         check_size(request.model.max_tokens, &reply).map_err(|limit| too_much(&model(), &limit))?;
         Ok(reply)

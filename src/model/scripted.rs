@@ -1,5 +1,6 @@
 //! A model without a network: the built-in names `echo` and `never`, or rules of the venue's.
 
+use crate::domain::charge::CallStage;
 use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::facts::{RequestFacts, tokens};
@@ -272,7 +273,7 @@ impl Model for Scripted {
     async fn complete(
         &self,
         request: &ModelRequest,
-        _key: Option<&Secret>,
+        _secrets: &[Secret],
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = || format!("{}/{}", request.model.provider, request.model.name);
@@ -287,6 +288,7 @@ impl Model for Scripted {
 }
 
 async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
+    live.meter.mark(CallStage::Sent);
     // The shortest sleep is a tick of the timer.
     if !answer.delay.is_zero() {
         tokio::time::sleep(answer.delay).await;
@@ -295,6 +297,11 @@ async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<
         Err(ModelError::Transient { model, reason: reason.to_owned(), retry_after: answer.retry_after })
     };
     let pieces = chunks(&answer.reply.text);
+    live.meter.mark(match answer.fault {
+        None | Some(Fault::BadJson | Fault::CutStream) => CallStage::Accepted,
+        Some(Fault::RateLimit | Fault::Overloaded | Fault::Unauthorized | Fault::BadRequest) => CallStage::Refused,
+        Some(Fault::Hang) => CallStage::Sent,
+    });
     match answer.fault {
         None | Some(Fault::BadJson) => {
             stream(&pieces, answer.chunk_delay, live).await;
@@ -313,12 +320,14 @@ async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<
 }
 
 async fn stream(pieces: &[String], delay: Duration, live: &LiveText) {
+    let mut said_bytes = 0;
     for (at, piece) in pieces.iter().enumerate() {
         if at > 0 && !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        // Nobody watches: the reply is complete without it.
-        let _ = live.send(piece.clone());
+        said_bytes += piece.len();
+        live.meter.record(Usage::default(), said_bytes, false);
+        live.send(piece.clone());
     }
 }
 

@@ -3,13 +3,12 @@
 use super::*;
 use crate::domain::chat::{ChatMessage, ModelSettings};
 use serde_json::json;
-use tokio::sync::mpsc::unbounded_channel;
 
 fn request(name: &str, text: &str) -> ModelRequest {
     ModelRequest {
         model: ModelSettings::new("scripted", name),
         system: String::new(),
-        messages: vec![ChatMessage::User { text: text.into() }],
+        messages: vec![ChatMessage::user(text)],
         tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
         stable: 0,
@@ -32,9 +31,9 @@ fn log_of(dir: &tempfile::TempDir) -> Vec<serde_json::Value> {
 
 #[tokio::test]
 async fn echo_answers_the_task_and_streams_it() {
-    let (live, mut pieces) = unbounded_channel();
+    let (live, mut pieces) = LiveText::channel();
     let task = "[Tasks assigned to you]\n- Task 1 (from: ann): {message: \"hello, hello, hello\"}";
-    let reply = Scripted::default().complete(&request(ECHO, task), None, &live).await.unwrap();
+    let reply = Scripted::default().complete(&request(ECHO, task), &[], &live).await.unwrap();
     assert_eq!(reply.text, "hello, hello, hello");
     drop(live);
     let mut streamed = Vec::new();
@@ -46,21 +45,21 @@ async fn echo_answers_the_task_and_streams_it() {
 
 #[tokio::test(start_paused = true)]
 async fn never_hangs_until_it_is_dropped() {
-    let (live, _pieces) = unbounded_channel();
+    let (live, _pieces) = LiveText::channel();
     let model = Scripted::default();
     let request = request(NEVER, "x");
-    let call = model.complete(&request, None, &live);
+    let call = model.complete(&request, &[], &live);
     assert!(tokio::time::timeout(Duration::from_hours(1), call).await.is_err());
 }
 
 #[tokio::test]
 async fn calls_are_numbered_and_logged() {
     let (dir, model) = with_rules("[[rule]]\nthen = { text = 'reply {{call}}', fault = 'overloaded', times = 1 }");
-    let (live, _pieces) = unbounded_channel();
+    let (live, _pieces) = LiveText::channel();
     let request = request("r.toml", "x");
-    let first = model.complete(&request, None, &live).await;
+    let first = model.complete(&request, &[], &live).await;
     assert!(matches!(first, Err(ModelError::Transient { retry_after: None, .. })), "{first:?}");
-    assert_eq!(model.complete(&request, None, &live).await.unwrap().text, "reply 2");
+    assert_eq!(model.complete(&request, &[], &live).await.unwrap().text, "reply 2");
     let pid = std::process::id();
     let entry = |call: u64, event: &str| json!({"turn": "acme/ann/clerk/default/7", "model": "scripted/r.toml", "rule": 1, "call": call, "pid": pid, "event": event});
     assert_eq!(log_of(&dir), [entry(1, "started"), entry(1, "failed"), entry(2, "started"), entry(2, "replied")]);
@@ -70,8 +69,8 @@ async fn calls_are_numbered_and_logged() {
 async fn a_cut_stream_shows_half_and_is_transient() {
     let (_dir, model) =
         with_rules("[[rule]]\nthen = { text = 'one two three four five six seven', fault = 'cut_stream' }");
-    let (live, mut pieces) = unbounded_channel();
-    let outcome = model.complete(&request("r.toml", "x"), None, &live).await;
+    let (live, mut pieces) = LiveText::channel();
+    let outcome = model.complete(&request("r.toml", "x"), &[], &live).await;
     assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{outcome:?}");
     assert_eq!(pieces.recv().await.unwrap(), "one two thre");
 }
@@ -79,7 +78,7 @@ async fn a_cut_stream_shows_half_and_is_transient() {
 #[tokio::test]
 async fn what_can_not_be_answered_says_what_was_asked() {
     let (_dir, model) = with_rules("[[rule]]\nwhen = { turn = 2 }\nthen = { text = 'x' }");
-    let (live, _pieces) = unbounded_channel();
+    let (live, _pieces) = LiveText::channel();
     let table = [
         ("r.toml", "no rule of `r.toml` answers turn 1 of agent `clerk`, last role user, text `pay me`"),
         ("nope.toml", "there is no rules file `nope.toml` in the folder"),
@@ -87,7 +86,7 @@ async fn what_can_not_be_answered_says_what_was_asked() {
         ("/etc/passwd", "there is no rules file `/etc/passwd` in the folder"),
     ];
     for (name, expected) in table {
-        match model.complete(&request(name, "pay me"), None, &live).await {
+        match model.complete(&request(name, "pay me"), &[], &live).await {
             Err(ModelError::Permanent { reason, .. } | ModelError::Unusable { reason, .. }) => {
                 assert!(reason.starts_with(expected), "{reason}");
             }
@@ -103,9 +102,9 @@ async fn one_file_can_answer_for_every_name() {
     );
     let options = ScriptedOptions { place: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
     let model = Scripted::new(options);
-    let (live, _pieces) = unbounded_channel();
+    let (live, _pieces) = LiveText::channel();
     for (name, expected) in [("small", "small 1"), ("/etc/passwd", "other 2"), (ECHO, "x"), ("", "other 4")] {
-        assert_eq!(model.complete(&request(name, "x"), None, &live).await.unwrap().text, expected, "{name}");
+        assert_eq!(model.complete(&request(name, "x"), &[], &live).await.unwrap().text, expected, "{name}");
     }
 }
 
@@ -115,7 +114,7 @@ async fn lines_of_several_writers_do_not_mix() {
     let model = Arc::new(model);
     let calls = (0..200).map(|_| {
         let model = Arc::clone(&model);
-        tokio::spawn(async move { model.complete(&request("r.toml", "x"), None, &unbounded_channel().0).await.is_ok() })
+        tokio::spawn(async move { model.complete(&request("r.toml", "x"), &[], &LiveText::channel().0).await.is_ok() })
     });
     assert!(futures::future::join_all(calls).await.into_iter().all(|done| done.unwrap()));
     assert_eq!(log_of(&dir).len(), 400);

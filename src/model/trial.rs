@@ -3,10 +3,9 @@
 use crate::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reply, ToolSpec};
 use crate::domain::decode;
 use crate::domain::outputs;
-use crate::model::{Model, ModelError};
+use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::unbounded_channel;
 
 /// Tokens of a reply where the settings say nothing: enough for a short answer behind some reasoning.
 const REPLY_TOKENS: u32 = 1_024;
@@ -30,9 +29,9 @@ pub struct TrialFinding {
 pub async fn run(
     model: &dyn Model,
     settings: &ModelSettings,
-    key: Option<&Secret>,
+    secrets: &[Secret],
 ) -> Result<Vec<TrialFinding>, ModelError> {
-    let trial = Trial { model, settings, key };
+    let trial = Trial { model, settings, secrets };
     let (reply, pieces) = trial.ask(trial.request(vec![user("Say hello in one short sentence.")])).await?;
     let mut findings = vec![
         finding("text", Some(!reply.text.trim().is_empty()), shown(&reply)),
@@ -54,7 +53,7 @@ pub async fn run(
 struct Trial<'t> {
     model: &'t dyn Model,
     settings: &'t ModelSettings,
-    key: Option<&'t Secret>,
+    secrets: &'t [Secret],
 }
 
 impl Trial<'_> {
@@ -73,8 +72,8 @@ impl Trial<'_> {
 
     /// The reply, and in how many pieces its text came.
     async fn ask(&self, request: ModelRequest) -> Result<(Reply, usize), ModelError> {
-        let (live, mut texts) = unbounded_channel();
-        let reply = self.model.complete(&request, self.key, &live).await;
+        let (live, mut texts) = LiveText::channel();
+        let reply = self.model.complete(&request, self.secrets, &live).await;
         drop(live);
         let mut pieces = 0;
         while texts.recv().await.is_some() {
@@ -145,7 +144,7 @@ impl Trial<'_> {
 }
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 const fn finding(feature: &'static str, works: Option<bool>, detail: String) -> TrialFinding {

@@ -7,3 +7,4 @@ pub mod pace;
 pub mod retry;
 pub mod shutdown;
 pub mod telemetry;
+pub mod log;

@@ -1,6 +1,5 @@
-//! Logs on stderr and the metrics of `/metrics`.
+//! The metrics of `/metrics`.
 
-use crate::config::{LogConfig, LogFormat};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{
@@ -11,27 +10,6 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
-
-/// Sends log lines to stderr, once per process; an error when the filter is illegal or a
-/// subscriber exists.
-pub fn init(log: &LogConfig) -> Result<(), String> {
-    // Connection events are logged by `bus::nats` with their server; the driver's own lines repeat them.
-    // The databases tell of each file, the model client of providers that nobody uses.
-    let filter = EnvFilter::builder()
-        .parse(format!("async_nats=error,fjall=warn,lsm_tree=warn,{}", log.level))
-        .map_err(|error| format!("illegal `log.level`: {error}"))?;
-    let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let done = match log.format {
-        LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            base.with_ansi(colours).try_init()
-        }
-        LogFormat::Json => base.json().flatten_event(true).try_init(),
-    };
-    done.map_err(|error| error.to_string())
-}
 
 /// One label with its value.
 pub type Label = (&'static str, &'static str);

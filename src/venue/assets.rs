@@ -3,6 +3,7 @@
 use crate::domain::asset::{Asset, AssetRecord, Draft};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
+use crate::domain::media::{Sniffed, sniff};
 use crate::domain::quota::QuotaUsage;
 use crate::store::{DocWrite, OutsideWrite, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
@@ -40,6 +41,46 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
 /// What is said about an asset.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<AssetRecord>, StoreError> {
     venue.store.get(owner, &keys::asset(id)).await
+}
+
+/// What is said about assets, and what they are by their first bytes; `None` of those that aren't there.
+pub async fn heads(
+    venue: &Venue,
+    owner: &Owner,
+    assets: &[AssetId],
+) -> Result<Vec<Option<(AssetRecord, Option<Sniffed>)>>, StoreError> {
+    let keys: Vec<_> = assets.iter().map(keys::asset).collect();
+    let docs = if keys.is_empty() { Vec::new() } else { venue.store.read(owner, &keys).await? };
+    let mut heads = Vec::with_capacity(assets.len());
+    for ((asset, key), doc) in assets.iter().zip(&keys).zip(docs) {
+        let Some(bytes) = doc.value else {
+            heads.push(None);
+            continue;
+        };
+        let record: AssetRecord = decode(key, &bytes)?;
+        let sniffed = first_bytes(venue, owner, asset, record.size).await?;
+        heads.push(Some((record, sniffed)));
+    }
+    Ok(heads)
+}
+
+/// What a content is by its first bytes: remembered, because it never changes.
+async fn first_bytes(
+    venue: &Venue,
+    owner: &Owner,
+    asset: &AssetId,
+    size: usize,
+) -> Result<Option<Sniffed>, StoreError> {
+    if let Some(known) = venue.prompts.sniffed.get(asset) {
+        return Ok(known);
+    }
+    let docs = venue.store.read(owner, &[keys::asset_chunk(asset, 0)]).await?;
+    let bytes = docs.into_iter().next().and_then(|doc| doc.value).unwrap_or_default();
+    let sniffed = sniff(&bytes, bytes.len() >= size);
+    if bytes.len() == size.min(CHUNK) {
+        venue.prompts.sniffed.insert(asset.clone(), sniffed);
+    }
+    Ok(sniffed)
 }
 
 /// An asset with its content, which is checked against its name.

@@ -4,8 +4,9 @@ use super::context;
 use super::ground::Ground;
 use super::lease::transcript;
 use super::lease::{Leased, Stop, keeper, known, waits};
+use super::model::fallback::{self, Asked};
+use super::model::media;
 use super::model::record;
-use super::model::spend::{self, Asked};
 use super::stage::Stage;
 use super::tools::{answers, calls};
 use super::{Worker, commit, live};
@@ -79,7 +80,9 @@ impl Start {
 
     async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Box<Setting>) -> Result<(Turn, Action), Stop> {
         let now = worker.venue.now();
-        Ok(match self {
+        // A recorded reply has it with it.
+        let calls_before = (!matches!(self, Self::Recorded(_))).then(|| waits::calls_before(leased));
+        let (mut turn, action) = match self {
             Self::Dead(_) => Turn::give_up(setting, now),
             Self::Recorded(recorded) => {
                 let noted = calls::noted(leased, &recorded);
@@ -96,7 +99,11 @@ impl Start {
                 Ok(()) => Turn::begin(setting, now),
                 Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
             },
-        })
+        };
+        if let Some(calls) = calls_before {
+            turn.pay(calls);
+        }
+        Ok((turn, action))
     }
 }
 
@@ -129,16 +136,21 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         }
         let observed = match action {
             Action::Gather => Box::pin(context::gather(worker, leased, &ground, meant, &turn)).await?,
-            Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
-                Asked::Made(observed, spent) => {
-                    turn.pay(spent);
-                    *observed
+            Action::Ask(mut request) => {
+                let _room = media::load(worker, leased, &turn, &mut request).await?;
+                match fallback::ask(worker, leased, &turn, *request).await? {
+                    Asked::Made(observed, calls) => {
+                        turn.pay(calls);
+                        *observed
+                    }
+                    Asked::Wait(wait, calls) => {
+                        let deadline = deadline(&turn);
+                        turn.pay(calls);
+                        waits::remember_calls(worker, leased, turn.asked()).await?;
+                        return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
+                    }
                 }
-                Asked::Wait(wait) => {
-                    let deadline = deadline(&turn);
-                    return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
-                }
-            },
+            }
             Action::Record(recorded) => {
                 let hide = |path: &str, arguments: &mut Value| {
                     dispatch::hide(&worker.venue.catalog, path, arguments);
@@ -151,9 +163,13 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 live::calls(worker, job.as_ref(), turn.setting().turn, &tools).await;
                 Box::pin(calls::make(worker, leased, &ground, meant, &turn, &planned, approved)).await?
             }
-            Action::Suspend { reason } => return Box::pin(waits::suspend(worker, leased, agent, &reason)).await,
+            Action::Suspend { reason } => {
+                waits::remember_calls(worker, leased, turn.asked()).await?;
+                return Box::pin(waits::suspend(worker, leased, agent, &reason)).await;
+            }
             Action::Wait { reason } => {
-                return Box::pin(waits::unavailable(worker, leased, &reason, deadline(&turn))).await;
+                let known = (deadline(&turn), turn.asked());
+                return Box::pin(waits::unavailable(worker, leased, &reason, known)).await;
             }
             Action::Commit(decision) => {
                 return Box::pin(commit::commit(worker, leased, &ground, agent, &turn, *decision)).await;

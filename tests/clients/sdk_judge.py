@@ -109,13 +109,25 @@ def usage_of(usage):
     return usage and usage.model_dump(mode="json")
 
 
-def read_openai(url):
+@functools.cache
+def base_client(kind):
+    """One for all streams: each has its own certificates to read."""
+    if kind == "anthropic":
+        from anthropic import Anthropic
+
+        return Anthropic(api_key="k", max_retries=0)
     from openai import OpenAI
 
-    client = OpenAI(base_url=url, api_key="k", max_retries=0)
+    return OpenAI(api_key="k", max_retries=0)
+
+
+def read_openai(url):
+    client = base_client("openai").with_options(base_url=url)
     messages = [{"role": "user", "content": "x"}]
     with client.chat.completions.stream(model="m", messages=messages, stream_options={"include_usage": True}) as stream:
-        whole = stream.get_final_completion()
+        # `get_final_completion` has none that a limit or a filter cut.
+        stream.until_done()
+        whole = stream.current_completion_snapshot
     choice = whole.choices[0]
     calls = [
         {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
@@ -124,23 +136,40 @@ def read_openai(url):
     return {"text": choice.message.content or "", "calls": calls, "stop": choice.finish_reason, "usage": usage_of(whole.usage)}
 
 
-def read_responses(url):
-    from openai import OpenAI
+def contents_of(place, item):
+    """Texts and arguments by their places."""
+    if item.type == "message":
+        return {(place, at): part.text for at, part in enumerate(item.content)}
+    return {(place, None): item.arguments} if item.type == "function_call" else {}
 
-    with OpenAI(base_url=url, api_key="k", max_retries=0).responses.stream(model="m", input="x") as stream:
-        whole = stream.get_final_response()
+
+def read_responses(url):
+    gathered, told, whole = {}, {}, None
+    with base_client("openai").with_options(base_url=url).responses.stream(model="m", input="x") as stream:
+        for event in stream:
+            # What the SDK has gathered so far.
+            if event.type in ("response.output_text.delta", "response.function_call_arguments.delta"):
+                gathered[event.output_index, getattr(event, "content_index", None)] = event.snapshot
+            # `get_final_response` has none that is incomplete.
+            if event.type in ("response.completed", "response.incomplete"):
+                whole = event.response
+    if whole is None:
+        raise ValueError("no response")
+    for place, item in enumerate(whole.output):
+        told |= contents_of(place, item)
+    if any(told.get(place) != text for place, text in gathered.items()):
+        raise ValueError(f"gathered {gathered}, told {told}")
     calls = [
         {"id": item.call_id, "name": item.name, "arguments": item.arguments}
         for item in whole.output
         if item.type == "function_call"
     ]
-    return {"text": whole.output_text, "calls": calls, "stop": whole.status, "usage": usage_of(whole.usage)}
+    reason = whole.incomplete_details and whole.incomplete_details.reason
+    return {"text": whole.output_text, "calls": calls, "stop": reason or whole.status, "usage": usage_of(whole.usage)}
 
 
 def read_anthropic(url):
-    from anthropic import Anthropic
-
-    client = Anthropic(base_url=url, api_key="k", max_retries=0)
+    client = base_client("anthropic").with_options(base_url=url)
     with client.messages.stream(model="m", max_tokens=9, messages=[{"role": "user", "content": "x"}]) as stream:
         whole = stream.get_final_message()
     calls = [
@@ -152,13 +181,19 @@ def read_anthropic(url):
     return {"text": text, "calls": calls, "stop": whole.stop_reason, "usage": usage_of(whole.usage)}
 
 
-def read_gemini(url):
+@functools.cache
+def gemini_client():
     from google import genai
+
+    return genai.Client(api_key="k")
+
+
+def read_gemini(url):
     from google.genai import types
 
-    client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
+    config = types.GenerateContentConfig(http_options=types.HttpOptions(base_url=url))
     read = {"text": "", "calls": [], "stop": None, "usage": None}
-    for event in client.models.generate_content_stream(model="m", contents="x"):
+    for event in gemini_client().models.generate_content_stream(model="m", contents="x", config=config):
         for candidate in event.candidates or []:
             read["stop"] = candidate.finish_reason.value if candidate.finish_reason else read["stop"]
             for part in (candidate.content and candidate.content.parts) or []:

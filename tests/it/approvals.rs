@@ -267,6 +267,7 @@ async fn what_waits_survives_a_restart() {
         lease: venue.lease,
         sweep: venue.sweep,
         auth: Arc::clone(&venue.auth),
+        providers: venue.providers.clone(),
         rates: venue.rates.clone(),
         model_timeout: venue.model_timeout,
         owner_cap: 0,

@@ -6,10 +6,9 @@ use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::{Framing, Piece, RawReply};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::unbounded_channel;
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::model::{Model, ModelError};
+use trellis::model::{LiveText, Model, ModelError};
 
 const MIB: u64 = 1024 * 1024;
 const SSE: &str = "text/event-stream";
@@ -42,8 +41,8 @@ async fn call(
     let models = Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).unwrap();
     let mut request = plain_request(provider, vec![user("hello")]);
     request.model.max_tokens = max_tokens;
-    let (live, _pieces) = unbounded_channel();
-    models.complete(&request, None, &live).await
+    let (live, _pieces) = LiveText::channel();
+    models.complete(&request, &[], &live).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

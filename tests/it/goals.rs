@@ -88,7 +88,7 @@ async fn prompt(venue: &TestVenue, record: &TurnRecord) -> String {
     let again = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap();
     assert_eq!(again.ledger.prompt, record.prompt, "turn {}", record.turn);
     let text = |message: &ChatMessage| match message {
-        ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => {
+        ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => {
             text.clone()
         }
     };

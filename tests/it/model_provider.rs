@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, ToolCall, ToolSpec, Usage};
 use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::Script;
-use trellis::model::{Model, ModelError, mock_server};
+use trellis::model::{LiveText, Model, ModelError, mock_server};
 
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 
@@ -118,9 +117,9 @@ async fn pieces_arrive_before_the_end() {
     for provider in PROVIDERS {
         let server = Server::start(rules).await;
         let models = models_at(&server.url, Duration::from_mins(1)).await;
-        let (live, mut pieces) = unbounded_channel();
+        let (live, mut pieces) = LiveText::channel();
         let request = request(provider, vec![user("x")]);
-        let call = tokio::spawn(async move { models.complete(&request, None, &live).await });
+        let call = tokio::spawn(async move { models.complete(&request, &[], &live).await });
         assert_eq!(pieces.recv().await.unwrap(), "a long text ", "{provider}");
         assert!(!call.is_finished(), "{provider}");
         assert!(call.await.unwrap().is_ok(), "{provider}");
@@ -194,11 +193,11 @@ async fn a_request_without_a_rule_is_permanent() {
 #[tokio::test]
 async fn a_call_that_takes_too_long_or_finds_nobody_is_transient() {
     let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
-    let (live, _pieces) = unbounded_channel();
+    let (live, _pieces) = LiveText::channel();
     let slow = models_at(&server.url, Duration::from_millis(150)).await;
     let nobody = models_at("http://127.0.0.1:1", Duration::from_mins(1)).await;
     for (models, said) in [(slow, "no complete reply within 0.15 s"), (nobody, "onnection refused")] {
-        match models.complete(&request("openai", vec![user("x")]), None, &live).await {
+        match models.complete(&request("openai", vec![user("x")]), &[], &live).await {
             Err(ModelError::Transient { reason, .. }) => assert!(reason.contains(said), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -212,11 +211,11 @@ async fn dropping_a_call_closes_its_connection() {
     for (reply, body_bytes) in [(RawReply::silence(), 0), (RawReply::sse(": opened\n\n").then(Piece::Hold), 10)] {
         let server = ModelServer::scripted(vec![reply]);
         let models = models_at(&server.url(""), Duration::from_mins(1)).await;
-        let (live, _pieces) = unbounded_channel();
+        let (live, _pieces) = LiveText::channel();
         let request = request("openai", vec![user("x")]);
         let is_open = |server: &ModelServer| server.calls().len() == 1 && server.body_bytes_sent() == body_bytes;
         tokio::select! {
-            outcome = models.complete(&request, None, &live) => panic!("{outcome:?}"),
+            outcome = models.complete(&request, &[], &live) => panic!("{outcome:?}"),
             () = server.wait_until("it has been called", is_open) => {}
         }
         server.wait_until("the connection is closed", |server| server.connections_ended() == 1).await;
@@ -304,10 +303,46 @@ async fn a_key_goes_to_its_endpoint_only() {
         assert_eq!(server.calls()[0].headers[header], sent);
         match outcome {
             Err(ModelError::Unusable { reason, .. }) => {
-                let expected = if sent.contains("sk-test-key") { "401: bad …!" } else { "401: bad sk-test-key!" };
+                let expected =
+                    if sent.contains("sk-test-key") { "401: bad [secret model-key]!" } else { "401: bad sk-test-key!" };
                 assert_eq!(reason, expected);
             }
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A server's answer that says this text, in every way in which an error shows it.
+fn answers_with(text: &str) -> Vec<RawReply> {
+    let report = json!({"error": {"message": text, "type": "server_error"}});
+    let chunk =
+        |delta: Value, finish: &str| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    vec![
+        RawReply::new("text/plain", text).status(401),
+        RawReply::json(&report).status(500),
+        RawReply::json(&report),
+        RawReply::events(&[report.to_string()]),
+        RawReply::events(&[chunk(json!({"refusal": text}), "stop").to_string()]),
+        RawReply::events(&[chunk(json!({"content": ""}), text).to_string()]),
+        RawReply::new("text/html", text),
+        RawReply::new(text, "<html>"),
+    ]
+}
+
+#[tokio::test]
+async fn no_error_shows_a_part_of_the_key_wherever_it_is_cut() {
+    const KEY: &str = "sk-test-key";
+    // Where texts are cut: headers, beginnings of what is no reply, words of providers, bodies.
+    for cut in [80, 200, 1_000, 64 * 1024] {
+        for before in cut - KEY.len() - 9..=cut + 1 {
+            let text = "é".repeat(usize::from(cut == 200)) + &"x".repeat(before) + KEY + &"y".repeat(200);
+            for (way, answer) in answers_with(&text).into_iter().enumerate() {
+                let server = ModelServer::scripted(vec![answer]);
+                let (outcome, _) = call(&server.url(""), &request("openai", vec![user("x")])).await;
+                let error = outcome.unwrap_err().to_string();
+                assert!(!error.contains(&KEY[..4]), "way {way}, {before} before the key: {error}");
+                assert!(error.len() < 2_000, "way {way}: {} bytes", error.len());
+            }
         }
     }
 }
@@ -365,8 +400,8 @@ async fn whole_replies_and_models_are_served_too() {
 async fn shutdown_does_not_wait_for_a_hanging_call() {
     let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
     let models = models_at(&server.url, Duration::from_mins(1)).await;
-    let (live, _pieces) = unbounded_channel();
-    let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), None, &live).await });
+    let (live, _pieces) = LiveText::channel();
+    let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), &[], &live).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.stop().await;
     assert!(matches!(call.await.unwrap(), Err(ModelError::Transient { .. })));

@@ -8,14 +8,13 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::unbounded_channel;
 use trellis::domain::chat::ModelSettings;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::Limit;
-use trellis::model::Model;
 use trellis::model::endpoint::{ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::{LiveText, Model};
 use trellis::process::clock::Clock;
 use trellis::venue::rates::{self, Rates};
 
@@ -157,7 +156,7 @@ async fn the_log_has_the_calls_of_every_provider() {
     for (provider, name) in [("local", "m"), ("scripted", "echo")] {
         let mut request = plain_request(provider, vec![user("hello")]);
         request.model.name = name.into();
-        let _ = models.complete(&request, None, &unbounded_channel().0).await;
+        let _ = models.complete(&request, &[], &LiveText::channel().0).await;
     }
     let calls = venue.model_calls();
     let said: Vec<_> =

@@ -45,7 +45,7 @@ async fn request(venue: &TestVenue, agent: &str, turn: u64) -> ModelRequest {
 
 fn text(request: &ModelRequest) -> String {
     let texts = request.messages.iter().map(|message| match message {
-        ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text,
+        ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text,
     });
     texts.fold(request.system.clone(), |all, text| all + "\n" + text)
 }

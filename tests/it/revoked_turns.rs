@@ -120,7 +120,7 @@ async fn prompt(venue: &TestVenue, agent: &str, turn: u64) -> String {
     let assembled = assemble(&seen.inputs.unwrap()).unwrap();
     assert_eq!(assembled.ledger.prompt, seen.ledger.prompt, "the record gives the prompt again");
     let texts = assembled.request.messages.into_iter().map(|message| match message {
-        ChatMessage::User { text } | ChatMessage::Tool { text, .. } => text,
+        ChatMessage::User { text, .. } | ChatMessage::Tool { text, .. } => text,
         ChatMessage::Assistant { text, calls, .. } => {
             format!("{text} {}", calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(" "))
         }

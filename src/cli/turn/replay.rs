@@ -8,6 +8,7 @@ use super::{LOOKED_AT, Name, diff, table};
 use crate::app;
 use crate::domain::chat::ModelRequest;
 use crate::domain::ids::AgentId;
+use crate::model::LiveText;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -142,8 +143,8 @@ async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
     })?;
     let loaded = context.load(Vec::new())?;
     let model = app::models(&loaded.config).map_err(|e| role::failure(&e))?;
-    let (live, _) = tokio::sync::mpsc::unbounded_channel();
-    let reply = model.complete(&request, None, &live).await;
+    let (live, _) = LiveText::channel();
+    let reply = model.complete(&request, &[], &live).await;
     let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
     let calls: Vec<_> =
         reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, call.arguments.shown())).collect();

@@ -45,6 +45,9 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
         let usage = &record["usage"];
         let counted = in_and_out(usage, grouped);
         lines.push(format!("model     {}: {counted}", field(record, "model")));
+        for failed in list(&record["failedModels"]) {
+            lines.push(format!("failed    {}: {}", field(failed, "model"), field(failed, "reason")));
+        }
         if let Some(job) = record["job"].as_str() {
             let ended = list(&record["ended"]).iter().find(|pair| pair[0] == *job).and_then(|pair| pair[1].as_str());
             lines.push(format!(
@@ -185,6 +188,7 @@ mod tests {
         let shown = json!({
             "name": "helper/main/2", "record": {
                 "start": 0, "end": 12, "model": "scripted/x", "usage": {"input": 1234, "output": 5}, "job": "j1",
+                "failedModels": [{"model": "openai/y", "reason": "503: overloaded"}],
                 "ended": [["j1", "COMPLETE"]], "calls": [{"tool": "lattice_read", "outcome": "ok"}]
             },
             "ledger": {
@@ -202,6 +206,7 @@ mod tests {
 turn helper/main/2
 began     1970-01-01T00:00:00.000Z and took 12 ms
 model     scripted/x: 1,234 tokens in, 5 out
+failed    openai/y: 503: overloaded
 task      job j1, ended COMPLETE
 called    lattice_read: ok
 

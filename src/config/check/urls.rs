@@ -1,29 +1,61 @@
-//! `url` of a section, or what the file of `url_file` holds: a URL with a password that nobody reads in the environment.
+//! A URL of a setting, or what the file of its `…_file` holds: a password there isn't read in the environment.
 
-use super::super::SettingOrigin;
-use super::{Layers, parse, path};
+use super::super::{SettingOrigin, mask_value};
+use super::{Layers, path};
 
-/// Read when the process starts. No error shows what is in the file.
-pub(super) fn read<T: Default>(l: &mut Layers, section: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
-    let [url, url_file] = ["url", "url_file"].map(|name| format!("{section}.{name}"));
-    let Some(file) = path(l, &url_file) else { return parse(l, &url, expected, read) };
-    let (origin, other) = (l.entry(&url_file).origin.clone(), l.entry(&url).origin.clone());
-    if other != SettingOrigin::Default {
-        l.fail(&url_file, origin, format!("`{url}` is set as well ({other}): set one of the two"));
-        return T::default();
+/// The text that stands for a URL, and where it stands.
+pub(super) struct GivenUrl {
+    pub text: String,
+    key: String,
+    origin: SettingOrigin,
+    /// The file that it was read from.
+    file: Option<String>,
+}
+
+impl GivenUrl {
+    /// Records that it is no such URL. What is in a file is not shown, of a setting no login; nor may `why` show one.
+    pub fn refuse(self, l: &mut Layers, expected: &str, why: Option<&str>) {
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let problem = match &self.file {
+            Some(file) => format!("expected {expected} in file `{file}`, and something else is there{why}"),
+            None => format!("expected {expected}, got `{}`{why}", mask_value(&self.key, &self.text)),
+        };
+        l.fail(&self.key, self.origin, problem);
+    }
+}
+
+/// Of the setting `key` or the file that `{key}_file` names, read when the process starts. `None`: an error is
+/// recorded.
+pub(super) fn given(l: &mut Layers, key: &str) -> Option<GivenUrl> {
+    let (setting, file_key) = (l.entry(key).clone(), format!("{key}_file"));
+    let Some(file) = path(l, &file_key) else {
+        let text = setting.value.as_str().unwrap_or_default().to_owned();
+        return Some(GivenUrl { text, key: key.to_owned(), origin: setting.origin, file: None });
+    };
+    let origin = l.entry(&file_key).origin.clone();
+    if setting.origin != SettingOrigin::Default {
+        l.fail(&file_key, origin, format!("`{key}` is set as well ({}): set one of the two", setting.origin));
+        return None;
     }
     let shown = file.display();
-    let problem = match std::fs::read_to_string(&file) {
-        Err(error) => format!("file `{shown}` can't be read: {error}"),
-        Ok(text) => match read(text.trim()) {
+    match std::fs::read_to_string(&file) {
+        Err(error) => {
+            l.fail(&file_key, origin, format!("file `{shown}` can't be read: {error}"));
+            None
+        }
+        Ok(text) => {
             // What is wrong with it beside other settings is told of this one.
-            Some(value) => {
-                l.set_origin(&url, origin);
-                return value;
-            }
-            None => format!("expected {expected} in file `{shown}`, and something else is there"),
-        },
-    };
-    l.fail(&url_file, origin, problem);
-    T::default()
+            l.set_origin(key, origin.clone());
+            Some(GivenUrl { text: text.trim().to_owned(), key: file_key, origin, file: Some(shown.to_string()) })
+        }
+    }
+}
+
+/// The same as a value.
+pub(super) fn read<T: Default>(l: &mut Layers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
+    let Some(given) = given(l, key) else { return T::default() };
+    read(&given.text).unwrap_or_else(|| {
+        given.refuse(l, expected, None);
+        T::default()
+    })
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 fn check_model(model: &ModelSettings) -> Result<(), String> {
     let dialect = dialect(&model.provider).unwrap_or(COMPATIBLE);
     let request = ModelRequest {
-        model: model.clone(),
+        model: model.alone(),
         system: String::new(),
         messages: Vec::new(),
         tools: Vec::new().into(),
@@ -59,10 +59,13 @@ impl AgentConfig {
         budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;
         self.limits.session.check().or_else(|error| bad(format!("`limits.session`: {error}")))?;
         self.model.check().or_else(bad)?;
-        check_model(&self.model).or_else(bad)?;
-        if let (None, Some(key)) = (&self.model.price, self.limits.in_money()) {
+        self.model.check_each(check_model).or_else(bad)?;
+        let unpriced = self.model.in_order().find(|model| model.price.is_none());
+        if let (Some(model), Some(key)) = (unpriced, self.limits.in_money()) {
+            let which =
+                if self.model.fallback.is_empty() { "the model".to_owned() } else { format!("`{}`", model.id()) };
             return bad(format!(
-                "`{key}`: the model needs a `price`, as `{{input, output}}` in dollars per million tokens"
+                "`{key}`: {which} needs a `price`, as `{{input, output}}` in dollars per million tokens"
             ));
         }
         if self.entity_ids_key.is_empty() {
@@ -93,10 +96,13 @@ impl AgentConfig {
         }
     }
 
-    /// Whether the schemas that this agent has of its own can be sent to its model. Those of outputs are the input of
+    /// Whether the schemas that this agent has of its own can be sent to its models. Those of outputs are the input of
     /// the tools that end a task.
     fn check_schemas(&self) -> Result<(), String> {
-        let provider = self.model.provider.as_str();
+        self.model.in_order().try_for_each(|model| self.check_schemas_for(&model.provider))
+    }
+
+    fn check_schemas_for(&self, provider: &str) -> Result<(), String> {
         let subset = dialect(provider).unwrap_or(COMPATIBLE).schema;
         let check = |place: String, schema: &Value| match project(schema, subset) {
             Ok(_) => Ok(()),

@@ -47,6 +47,36 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn each_fallback_is_checked_like_the_model() {
+    let with = |fallback: Value| json!({"model": {"provider": "scripted", "name": "echo", "fallback": fallback}});
+    let config = AgentConfig::parse(&with(json!(["openai/a", {"provider": "x", "name": "b", "topP": 1}]))).unwrap();
+    let ids: Vec<_> = config.model.in_order().map(ModelSettings::id).collect();
+    assert_eq!(ids, ["scripted/echo", "openai/a", "x/b"]);
+    let one = json!({"provider": "openai", "name": "a"});
+    let and = |key: &str, value: Value| {
+        let mut model = one.clone();
+        model[key] = value;
+        with(json!([one, model]))
+    };
+    for (value, expected) in [
+        (with(json!([one, one, one, one, one])), "`model.fallback`: expected at most 4 models, got 5"),
+        (
+            and("fallback", json!([one])),
+            "`model.fallback[1].fallback`: a fallback has none of its own, list all models in `model.fallback`",
+        ),
+        (and("topP", json!(2)), "`model.fallback[1].topP`: expected a number from 0 to 1, got 2"),
+        (and("extra", json!({"messages": []})), "`model.fallback[1].extra.messages`: Trellis writes this key itself"),
+        (and("key", json!("sk-1")), "`model.fallback[1].key`: `key` expected the name of a secret"),
+    ] {
+        let error = error(&value);
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let priced = json!({"provider": "x", "name": "y", "price": {"input": 1, "output": 1}, "fallback": [one]});
+    let error = error(&json!({"model": priced, "limits": {"cost": 1.0}}));
+    assert_eq!(error, "`limits.cost`: `openai/a` needs a `price`, as `{input, output}` in dollars per million tokens");
+}
+
+#[test]
 fn values_are_read_in_every_form_and_kept_in_one() {
     let model = json!({"provider": "scripted", "name": "echo"});
     let seed = json!({

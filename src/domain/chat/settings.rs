@@ -1,12 +1,16 @@
 //! Which model an agent thinks with, and how.
 
 use super::Price;
+use super::headers::{self, HeaderText, ModelHeaders};
 use crate::ids::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Stop texts at most: the fewest that a provider takes.
 const STOP_TEXTS: usize = 4;
+
+/// Models at most that are asked behind the first: a turn that finds all of them slow waits for each.
+pub const FALLBACK_MODELS: usize = 4;
 
 /// Which model, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,6 +59,13 @@ pub struct ModelSettings {
     /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
     pub key: Option<SecretName>,
+    /// Headers that every request has besides those of the wire format.
+    #[serde(default, skip_serializing_if = "ModelHeaders::is_empty")]
+    pub headers: ModelHeaders,
+    /// Models that are asked in its stead, in this order, when it can't be asked. Each is a whole setting of its own:
+    /// nothing is inherited, and none has fallbacks itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<ModelSettings>,
 }
 
 /// How much a model reasons before it answers: `none`, `low`, `medium`, `high`, or a number of tokens.
@@ -177,7 +188,27 @@ impl ModelSettings {
             context_window: None,
             price: None,
             key: None,
+            headers: ModelHeaders::new(),
+            fallback: Vec::new(),
         }
+    }
+
+    /// The model and its fallbacks, in the order in which they are asked.
+    pub fn in_order(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.fallback)
+    }
+
+    /// The same without its fallbacks, as one provider is asked.
+    #[must_use]
+    pub fn alone(&self) -> Self {
+        Self { fallback: Vec::new(), ..self.clone() }
+    }
+
+    /// Tokens that a prompt may have so that each of the models in order takes it beside its longest reply; `None`
+    /// where no window is known.
+    pub fn prompt_tokens(&self) -> Option<u32> {
+        let room = |model: &Self| Some(model.context_window?.saturating_sub(model.max_tokens.unwrap_or(0)));
+        self.in_order().filter_map(room).min()
     }
 
     /// `provider/name`.
@@ -185,15 +216,50 @@ impl ModelSettings {
         format!("{}/{}", self.provider, self.name)
     }
 
-    /// Whom reasoning is of: the model, and the endpoint and the key by which its provider knows its own signatures.
+    /// The secrets that a call of this model alone opens, each once.
+    pub fn secrets(&self) -> Vec<&SecretName> {
+        let mut names: Vec<_> = self.key.iter().chain(self.headers.values().filter_map(HeaderText::secret)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whom reasoning is of: the model, and the endpoint, the key and the headers by which its provider knows its own
+    /// signatures.
     pub fn reasoner(&self) -> String {
         let url = self.base_url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
         let key = self.key.as_ref().map(|key| format!(" by {}", key.path())).unwrap_or_default();
-        format!("{}{url}{key}", self.id())
+        let header = |(name, text): (&String, &HeaderText)| format!(" with {name}: {}", text.to_json());
+        let headers: String = self.headers.iter().map(header).collect();
+        format!("{}{url}{key}{headers}", self.id())
+    }
+
+    /// Where the model at this place of [`Self::in_order`] stands in a configuration.
+    pub fn place(at: usize) -> String {
+        at.checked_sub(1).map_or_else(|| "model".to_owned(), |at| format!("model.fallback[{at}]"))
+    }
+
+    /// Runs a check on each of the models in order; an error of a fallback names its place.
+    pub fn check_each(&self, check: impl Fn(&Self) -> Result<(), String>) -> Result<(), String> {
+        let named = |at: usize, error: String| error.replace("`model.", &format!("`{}.", Self::place(at)));
+        self.in_order().enumerate().try_for_each(|(at, model)| check(model).map_err(|error| named(at, error)))
     }
 
     /// Settings that no provider takes; what a single one doesn't take is found when a request is encoded for it.
     pub fn check(&self) -> Result<(), String> {
+        if self.fallback.len() > FALLBACK_MODELS {
+            let found = self.fallback.len();
+            return Err(format!("`model.fallback`: expected at most {FALLBACK_MODELS} models, got {found}"));
+        }
+        if let Some(at) = self.fallback.iter().position(|model| !model.fallback.is_empty()) {
+            return Err(format!(
+                "`model.fallback[{at}].fallback`: a fallback has none of its own, list all models in `model.fallback`"
+            ));
+        }
+        self.check_each(Self::check_alone)
+    }
+
+    fn check_alone(&self) -> Result<(), String> {
         let within = |key: &str, number: Option<f64>, most: f64| match number {
             Some(number) if !(0.0..=most).contains(&number) => {
                 Err(format!("`model.{key}`: expected a number from 0 to {most}, got {number}"))
@@ -208,6 +274,7 @@ impl ModelSettings {
         if let Some(at) = self.stop.iter().position(|text| text.trim().is_empty()) {
             return Err(format!("`model.stop[{at}]`: expected a text that is not blank"));
         }
+        headers::check(&self.headers)?;
         if let Some(ToolChoice::Tool(name)) = &self.tool_choice
             && name.is_empty()
         {

@@ -4,6 +4,7 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
+use super::attach::{self, AttachmentPlan, references_of};
 use super::events::EventRoom;
 use super::fill::{Filled, fill};
 use super::inputs::{Inputs, Layout, ShownEvent};
@@ -19,6 +20,7 @@ use crate::event::{Event, Payload};
 use crate::foreign::Foreign;
 use crate::ids::JobId;
 use crate::limits::ENTRY_FLOOR;
+use crate::media::LINE_BYTES;
 use crate::prefix::{PiecePlace, StablePrefix};
 use crate::values::placeholder::UnresolvedPlaceholders;
 use std::collections::BTreeSet;
@@ -142,6 +144,7 @@ struct Assembly<'i> {
     parts: Vec<Part<'i>>,
     placed: Vec<Placed<'i>>,
     transcript: transcript::Cut<'i>,
+    attachments: AttachmentPlan,
     /// The fixed parts of the last message.
     tail: Tail,
     unpinned: Vec<String>,
@@ -166,7 +169,7 @@ impl<'i> Assembly<'i> {
         let parts: Vec<_> = items.chain([Part::Transcript]).chain(results).chain(messages).collect();
         let tail = tail(inputs);
         let open = served.task.as_ref().and_then(Event::job).map(|job| open_task(job, &tail));
-        Self {
+        let mut assembly = Self {
             budget: inputs.moment.budget.bytes,
             used: 0,
             events: 0,
@@ -174,17 +177,25 @@ impl<'i> Assembly<'i> {
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
             transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, inputs.frame.viewer()),
+            attachments: AttachmentPlan::default(),
             tail,
             unpinned: Vec::new(),
             inputs,
             filled,
-        }
+        };
+        let fixed: usize = assembly.required().iter().map(|(_, bytes)| bytes).sum();
+        assembly.attachments = AttachmentPlan::of(inputs, assembly.budget.saturating_sub(fixed));
+        assembly
     }
 
     fn run(mut self) -> Result<Assembled, Box<Refused>> {
         let missed = &self.filled.report.missed;
         if self.inputs.frame.strict && !missed.is_empty() {
             let error = ContextError::Unresolved(UnresolvedPlaceholders { keys: missed.clone() });
+            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
+        }
+        if let Some((label, reason)) = attach::missing(self.inputs) {
+            let error = ContextError::RequiredMissing { label, reason };
             return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
         }
         self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
@@ -212,7 +223,8 @@ impl<'i> Assembly<'i> {
             ("map", map::reserve(&self.filled.items) + self.reserved_headings()),
             ("transcript", self.transcript.required()),
         ];
-        fixed.into_iter().chain(scoped).chain([("input", input.sum())]).collect()
+        let attached = Some(("attachments", self.attachments.weight())).filter(|(_, weight)| *weight > 0);
+        fixed.into_iter().chain(attached).chain(scoped).chain([("input", input.sum())]).collect()
     }
 
     /// How many messages of reference data there may be.
@@ -267,7 +279,8 @@ impl<'i> Assembly<'i> {
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
                     content => {
-                        let left = self.budget.saturating_sub(self.used);
+                        let lines = item.attachments.len() * LINE_BYTES;
+                        let left = self.budget.saturating_sub(self.used).saturating_sub(lines);
                         offer(&header, self.asked(item), content, (left, left.saturating_sub(header.len() + GAP)))
                     }
                 };
@@ -279,13 +292,14 @@ impl<'i> Assembly<'i> {
                     origin: item.origin.clone(),
                     ..shown.row
                 };
-                let text = shown.text.map(|body| Text::new(header, body));
+                let text = shown.text.map(|body| Text::new(header, body).with(item.attachments.clone()));
                 self.put(at, required, (text, wants), row)
             }
             Part::Event(section, _, event) => {
                 let required = self.must_show(at);
                 let (header, content) = text::event(event);
-                let left = self.budget.saturating_sub(self.used).saturating_sub(GAP);
+                let assets = references_of(event).assets;
+                let left = self.budget.saturating_sub(self.used).saturating_sub(GAP + assets.len() * LINE_BYTES);
                 let shown = events::offer(event, &header, &content, EventRoom::of(self.budget, left, self.events));
                 let wants = header.len() + GAP + shown.wants;
                 self.events += shown.row.rendered;
@@ -294,7 +308,7 @@ impl<'i> Assembly<'i> {
                     None => format!("inbox/{}", event.id),
                 };
                 let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
-                let text = shown.text.map(|body| Text::new(header, Foreign::inline(body.into_owned())));
+                let text = shown.text.map(|body| Text::new(header, Foreign::inline(body.into_owned())).with(assets));
                 self.put(at, required, (text, wants), Row { key, source, ..shown.row })
             }
         }

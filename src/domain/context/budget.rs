@@ -1,6 +1,7 @@
 //! How much a prompt may hold, in bytes and in tokens.
 
 use crate::agent::budget::ContextBudget;
+use crate::chat::ModelSettings;
 use crate::limits::CONTEXT_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,12 @@ impl PromptBudget {
         let limits = [asked.bytes.or(default), asked.tokens.map(bytes_of), window.map(bytes_of)];
         // Never 0: shares of it are taken.
         Self { bytes: limits.into_iter().flatten().min().unwrap_or(CONTEXT_BYTES).max(1), ratio }
+    }
+
+    /// The same for an agent's model and its fallbacks: the smallest window counts, for nobody knows beforehand which of
+    /// them will answer.
+    pub fn of_models(asked: ContextBudget, model: &ModelSettings, ratio: u32) -> Self {
+        Self::of(asked, model.prompt_tokens(), None, ratio)
     }
 
     /// Estimated tokens of so many bytes.
@@ -77,6 +84,25 @@ mod tests {
             (asked(None, None), Some(100), Some(200), 1),
         ] {
             assert_eq!(PromptBudget::of(budget, window, reply, RATIO_DEFAULT).bytes, bytes, "{budget:?} {window:?}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_window_of_all_models_counts() {
+        let model = |window, reply| ModelSettings {
+            context_window: window,
+            max_tokens: reply,
+            ..ModelSettings::new("openai", "m")
+        };
+        for (first, fallback, bytes) in [
+            (model(Some(8_192), Some(4_096)), vec![], 16_384),
+            (model(Some(8_192), Some(4_096)), vec![model(Some(4_096), Some(96)), model(None, None)], 16_000),
+            (model(None, Some(4_096)), vec![model(Some(2_000), None)], 8_000),
+            (model(None, None), vec![model(None, None)], 180_000),
+        ] {
+            let first = ModelSettings { fallback, ..first };
+            let budget = PromptBudget::of_models(ContextBudget::default(), &first, RATIO_DEFAULT);
+            assert_eq!(budget.bytes, bytes, "{first:?}");
         }
     }
 

@@ -41,13 +41,14 @@ fn seen(request: &ModelRequest) -> Vec<u8> {
 
 /// About what the text of a message takes.
 fn room(message: &ChatMessage) -> usize {
-    let (ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) = message;
+    let (ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) =
+        message;
     text.len() + text.len() / 16 + 64
 }
 
 fn say(out: &mut Vec<u8>, message: &ChatMessage) {
     match message {
-        ChatMessage::User { text: said } => {
+        ChatMessage::User { text: said, attachments } if attachments.is_empty() => {
             out.extend_from_slice(b"{\"role\":\"user\",\"text\":");
             text(out, said);
         }
@@ -55,7 +56,7 @@ fn say(out: &mut Vec<u8>, message: &ChatMessage) {
             out.extend_from_slice(b"{\"role\":\"assistant\",\"text\":");
             text(out, said);
         }
-        ChatMessage::Assistant { .. } => return out.extend_from_slice(&canonical(message)),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => return out.extend_from_slice(&canonical(message)),
         ChatMessage::Tool { call, name, text: said } => {
             out.extend_from_slice(b"{\"call\":");
             text(out, call);
@@ -80,7 +81,7 @@ pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
     fields.number(messages.len());
     for message in messages {
         match message {
-            ChatMessage::User { text } => {
+            ChatMessage::User { text, .. } => {
                 fields.text("user");
                 fields.text(text);
             }
@@ -129,7 +130,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.into() }
+        ChatMessage::user(text)
     }
 
     fn tool(call: &str, name: &str, text: &str) -> ChatMessage {

@@ -10,7 +10,8 @@ use crate::authority::Authority;
 use crate::chat::{ModelSettings, OutputFormat};
 use crate::context::goals::View;
 use crate::event::Event;
-use crate::ids::{AgentId, EventId, JobId};
+use crate::ids::{AgentId, AssetId, EventId, JobId};
+use crate::media::Attachment;
 use crate::prefix::StablePrefix;
 use crate::session::{Heard, PendingJob};
 use crate::tools::ToolTable;
@@ -39,6 +40,8 @@ pub struct Inputs {
     pub served: Served,
     /// The order of the prompt.
     pub layout: Layout,
+    /// What is known of the assets that all of these refer to, as far as they were looked up.
+    pub attachments: Vec<Attachment>,
 }
 
 /// The order of a prompt, and what decides on the places in it.
@@ -160,11 +163,13 @@ pub struct ShownEvent {
     pub id: EventId,
     /// As it is shown.
     pub text: String,
+    /// Assets that are shown with it.
+    pub attachments: Vec<AssetId>,
 }
 
 impl ShownEvent {
     /// What the transcript keeps of it.
     pub fn heard(&self) -> Heard {
-        Heard { job: None, text: self.text.clone() }
+        Heard { job: None, text: self.text.clone(), attachments: self.attachments.clone() }
     }
 }

@@ -1,6 +1,7 @@
 //! A fetched piece of context with where it came from.
 
 use crate::authority::{Authority, ResourcePath};
+use crate::ids::AssetId;
 use crate::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
 use crate::origin::Origin;
 use crate::render::cut;
@@ -89,6 +90,9 @@ pub struct Item {
     pub origin: Origin,
     /// What there is to show.
     pub content: Content,
+    /// Assets that stand behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AssetId>,
 }
 
 /// What counts when a piece of context is handed on with a call.

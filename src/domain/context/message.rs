@@ -2,25 +2,33 @@
 
 use crate::chat::ChatMessage;
 use crate::foreign::Foreign;
+use crate::ids::AssetId;
+use crate::media::{Attachment, LINE_BYTES};
 
 /// A part with its header, which is the venue's; what follows never is.
 pub(super) struct Text<'i> {
     header: String,
     body: Foreign<'i>,
+    /// Assets that stand behind it.
+    attachments: Vec<AssetId>,
 }
 
 impl<'i> Text<'i> {
     pub(super) const fn new(header: String, body: Foreign<'i>) -> Self {
-        Self { header, body }
+        Self { header, body, attachments: Vec::new() }
     }
 
     /// That the venue says alone.
     pub(super) fn own(text: String) -> Self {
-        Self { header: text, body: Foreign::text("") }
+        Self { header: text, body: Foreign::text(""), attachments: Vec::new() }
+    }
+
+    pub(super) fn with(self, attachments: Vec<AssetId>) -> Self {
+        Self { attachments, ..self }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.header.len() + self.body.len()
+        self.header.len() + self.body.len() + self.attachments.len() * LINE_BYTES
     }
 
     pub(super) fn joined(&self) -> String {
@@ -33,6 +41,8 @@ pub(super) struct Message {
     text: String,
     /// Between two parts.
     gap: &'static str,
+    /// Of all of its parts.
+    attachments: Vec<Attachment>,
 }
 
 impl Message {
@@ -40,12 +50,12 @@ impl Message {
     pub(super) fn of(first: &str, bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes.max(first.len()));
         text.push_str(first);
-        Self { text, gap: "\n\n" }
+        Self { text, gap: "\n\n", attachments: Vec::new() }
     }
 
     /// Of paragraphs, without any yet.
     pub(super) const fn empty() -> Self {
-        Self { text: String::new(), gap: "\n\n" }
+        Self { text: String::new(), gap: "\n\n", attachments: Vec::new() }
     }
 
     /// The message; `None` when nothing was added.
@@ -55,7 +65,7 @@ impl Message {
 
     /// Of lines, without any yet.
     pub(super) const fn lines() -> Self {
-        Self { text: String::new(), gap: "\n" }
+        Self { text: String::new(), gap: "\n", attachments: Vec::new() }
     }
 
     pub(super) fn text(&mut self, text: &str) {
@@ -68,6 +78,7 @@ impl Message {
     pub(super) fn part(&mut self, part: &Text<'_>) {
         self.text(&part.header);
         self.text.push_str(part.body.as_str());
+        self.attachments.extend(part.attachments.iter().cloned().map(Attachment::named));
     }
 
     /// These lines under their heading; nothing of none.
@@ -82,6 +93,6 @@ impl Message {
     /// It is kept until the model has answered: without room to grow.
     pub(super) fn done(mut self) -> ChatMessage {
         self.text.shrink_to_fit();
-        ChatMessage::User { text: self.text }
+        ChatMessage::User { text: self.text, attachments: self.attachments }
     }
 }

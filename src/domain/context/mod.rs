@@ -7,6 +7,7 @@
 //! Sections in the order of `spec/context.md`; `text` has their exact words.
 
 pub mod assemble;
+pub mod attach;
 pub mod budget;
 pub mod digest;
 pub mod entry;

@@ -5,6 +5,7 @@ use super::text;
 use super::transcript::notes;
 use crate::chat::{Arguments, ChatMessage};
 use crate::foreign::Foreign;
+use crate::media::LINE_BYTES;
 use crate::session::TurnRecord;
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
@@ -37,7 +38,8 @@ impl TranscriptTurn {
             let (bytes, stored) = heard.chain(said).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             let noted: usize = notes(self).map(|(_, line)| line.len() + 1).sum();
             // A quote only adds to a text.
-            Shown { bytes: bytes + noted, as_it_is: bytes == stored }
+            let lines = self.heard.iter().map(|heard| heard.attachments.len() * LINE_BYTES).sum::<usize>();
+            Shown { bytes: bytes + noted + lines, as_it_is: bytes == stored }
         })
     }
 
@@ -80,7 +82,7 @@ impl PartialEq for TranscriptTurn {
 /// Bytes of a message in the prompt, of whose text so many are shown.
 pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) -> usize {
     match message {
-        ChatMessage::User { text } => fit(text),
+        ChatMessage::User { text, attachments } => fit(text) + attachments.len() * LINE_BYTES,
         ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
         ChatMessage::Assistant { text, calls, reasoning } => {
             let reasoned = reasoning.iter().flat_map(|reasoning| &reasoning.items).map(|item| item.to_string().len());
@@ -110,7 +112,7 @@ mod tests {
                 ChatMessage::assistant(answer.into(), vec![call.clone()]),
                 ChatMessage::Tool { call: "c".into(), name: "read".into(), text: result.into() },
             ];
-            let heard = vec![Heard { job: None, text: heard.into() }];
+            let heard = vec![Heard { job: None, text: heard.into(), attachments: Vec::new() }];
             TranscriptTurn::from(TurnRecord { heard, said, ..TurnRecord::default() })
         };
         let fixed = "read".len() * 2 + r#"{"n":1}"#.len();

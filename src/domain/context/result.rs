@@ -25,8 +25,7 @@ impl ResultRoom {
     /// A third of the context, or what the turn's prompt has left of it (`left` bytes) but for some of the next reply:
     /// the model must see all results in its next turn, beside the events of this one.
     pub fn of(config: &AgentConfig, left: usize) -> Self {
-        let model = &config.model;
-        let budget = PromptBudget::of(config.context_budget, model.context_window, model.max_tokens, RATIO_DEFAULT);
+        let budget = PromptBudget::of_models(config.context_budget, &config.model, RATIO_DEFAULT);
         let third = budget.bytes / RESULTS_SHARE;
         Self { all: third.max(left.min(budget.bytes).saturating_sub(budget.bytes / REPLY_SHARE)) }
     }

@@ -12,6 +12,7 @@ use super::past::TranscriptTurn;
 use super::text;
 use crate::authority::{Authority, Capability, Holder, ResourcePath};
 use crate::chat::ChatMessage;
+use crate::media::Attachment;
 use crate::session::{CallRecord, TurnRecord};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -66,15 +67,16 @@ impl Viewer<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ViewerKey([u8; 32]);
 
-/// The capabilities that a prompt's pieces were read by.
-pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
+/// The capabilities that a prompt's pieces and attachments were read by.
+pub fn used(items: &[Item], attachments: &[Attachment], authority: &Authority) -> Vec<Capability> {
     let shown = items.iter().filter(|item| !matches!(item.content, Content::Absent(..)));
     let mut used: Vec<Capability> = Vec::new();
-    for item in shown {
-        for cap in item.tags.needs.iter().filter_map(|(can, on)| authority.used(can, on)) {
-            if !used.contains(&cap) {
-                used.push(cap);
-            }
+    let pieces = shown.flat_map(|item| item.tags.needs.clone());
+    let assets = attachments.iter().filter(|attachment| attachment.is_shown());
+    let assets = assets.map(|attachment| ("crud/read".to_owned(), ResourcePath::asset(&attachment.asset)));
+    for cap in pieces.chain(assets).filter_map(|(can, on)| authority.used(&can, &on)) {
+        if !used.contains(&cap) {
+            used.push(cap);
         }
     }
     used

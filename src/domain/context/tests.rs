@@ -23,6 +23,7 @@ use crate::values::{Mapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+mod attached;
 mod bounded;
 mod cached;
 mod data;
@@ -65,6 +66,7 @@ fn item(section: Section, name: &str, content: Content) -> Item {
         origin: Origin::default(),
         section,
         content,
+        attachments: Vec::new(),
     }
 }
 
@@ -90,7 +92,7 @@ fn called(turn: u64, bytes: usize) -> TurnRecord {
 fn spoken(turn: u64, bytes: usize) -> TurnRecord {
     TurnRecord {
         turn,
-        heard: vec![Heard { job: None, text: format!("heard {turn}") }],
+        heard: vec![Heard { job: None, text: format!("heard {turn}"), attachments: Vec::new() }],
         said: vec![ChatMessage::assistant("s".repeat(bytes), Vec::new())],
         ..TurnRecord::default()
     }
@@ -132,6 +134,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
         transcript: Vec::new(),
         served,
         layout: Layout::StableFirst(None),
+        attachments: Vec::new(),
     }
 }
 
@@ -167,7 +170,7 @@ fn row<'a>(assembled: &'a Assembled, key: &str) -> &'a Row {
 fn text(assembled: &Assembled) -> String {
     let messages = assembled.request.messages.iter().map(|message| match message {
         ChatMessage::Assistant { text, calls, .. } => format!("<{text}{}>", calls.len()),
-        ChatMessage::User { text } | ChatMessage::Tool { text, .. } => text.clone(),
+        ChatMessage::User { text, .. } | ChatMessage::Tool { text, .. } => text.clone(),
     });
     messages.collect::<Vec<_>>().join("\n---\n")
 }

@@ -9,6 +9,7 @@ use crate::chat::ChatMessage;
 use crate::context::goals::View;
 use crate::foreign::Foreign;
 use crate::ids::JobId;
+use crate::media::Attachment;
 use crate::session::{Heard, TurnRecord};
 use std::ops::Range;
 use std::sync::Arc;
@@ -359,7 +360,7 @@ impl Line<'_> {
         match self {
             Self::Turn(turn, marks) => exchange(turn, marks.as_ref(), open),
             Self::Gap { first, last } => {
-                let heard = vec![ChatMessage::User { text: text::hidden(*first, *last) }];
+                let heard = vec![ChatMessage::user(text::hidden(*first, *last))];
                 Exchange { turn: *last, heard, ..Exchange::default() }
             }
         }
@@ -390,7 +391,7 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask
             None if as_it_is => heard.text.clone(),
             None => text::heard(&heard.text).into_owned(),
         };
-        ChatMessage::User { text }
+        ChatMessage::User { text, attachments: heard.attachments.iter().cloned().map(Attachment::named).collect() }
     });
     // What others said is quoted first: what the venue puts in their place is its own.
     let quoted = |message: &ChatMessage| if as_it_is { message.clone() } else { said(message) };
@@ -422,7 +423,9 @@ pub(super) fn marked(job: &JobId) -> String {
 fn said(message: &ChatMessage) -> ChatMessage {
     let fit = |text: &str| Foreign::text(text).into_owned();
     match message {
-        ChatMessage::User { text } => ChatMessage::User { text: fit(text) },
+        ChatMessage::User { text, attachments } => {
+            ChatMessage::User { text: fit(text), attachments: attachments.clone() }
+        }
         ChatMessage::Assistant { text, calls, reasoning } => {
             ChatMessage::Assistant { text: fit(text), calls: calls.clone(), reasoning: reasoning.clone() }
         }

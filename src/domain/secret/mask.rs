@@ -13,6 +13,8 @@ use std::fmt;
 const LINE: usize = 16;
 /// A decoded secret from this length on is one too.
 const DECODED: usize = 8;
+/// Characters of a secret that tell something of it, at the end of a text that was cut.
+const TELLING: usize = 4;
 
 /// Secrets to be masked.
 #[derive(Clone)]
@@ -77,6 +79,14 @@ impl Mask {
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let (shown, _) = self.scan(text, false);
         shown.map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// A text whose end may have been cut off, without the secrets and without the beginning of one at its end.
+    pub fn cut_text(&self, text: &str) -> String {
+        let (shown, seen) = self.scan(text, true);
+        let rest = &text[seen..];
+        let rest = if rest.chars().count() < TELLING { self.text(rest) } else { Cow::Borrowed("…") };
+        shown.unwrap_or_else(|| text[..seen].to_owned()) + &rest
     }
 
     /// A value without the secrets, keys of maps included.

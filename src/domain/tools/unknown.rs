@@ -5,6 +5,7 @@ use crate::agent::entry::ContextEntry;
 use crate::agent::tool::HARNESS_TOOLS;
 use crate::authority::Capability;
 use crate::authority::ability::{ABILITIES, is_known};
+use crate::chat::ModelSettings;
 use crate::lattice::catalog::is_pin;
 use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::nearest::{did_you_mean, nearest};
@@ -26,10 +27,13 @@ impl AgentConfig {
     /// the nearest known one.
     pub fn unknown<D: Directory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
-        let provider = &self.model.provider;
-        if !known.providers.contains(provider) {
-            let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
-            found.push(format!("`model.provider`: no provider `{provider}`{}", did_you_mean(provider, &names)));
+        for (at, model) in self.model.in_order().enumerate() {
+            let provider = &model.provider;
+            if !known.providers.contains(provider) {
+                let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
+                let (place, hint) = (ModelSettings::place(at), did_you_mean(provider, &names));
+                found.push(format!("`{place}.provider`: no provider `{provider}`{hint}"));
+            }
         }
         for (at, entry) in self.tools.iter().enumerate() {
             let place = match entry {
@@ -121,6 +125,13 @@ mod tests {
             (json!({"caps": [{"with": "", "can": "*"}]}), vec![]),
             (json!({"tools": ["o/look", {"operation": "o/look", "name": "x"}]}), vec![]),
             (json!({"model": "opnai/gpt"}), vec!["`model.provider`: no provider `opnai`, did you mean `openai`"]),
+            (
+                json!({"model": {"provider": "opnai", "name": "x", "fallback": ["scripted/echo", "scriptd/echo"]}}),
+                vec![
+                    "`model.provider`: no provider `opnai`, did you mean `openai`",
+                    "`model.fallback[1].provider`: no provider `scriptd`, did you mean `scripted`",
+                ],
+            ),
             (json!({"model": "zzz/gpt"}), vec!["`model.provider`: no provider `zzz`"]),
             (
                 json!({"tools": ["v/ops/lattice/raed", {"operation": "agent/craete", "name": "x"}]}),

@@ -10,6 +10,7 @@ use crate::authority::Authority;
 use crate::call::Outcome;
 use crate::call::causes;
 use crate::chat::ChatMessage;
+use crate::context::attach;
 use crate::context::record::LedgerWrite;
 use crate::context::text;
 use crate::event::{Event, Mandate, Payload};
@@ -55,12 +56,15 @@ pub struct Decision {
 
 /// What the transcript keeps of an event.
 pub fn heard(event: &Event, prompt: PromptStyle) -> Heard {
+    let attachments = attach::references_of(event).assets;
     match &event.payload {
-        Payload::Task { job, input } => {
-            Heard { job: Some(job.clone()), text: text::heard_task(job, event.caller.as_deref(), input, prompt) }
-        }
+        Payload::Task { job, input } => Heard {
+            job: Some(job.clone()),
+            text: text::heard_task(job, event.caller.as_deref(), input, prompt),
+            attachments,
+        },
         Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => {
-            Heard { job: None, text: text::whole_event(event) }
+            Heard { job: None, text: text::whole_event(event), attachments }
         }
     }
 }
@@ -375,7 +379,7 @@ impl Decision {
                 }
             }
             Verdict::Refuse(wrong) => {
-                self.record.said.push(ChatMessage::User { text: text::refused_output(&wrong) });
+                self.record.said.push(ChatMessage::user(text::refused_output(&wrong)));
                 if let Some(progress) = &mut self.state.task {
                     progress.reminded = true;
                     progress.refused += 1;

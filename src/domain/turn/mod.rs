@@ -13,6 +13,7 @@
 
 pub mod decide;
 pub mod ends;
+pub mod fallback;
 pub mod options;
 mod outcome;
 mod plan;
@@ -45,6 +46,8 @@ use crate::time::Millis;
 use crate::tools::ToolTable;
 use crate::turn::scoped::Sections;
 use decide::Decision;
+use fallback::ModelCalls;
+pub use fallback::ModelFailure;
 pub use outcome::{Asked, CallOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,6 +102,9 @@ pub struct Recorded {
     /// What its turn has used.
     #[serde(default)]
     pub spent: Spent,
+    /// Which models were asked, where that was not the agent's own alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<ModelCalls>,
 }
 
 impl Recorded {
@@ -136,30 +142,6 @@ impl Recorded {
         }
         self
     }
-}
-
-/// Why a model gave no reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ModelFailure {
-    /// It may answer later; the waits are used up when `exhausted`.
-    Transient {
-        /// The provider's words.
-        reason: String,
-        /// No more tries.
-        exhausted: bool,
-    },
-    /// A limit is reached: it is not asked.
-    Short(Last),
-    /// No request of this agent's will be answered.
-    Unusable {
-        /// The provider's words.
-        reason: String,
-    },
-    /// It never will answer this request.
-    Permanent {
-        /// The provider's words.
-        reason: String,
-    },
 }
 
 /// What the shell must do next.
@@ -244,15 +226,15 @@ pub struct Turn {
     phase: Phase,
     /// The calls that it makes, each at its place in the reply.
     calls: Vec<(u32, PlannedCall)>,
-    /// What its model calls have used.
-    spent: Spent,
+    /// The models that were asked, and what they have used.
+    asked: ModelCalls,
     /// Bytes of the budget that its prompt has left; 0 of a turn that has built none.
     bytes_left: usize,
 }
 
 impl Turn {
     fn at(setting: Box<Setting>, phase: Phase) -> Self {
-        Self { setting, phase, calls: Vec::new(), spent: Spent::default(), bytes_left: 0 }
+        Self { setting, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
     }
 
     /// A turn from the beginning.
@@ -281,10 +263,12 @@ impl Turn {
     ) -> (Self, Action) {
         let setting = setting.into();
         if recorded.job.as_ref() != setting.plan.job() {
-            let decision = decide::cancelled(&setting, Some(&recorded), noted, now).paid(&setting, recorded.spent);
+            let calls = recorded.calls(&setting);
+            let decision = decide::cancelled(&setting, Some(&recorded), noted, now).paid(&setting, &calls);
             return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
         }
-        let mut turn = Self { spent: recorded.spent, ..Self::at(setting, Phase::Gathering) };
+        let asked = recorded.calls(&setting);
+        let mut turn = Self { asked, ..Self::at(setting, Phase::Gathering) };
         let action = turn.call(recorded);
         (turn, action)
     }
@@ -425,7 +409,7 @@ impl Turn {
                 let Assembled { request, ledger, shown, unpinned, conversation: _, prefix } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
-                let used = sight::used(&inputs.items, &self.setting.authority);
+                let used = sight::used(&inputs.items, &inputs.attachments, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
                 let asking = Asking { ledger, write, shown, unpinned, tools, sections, used, prefix };
                 self.phase = Phase::Asking(Box::new(asking));
@@ -466,7 +450,8 @@ impl Turn {
             last: self.setting.last.clone(),
             ledger: Some(asking.write),
             prefix: asking.prefix,
-            spent: self.spent,
+            spent: self.asked.total(),
+            asked: (!self.asked.is_plain()).then(|| self.asked.clone()),
             reply,
         };
         if recorded.calls.is_empty() {
@@ -490,7 +475,9 @@ impl Turn {
                 let failed = decide::failed(&self.setting, &shown, code, &reason, now);
                 Action::Commit(Box::new(failed.with(asking.write)))
             }
-            ModelFailure::Transient { reason, exhausted: true } | ModelFailure::Permanent { reason } => {
+            ModelFailure::Transient { reason, exhausted: true }
+            | ModelFailure::Permanent { reason }
+            | ModelFailure::Declined { reason } => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
                 let failed = decide::failed(&self.setting, &shown, ErrorCode::ModelError, &reason, now);
                 Action::Commit(Box::new(failed.with(asking.write)))

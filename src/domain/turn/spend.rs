@@ -2,48 +2,78 @@
 //! successor that goes on from there commits the same.
 
 use super::decide::Decision;
-use super::{Action, Observed, Setting, Turn};
+use super::fallback::ModelCalls;
+use super::{Action, Observed, Recorded, Setting, Turn};
+use crate::chat::ModelSettings;
 use crate::ids::JobId;
-use crate::spend::{Spent, Tally, Today};
+use crate::spend::{Tally, Today};
 use crate::time::Millis;
 
 impl Turn {
-    /// A call was made for it, or broken off.
-    pub fn pay(&mut self, spent: Spent) {
-        self.spent = self.spent.plus(spent);
+    /// Models were asked for it.
+    pub fn pay(&mut self, calls: ModelCalls) {
+        self.asked.add(calls);
+    }
+
+    /// The models that were asked for it so far.
+    pub const fn asked(&self) -> &ModelCalls {
+        &self.asked
     }
 
     /// The next step; see [`super`].
     pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
         match self.observe(observed, now) {
-            Action::Commit(decision) => Action::Commit(Box::new(decision.paid(&self.setting, self.spent))),
+            Action::Commit(decision) => Action::Commit(Box::new(decision.paid(&self.setting, &self.asked))),
             other => other,
         }
     }
 }
 
+impl Recorded {
+    /// The settings of the model whose reply it is, as the configuration has them by now.
+    pub(super) fn model<'s>(&self, setting: &'s Setting) -> &'s ModelSettings {
+        let model = &setting.config.model;
+        let answered = self.asked.as_ref().and_then(|asked| asked.answered.as_ref());
+        model.in_order().find(|model| answered == Some(&model.id())).unwrap_or(model)
+    }
+
+    /// What was asked for the reply; where it doesn't say, the agent's own model.
+    pub(super) fn calls(&self, setting: &Setting) -> ModelCalls {
+        match &self.asked {
+            Some(asked) => asked.clone(),
+            None => ModelCalls::of(&setting.config.model.id(), self.spent),
+        }
+    }
+}
+
 impl Decision {
-    /// The same with what its task and its session have used so far, this turn included.
+    /// The same with who was asked, and what its task and its session have used so far, this turn included.
     #[must_use]
-    pub(super) fn paid(mut self, setting: &Setting, spent: Spent) -> Self {
-        if spent != Spent::default() {
-            let before = setting.state.today.as_ref();
-            let today = Today::after(before, &setting.date, self.record.end, &self.record.model, spent);
+    pub(super) fn paid(mut self, setting: &Setting, calls: &ModelCalls) -> Self {
+        for (model, spent) in &calls.spent {
+            let before = self.today.as_ref().or(setting.state.today.as_ref());
+            let today = Today::after(before, &setting.date, self.record.end, model, *spent);
             self.state.today = Some(today.clone());
             self.today = Some(today);
         }
+        if let Some(answered) = &calls.answered {
+            self.record.model.clone_from(answered);
+        }
+        self.record.failed_models.clone_from(&calls.failed);
         if let Some(job) = self.record.job.clone() {
-            self.tally = self.tally(setting, &job, spent).map(|tally| (job, tally));
+            self.tally = self.tally(setting, &job, calls).map(|tally| (job, tally));
         }
         self
     }
 
-    fn tally(&mut self, setting: &Setting, job: &JobId, spent: Spent) -> Option<Tally> {
+    fn tally(&mut self, setting: &Setting, job: &JobId, calls: &ModelCalls) -> Option<Tally> {
         let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
         // What an older version has begun has used nobody knows how much.
         let before = begun.map_or(Some(Tally::default()), |progress| progress.tally)?;
         let started = before.started || self.record.calls.iter().any(|call| call.went_out);
-        let tally = Tally { spent: before.spent.plus(spent), started };
+        let is_fallback = calls.answered.as_ref().is_some_and(|answered| *answered != setting.config.model.id());
+        let fallbacks = before.fallbacks.saturating_add(u32::from(is_fallback));
+        let tally = Tally { spent: before.spent.plus(calls.total()), started, fallbacks };
         if let Some(progress) = self.state.task.as_mut().filter(|progress| progress.job == *job) {
             progress.tally = Some(tally);
         }

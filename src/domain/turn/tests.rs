@@ -27,6 +27,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 mod bound;
+mod fallback;
 mod goals;
 mod limits;
 mod loose;
@@ -133,6 +134,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         tools: tools.into(),
         served: setting.plan.served(&setting.state, &setting.mandate),
         layout: Layout::StableFirst(None),
+        attachments: Vec::new(),
     };
     let namer = Namer::new(b"key", &setting.owner);
     let scribe = Scribe {
@@ -355,6 +357,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         tags: crate::context::item::Tags::default(),
         origin: crate::origin::Origin::default(),
         content,
+        attachments: Vec::new(),
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
     let large = "x".repeat(crate::limits::CONTEXT_BYTES + 1);
@@ -410,6 +413,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         ledger: None,
         prefix: None,
         spent: Spent::default(),
+        asked: None,
     }
 }
 

@@ -95,7 +95,7 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
             Verdict::Ended(JobResult { truncated, ..JobResult::complete(text.clone().into()) })
         }
         // Asked again it would be cut off again, and paid again.
-        (true, false, CompletedBy::Implicit) if recorded.reply.truncated => Verdict::Ended(cut_off(setting)),
+        (true, false, CompletedBy::Implicit) if recorded.reply.truncated => Verdict::Ended(cut_off(setting, recorded)),
         // Nothing is no answer: whoever asked would take it for work that is done.
         (true, false, CompletedBy::Implicit) if !reminded && !at_limit => Verdict::Remind,
         (true, false, CompletedBy::Implicit) => {
@@ -111,7 +111,7 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
             match (refused < OUTPUT_REFUSALS, at_limit) {
                 (true, false) => Verdict::Refuse(wrong),
                 (true, true) => Verdict::Ended(limit_reached(limit, recorded)),
-                (false, _) if recorded.reply.truncated => Verdict::Ended(cut_off(setting)),
+                (false, _) if recorded.reply.truncated => Verdict::Ended(cut_off(setting, recorded)),
                 (false, _) => Verdict::Ended(invalid(&format!("{wrong}; the text was: {text}"))),
             }
         }
@@ -129,8 +129,8 @@ fn invalid(wrong: &str) -> JobResult {
     JobResult::failed(ErrorCode::OutputInvalid, text)
 }
 
-fn cut_off(setting: &Setting) -> JobResult {
-    let limit = setting.config.model.max_tokens.map_or_else(String::new, |tokens| format!(" ({tokens})"));
+fn cut_off(setting: &Setting, recorded: &Recorded) -> JobResult {
+    let limit = recorded.model(setting).max_tokens.map_or_else(String::new, |tokens| format!(" ({tokens})"));
     let text = format!("the reply reached its limit of tokens{limit} before an answer: raise `model.maxTokens`");
     JobResult::failed(ErrorCode::LimitReached, text)
 }

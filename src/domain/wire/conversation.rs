@@ -4,10 +4,14 @@
 //! behind it and each result its call; ids are legal and unique, names are legal, no text is blank, and reasoning goes
 //! only to the model that wrote it.
 
+mod media;
+
+pub use media::{SentMedia, SentPart};
+
 use super::dialect::{CallIds, Dialect};
 use super::names::ToolNames;
 use crate::chat::{Arguments, ChatMessage, ModelRequest, ToolCall};
-use crate::ids::sha256_hex;
+use crate::ids::{AssetId, sha256_hex};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -28,8 +32,8 @@ const NINE: usize = 9;
 /// One message as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SentMessage<'r> {
-    /// Of a person or of the context: at least one text, none blank.
-    User(Vec<Cow<'r, str>>),
+    /// Of a person or of the context: at least one part.
+    User(Vec<SentPart<'r>>),
     /// Of the model: a text, calls or both.
     Assistant {
         /// Never blank.
@@ -87,13 +91,21 @@ impl<'r> Conversation<'r> {
     /// The conversation of a request in a dialect.
     pub fn project(request: &'r ModelRequest, dialect: &Dialect, names: &ToolNames) -> Self {
         let model = request.model.reasoner();
-        let mut projection = Projection { dialect, names, ids: BTreeSet::new(), sent: Vec::new() };
+        let mut projection = Projection {
+            dialect,
+            names,
+            ids: BTreeSet::new(),
+            attached: BTreeSet::new(),
+            attached_bytes: 0,
+            sent: Vec::new(),
+        };
         let mut stable = None;
         let mut at = 0;
         while at < request.messages.len() {
             at += match &request.messages[at] {
-                ChatMessage::User { text } => {
+                ChatMessage::User { text, attachments } => {
                     projection.user(text.into());
+                    projection.attach(attachments);
                     1
                 }
                 ChatMessage::Tool { name, text, .. } => {
@@ -120,22 +132,28 @@ struct Projection<'r, 'd> {
     names: &'d ToolNames,
     /// Ids that were sent.
     ids: BTreeSet<String>,
+    /// Assets that were sent, and their bytes.
+    attached: BTreeSet<AssetId>,
+    attached_bytes: usize,
     sent: Vec<SentMessage<'r>>,
 }
 
 impl<'r> Projection<'r, '_> {
     fn user(&mut self, text: Cow<'r, str>) {
-        if text.trim().is_empty() {
-            return;
+        if !text.trim().is_empty() {
+            self.user_part(SentPart::Text(text));
         }
+    }
+
+    fn user_part(&mut self, part: SentPart<'r>) {
         match self.sent.last_mut() {
-            Some(SentMessage::User(texts)) => texts.push(text),
+            Some(SentMessage::User(parts)) => parts.push(part),
             Some(SentMessage::Results(_)) if !self.dialect.user_after_tool => {
                 self.sent.push(SentMessage::Assistant { text: Some(NOTED.into()), calls: Vec::new(), reasoning: None });
-                self.sent.push(SentMessage::User(vec![text]));
+                self.sent.push(SentMessage::User(vec![part]));
             }
             Some(SentMessage::Results(_) | SentMessage::Assistant { .. }) | None => {
-                self.sent.push(SentMessage::User(vec![text]));
+                self.sent.push(SentMessage::User(vec![part]));
             }
         }
     }
@@ -179,7 +197,10 @@ impl<'r> Projection<'r, '_> {
         self.sent.push(SentMessage::Results(results));
         for other in others {
             match other {
-                ChatMessage::User { text } => self.user(text.into()),
+                ChatMessage::User { text, attachments } => {
+                    self.user(text.into());
+                    self.attach(attachments);
+                }
                 ChatMessage::Tool { name, text, .. } => self.orphan(name, text),
                 ChatMessage::Assistant { .. } => {}
             }
@@ -296,7 +317,7 @@ mod tests {
     use crate::chat::{ModelSettings, Reasoning};
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.into() }
+        ChatMessage::user(text)
     }
 
     fn calls(ids: &[&str]) -> ChatMessage {
@@ -326,7 +347,13 @@ mod tests {
 
     fn shown(message: &SentMessage) -> String {
         match message {
-            SentMessage::User(texts) => format!("user: {}", texts.join(" | ")),
+            SentMessage::User(parts) => {
+                let part = |part: &SentPart| match part {
+                    SentPart::Text(text) => text.to_string(),
+                    SentPart::Media(media) => format!("<{} {} {:?}>", media.media.as_str(), media.name, media.bytes),
+                };
+                format!("user: {}", parts.iter().map(part).collect::<Vec<_>>().join(" | "))
+            }
             SentMessage::Assistant { text, calls, .. } => {
                 let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
                 format!("model: {} [{}]", text.as_deref().unwrap_or_default(), ids.join(" "))

@@ -1,6 +1,13 @@
 //! What differs between providers of one wire format, as data.
 
+use crate::media::MediaType;
 use std::collections::BTreeSet;
+
+/// Pictures that most providers take.
+const IMAGES: &[MediaType] = &[MediaType::Png, MediaType::Jpeg, MediaType::Webp, MediaType::Gif];
+/// The same and PDFs.
+const IMAGES_AND_PDF: &[MediaType] =
+    &[MediaType::Png, MediaType::Jpeg, MediaType::Webp, MediaType::Gif, MediaType::Pdf];
 
 /// The shape of requests and replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +155,25 @@ pub struct Dialect {
     pub caches: bool,
     /// Role of the system prompt, where it is a message.
     pub system_role: &'static str,
+    /// Pictures and files that it takes, with the models that see; text goes as text.
+    pub media: &'static [MediaType],
+}
+
+impl Dialect {
+    /// Why a picture or a file of this type isn't sent; `None` when it is.
+    pub fn refusal_of(&self, media: MediaType) -> Option<String> {
+        if media == MediaType::Text || self.media.contains(&media) {
+            return None;
+        }
+        let (provider, kind) = (self.provider, media.as_str());
+        Some(match self.media {
+            [] => format!("provider `{provider}` takes no images or files; give the agent a model that does"),
+            some => {
+                let taken: Vec<_> = some.iter().map(|media| media.as_str()).collect();
+                format!("provider `{provider}` takes no {kind}, but {}", taken.join(", "))
+            }
+        })
+    }
 }
 
 const PLAIN_NAMES: ToolNameRule = ToolNameRule { chars: 64, begins_with_letter: false };
@@ -176,6 +202,7 @@ pub const COMPATIBLE: Dialect = Dialect {
     prompt_cache_key: false,
     caches: true,
     system_role: "system",
+    media: IMAGES,
 };
 
 const OPENAI: Dialect = Dialect {
@@ -186,6 +213,7 @@ const OPENAI: Dialect = Dialect {
     think_tags: false,
     structured_with_tools: true,
     prompt_cache_key: true,
+    media: IMAGES_AND_PDF,
     ..COMPATIBLE
 };
 
@@ -210,6 +238,7 @@ const ANTHROPIC: Dialect = Dialect {
     schema: SchemaSubset::Anthropic,
     structured_with_tools: true,
     seed: false,
+    media: IMAGES_AND_PDF,
     ..COMPATIBLE
 };
 
@@ -226,6 +255,8 @@ const GEMINI: Dialect = Dialect {
     tool_names: ToolNameRule { chars: 63, begins_with_letter: true },
     schema: SchemaSubset::Gemini,
     parallel_tool_calls: false,
+    // No GIF: <https://ai.google.dev/gemini-api/docs/image-understanding>.
+    media: &[MediaType::Png, MediaType::Jpeg, MediaType::Webp, MediaType::Pdf],
     ..COMPATIBLE
 };
 
@@ -238,6 +269,8 @@ const DEEPSEEK: Dialect = Dialect {
     structured: StructuredOutput::JsonObject,
     parallel_tool_calls: false,
     seed: false,
+    // "unknown variant `image_url`, expected `text`": lessweb/deepcode-cli #50, rikkahub #1433.
+    media: &[],
     ..COMPATIBLE
 };
 
@@ -246,6 +279,7 @@ const MOONSHOT: Dialect = Dialect {
     base_url: Some("https://api.moonshot.ai/v1/"),
     key_env: Some("MOONSHOT_API_KEY"),
     structured: StructuredOutput::Schema,
+    media: IMAGES,
     ..DEEPSEEK
 };
 
@@ -275,6 +309,7 @@ const OPENROUTER: Dialect = Dialect {
     reasoning: ReasoningRequest::Object,
     reasoning_return: ReasoningReturn::Details,
     structured_with_tools: true,
+    media: IMAGES_AND_PDF,
     ..COMPATIBLE
 };
 
@@ -309,6 +344,7 @@ pub const DIALECTS: [Dialect; 38] = [
         base_url: None,
         key_env: Some("AZURE_OPENAI_API_KEY"),
         key_header: KeyHeader::Named("api-key"),
+        media: IMAGES,
         ..OPENAI
     },
     ANTHROPIC,
@@ -331,6 +367,7 @@ pub const DIALECTS: [Dialect; 38] = [
         think_tags: false,
         parallel_tool_calls: false,
         seed: false,
+        media: &[MediaType::Png, MediaType::Jpeg, MediaType::Webp],
         ..COMPATIBLE
     },
     // Bedrock's endpoint for Chat Completions, with a Bedrock API key; its own format and its signatures are not spoken.
@@ -345,6 +382,7 @@ pub const DIALECTS: [Dialect; 38] = [
         key_env: Some("XAI_API_KEY"),
         think_tags: false,
         structured_with_tools: true,
+        media: &[MediaType::Png, MediaType::Jpeg],
         ..COMPATIBLE
     },
     compatible("groq", "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
@@ -381,10 +419,10 @@ pub const DIALECTS: [Dialect; 38] = [
     compatible("cohere", "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY"),
     compatible("nebius", "https://api.studio.nebius.ai/v1/", "NEBIUS_API_KEY"),
     compatible("mimo", "https://api.xiaomimimo.com/v1/", "MIMO_API_KEY"),
-    compatible("minimax", "https://api.minimax.io/v1/", "MINIMAX_API_KEY"),
+    Dialect { media: &[], ..compatible("minimax", "https://api.minimax.io/v1/", "MINIMAX_API_KEY") },
     compatible("aihubmix", "https://aihubmix.com/v1/", "AIHUBMIX_API_KEY"),
     compatible("github_copilot", "https://models.github.ai/inference/", "GITHUB_TOKEN"),
-    compatible("cerebras", "https://api.cerebras.ai/v1/", "CEREBRAS_API_KEY"),
+    Dialect { media: &[], ..compatible("cerebras", "https://api.cerebras.ai/v1/", "CEREBRAS_API_KEY") },
     compatible("perplexity", "https://api.perplexity.ai/", "PERPLEXITY_API_KEY"),
     compatible("nvidia", "https://integrate.api.nvidia.com/v1/", "NVIDIA_API_KEY"),
 ];

@@ -181,8 +181,11 @@ impl Frames {
     fn take_line(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
         if self.beginning.len() < BEGINNING_CHARS {
+            // Nothing stands behind a line that is cut: whoever masks it looks at its end.
+            if !self.beginning.is_empty() {
+                self.beginning.push(' ');
+            }
             self.beginning.push_str(line.get(..BEGINNING_CHARS).unwrap_or(&line));
-            self.beginning.push(' ');
         }
         if line.trim().is_empty() {
             return self.dispatch(found);
@@ -322,6 +325,9 @@ mod tests {
         frames.end(&mut Vec::new()).unwrap();
         assert!(frames.is_foreign() && frames.beginning().starts_with("<html> <body>not here"));
         assert!(!Frames::new(9).is_foreign());
+        let mut frames = Frames::new(1_000);
+        frames.push(format!("é{}\nz", "x".repeat(250)).as_bytes(), &mut Vec::new()).unwrap();
+        assert_eq!(frames.beginning(), format!("é{}", "x".repeat(198)), "it ends where it was cut");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub mod openai_responses;
 #[cfg(test)]
 mod tests;
 
-use crate::chat::{ModelRequest, Reply};
+use crate::chat::{ModelRequest, Reply, Usage};
 use conversation::Conversation;
 use dialect::{Dialect, WireFormat};
 use names::ToolNames;
@@ -128,6 +128,21 @@ pub enum DecodeError {
     TooMuch(#[from] frames::TooMuch),
 }
 
+impl DecodeError {
+    /// The same with the provider's words changed.
+    #[must_use]
+    pub fn map_words(self, change: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Reported(report) => Self::Reported(ProviderReport { message: change(&report.message), ..report }),
+            Self::Refused(words) => Self::Refused(change(&words)),
+            Self::Unfinished(reason) => Self::Unfinished(change(&reason)),
+            Self::Filtered { reason, chars } => Self::Filtered { reason: change(&reason), chars },
+            Self::Foreign(beginning) => Self::Foreign(change(&beginning)),
+            Self::Cut | Self::TooMuch(_) => self,
+        }
+    }
+}
+
 /// A provider's own words for a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderReport {
@@ -178,6 +193,16 @@ impl Decoder {
         }
         let (reply, live) = self.reply.finish()?;
         Ok((live, reply))
+    }
+
+    /// What the provider has said of tokens so far.
+    pub const fn usage(&self) -> Usage {
+        self.reply.usage()
+    }
+
+    /// Bytes of text, calls and reasoning so far.
+    pub const fn said_bytes(&self) -> usize {
+        self.reply.said_bytes()
     }
 
     /// Whether nothing more comes.

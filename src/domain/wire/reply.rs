@@ -157,6 +157,11 @@ impl ReplyBuilder {
         self.usage
     }
 
+    /// Bytes of text, calls and reasoning so far.
+    pub const fn said_bytes(&self) -> usize {
+        self.said
+    }
+
     /// Adds to the words of a refusal.
     pub fn push_refusal(&mut self, piece: &str) -> Result<(), DecodeError> {
         self.count(piece.len())?;

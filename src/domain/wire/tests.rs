@@ -5,7 +5,11 @@ use super::{DecodeError, Decoder, EncodeError, Encoded, encode};
 use crate::chat::{
     Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reasoning, Reply, ToolCall, ToolSpec, Usage,
 };
+use crate::ids::AssetId;
+use crate::media::{AttachedBytes, Attachment, MediaType};
 use serde_json::{Value, json};
+
+mod attached;
 
 /// A request with one user's message and a system prompt.
 pub(super) fn request(provider: &str) -> ModelRequest {
@@ -21,7 +25,7 @@ pub(super) fn request(provider: &str) -> ModelRequest {
 }
 
 pub(super) fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 pub(super) fn result(id: &str, text: &str) -> ChatMessage {

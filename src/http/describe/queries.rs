@@ -197,6 +197,12 @@ pub(in crate::http) struct WhyQuery {
 }
 
 #[derive(JsonSchema)]
+pub(in crate::http) struct AssetContentQuery {
+    /// A name for people, of a content that is new.
+    name: Option<String>,
+}
+
+#[derive(JsonSchema)]
 pub(in crate::http) struct AssetsQuery {
     /// First asset.
     offset: Option<u64>,

@@ -83,6 +83,7 @@ fn body_rule(method: &str, about: &About) -> BodyRule {
     match about.body {
         None if method == "get" => BodyRule::Ignored,
         None => BodyRule::Refused,
+        Some((("*/*", _), _)) => BodyRule::Content,
         Some((_, false)) => BodyRule::Taken,
         Some((_, true)) => BodyRule::Needed,
     }
@@ -149,5 +150,7 @@ mod tests {
         assert_eq!((admits("PATCH", Some("/livez")), admits("GET", None)), (nothing, nothing));
         assert_eq!(admits("PUT", Some("/api/v1/jobs/{id}/cancel")).body, BodyRule::Taken);
         assert_eq!(admits("POST", Some("/api/v1/jobs/{id}")).body, BodyRule::Needed);
+        let content = admits("PUT", Some("/api/v1/assets/{*id}")).body;
+        assert_eq!((content, content.limit(7), BodyRule::Needed.limit(7)), (BodyRule::Content, 8 << 20, 7));
     }
 }

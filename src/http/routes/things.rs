@@ -3,7 +3,7 @@
 use super::{AGENTS, ASSETS, Access, Route, route, runs};
 use crate::http::approvals::Answer;
 use crate::http::describe::answers::{Approval, Approvals, Deleted, Names, Page, Quota, SecretStored, Timer, Timers};
-use crate::http::describe::queries::{AssetsQuery, WhyQuery};
+use crate::http::describe::queries::{AssetContentQuery, AssetsQuery, WhyQuery};
 use crate::http::route::{Given, Shape, of};
 use crate::http::{approvals, assets, secrets, turns};
 
@@ -80,6 +80,7 @@ fn stored() -> Vec<Route> {
             .fails(&[404]),
         stores(route("put", "/api/v1/assets/{*id}", Access::Holder("asset/store", ASSETS), assets::put)
             .says("putAsset", "Store the bytes whose SHA-256 the id is (`/content`).")
+            .asks(of::<AssetContentQuery>())
             .takes_as("*/*", Shape::Any)
             .fails(&[400, 413])),
         route("get", "/api/v1/secrets", Access::Caller, secrets::list)

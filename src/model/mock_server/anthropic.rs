@@ -21,7 +21,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
                     messages.push(ChatMessage::Tool { name: tool_name(&messages, &call), call, text });
                 }
                 if of_type("tool_result").next().is_none() || !text.is_empty() {
-                    messages.push(ChatMessage::User { text });
+                    messages.push(ChatMessage::user(text));
                 }
             }
             Some("assistant") => {

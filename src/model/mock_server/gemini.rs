@@ -39,7 +39,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             messages.push(ChatMessage::Tool { call, name, text: string(result, "/response/result") });
         }
         if results.is_empty() || !text.is_empty() {
-            messages.push(ChatMessage::User { text });
+            messages.push(ChatMessage::user(text));
         }
     }
     Ok(Asked {

@@ -14,7 +14,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
         let text = text_of(message.get("content"));
         match message.get("role").and_then(Value::as_str) {
             Some("system") => system = text,
-            Some("user") => messages.push(ChatMessage::User { text }),
+            Some("user") => messages.push(ChatMessage::user(text)),
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
                 open = calls.enumerate().map(|(at, call)| call_of(at, call)).collect();

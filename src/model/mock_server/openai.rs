@@ -12,7 +12,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
         let text = text_of(message.get("content"));
         match message.get("role").and_then(Value::as_str) {
             Some("system" | "developer") => system = text,
-            Some("user") => messages.push(ChatMessage::User { text }),
+            Some("user") => messages.push(ChatMessage::user(text)),
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array);
                 messages.push(ChatMessage::assistant(text, calls.into_iter().flatten().map(call_of).collect()));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(super) fn read(body: &Value) -> Result<Asked, String> {
     let mut messages = Vec::new();
     match body.get("input") {
-        Some(Value::String(text)) => messages.push(ChatMessage::User { text: text.clone() }),
+        Some(Value::String(text)) => messages.push(ChatMessage::user(text.clone())),
         Some(Value::Array(items)) => items.iter().try_for_each(|item| read_item(&mut messages, item))?,
         _ => return Err("expected `input`, a text or a list".into()),
     }
@@ -28,7 +28,7 @@ fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String
             messages.push(ChatMessage::assistant(text_of(item.get("content")), Vec::new()));
         }
         ("message", Some("user" | "system" | "developer")) => {
-            messages.push(ChatMessage::User { text: text_of(item.get("content")) });
+            messages.push(ChatMessage::user(text_of(item.get("content"))));
         }
         ("function_call", _) => {
             let text = string(item, "/arguments");

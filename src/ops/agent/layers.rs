@@ -85,8 +85,8 @@ pub(super) fn needs(layers: &[&Layers]) -> Result<Vec<Need>, OpError> {
         match layer {
             Layer::Named(_, stored) => needs.push(stored.need()),
             Layer::Given(layer) => {
-                needs.extend(agents::key_needed(layer));
-                needs.extend(agents::key_needed(&layer["state"]["config"]));
+                needs.extend(agents::keys_needed(layer));
+                needs.extend(agents::keys_needed(&layer["state"]["config"]));
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::trail::Trail;
 use crate::domain::ids::{AgentId, JobId};
-use crate::venue::agents::key_needed;
+use crate::venue::agents::keys_needed;
 use crate::venue::agents::lifecycle::{self, By, Fork, LifeError, Patch};
 use crate::venue::agents::{doing, ending, names};
 use crate::venue::jobs::{self, Cancelled};
@@ -78,7 +78,7 @@ impl Operation for Update {
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         let mut needs = vec![Need::new("agent/update", ResourcePath::agent(&self.agent_id))];
-        needs.extend(self.state.iter().filter_map(|state| key_needed(&state["config"])));
+        needs.extend(self.state.iter().flat_map(|state| keys_needed(&state["config"])));
         needs.extend(layers::needs(&[&self.config])?);
         Ok(needs)
     }

@@ -14,7 +14,7 @@ use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::agents;
-use crate::venue::agents::key_needed;
+use crate::venue::agents::keys_needed;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
 };
@@ -182,7 +182,7 @@ fn parsed(
     let config = AgentConfig::parse(&Value::Object(given)).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     let resources = call.venue.catalog.resources.check(&config);
     resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
-    if let Some(need) = key_needed(&json!(config)) {
+    for need in keys_needed(&json!(config)) {
         // Of what is stored nobody knows before it is read.
         call.permit(need.ability, &need.resource)?;
     }

@@ -214,7 +214,7 @@ async fn reloaded(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec
 fn text(request: &ModelRequest) -> String {
     let mut lines = vec![request.system.clone()];
     lines.extend(request.messages.iter().map(|message| match message {
-        ChatMessage::User { text } => format!("[user]\n{text}"),
+        ChatMessage::User { text, .. } => format!("[user]\n{text}"),
         ChatMessage::Assistant { text, calls, .. } => {
             let calls = calls.iter().map(|call| format!("\n-> {} {}", call.name, call.arguments.shown()));
             format!("[assistant]\n{text}{}", calls.collect::<String>())

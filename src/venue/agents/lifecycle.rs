@@ -94,9 +94,10 @@ impl By<'_> {
     }
 
     fn may_use_key(self, config: &AgentConfig) -> Result<(), LifeError> {
-        let Some(need) = super::key_needed(&json!(config)) else { return Ok(()) };
-        let permitted = self.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| LifeError::Denied(denied.text("an agent with `model.key`")))
+        super::keys_needed(&json!(config)).iter().try_for_each(|need| {
+            let permitted = self.authority.permits(need.ability, &need.resource);
+            permitted.map_err(|denied| LifeError::Denied(denied.text("an agent with `model.key`")))
+        })
     }
 }
 

@@ -23,7 +23,7 @@ use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, key
 use crate::venue::Venue;
 use crate::venue::operation::Need;
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Sessions that are looked at to say what an agent does.
 const SESSIONS: usize = 1_000;
@@ -295,10 +295,19 @@ pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'s
     }
 }
 
-/// An agent thinks with a key only by leave of somebody who may use it: what a configuration with
-/// `model.key` needs.
-pub fn key_needed(config: &Value) -> Option<Need> {
+/// An agent thinks with a secret only by leave of somebody who may use it: what a configuration needs for the keys and
+/// headers of its model and of the fallbacks.
+pub fn keys_needed(config: &Value) -> Vec<Need> {
+    let model = &config["model"];
+    let fallbacks = model["fallback"].as_array().into_iter().flatten();
+    let secrets = std::iter::once(model).chain(fallbacks).flat_map(|model| {
+        let headers = model["headers"].as_object().into_iter().flat_map(Map::values);
+        std::iter::once(&model["key"]).chain(headers.map(|header| &header["$secret"]))
+    });
     // What is no name may be a key: it is refused later, and never repeated.
-    let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
-    Some(Need { ability: "secret/use", resource: ResourcePath::secret(&name) })
+    let mut names: Vec<_> = secrets.filter_map(|path| SecretName::of_path(path.as_str()?).ok()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let need = |name: &SecretName| Need { ability: "secret/use", resource: ResourcePath::secret(name) };
+    names.iter().map(need).collect()
 }

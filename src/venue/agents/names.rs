@@ -2,6 +2,7 @@
 //! caller is strict.
 
 use crate::domain::agent::AgentConfig;
+use crate::domain::chat::ModelSettings;
 use crate::domain::ids::Owner;
 use crate::domain::tools::unknown::KnownNames;
 use crate::venue::Venue;
@@ -9,7 +10,11 @@ use crate::venue::Venue;
 /// A line for each.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
     let mut found = config.unknown(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
-    found.extend(venue.spend.unpriced(owner, &config.model).map(|why| format!("`model`: {why}")));
+    let models = config.model.in_order().enumerate();
+    found.extend(models.filter_map(|(at, model)| {
+        let why = venue.spend.unpriced(owner, model)?;
+        Some(format!("`{}`: {why}", ModelSettings::place(at)))
+    }));
     found
 }
 

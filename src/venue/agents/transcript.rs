@@ -107,7 +107,7 @@ fn messages(record: &TurnRecord) -> Vec<Value> {
         message
     });
     let said = record.said.iter().map(|message| match message {
-        ChatMessage::User { text } => place("user", text, record.start.0),
+        ChatMessage::User { text, .. } => place("user", text, record.start.0),
         ChatMessage::Assistant { text, calls, .. } => {
             let mut message = place("assistant", text, record.end.0);
             if !calls.is_empty() {

@@ -1,18 +1,25 @@
-//! What prompts have in common: the tables of tools that configurations make, and how many bytes the tokens of a model
-//! have.
+//! What prompts have in common: the tables of tools that configurations make, how many bytes the tokens of a model
+//! have, what assets are, and the memory for attachments.
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget;
-use crate::domain::ids::{AgentId, Owner};
+use crate::domain::ids::{AgentId, AssetId, Owner};
+use crate::domain::limits::ATTACHMENTS_MEMORY;
+use crate::domain::media::Sniffed;
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Tool tables kept.
 const TOOL_TABLES: usize = 1_024;
 /// Models whose ratio of bytes to tokens is kept: a configuration names its model as it likes.
 const MODELS: usize = 1_024;
+/// Assets of which is kept what they are by their first bytes.
+const SNIFFED: usize = 4_096;
+/// Bytes of a permit of [`PromptCache::room`].
+pub(crate) const ROOM_UNIT: usize = 1_024;
 
 /// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two
 /// users with different values neither gets what was made for the other.
@@ -46,11 +53,20 @@ pub struct PromptCache {
     pub(super) tools: Cache<ToolKey, Arc<ToolTable>>,
     /// By model.
     ratios: Cache<String, u32>,
+    /// What assets are by their first bytes; the name of an asset is the hash of its content, whoever has it.
+    pub(crate) sniffed: Cache<AssetId, Option<Sniffed>>,
+    /// Memory for the attachments of model calls, in permits of [`ROOM_UNIT`] bytes.
+    pub(crate) room: Semaphore,
 }
 
 impl Default for PromptCache {
     fn default() -> Self {
-        Self { tools: Cache::new(TOOL_TABLES), ratios: Cache::new(MODELS) }
+        Self {
+            tools: Cache::new(TOOL_TABLES),
+            ratios: Cache::new(MODELS),
+            sniffed: Cache::new(SNIFFED),
+            room: Semaphore::new(ATTACHMENTS_MEMORY / ROOM_UNIT),
+        }
     }
 }
 

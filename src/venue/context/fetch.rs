@@ -10,8 +10,9 @@ use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item, bounded};
 use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId, sha256_hex};
-use crate::domain::lattice::Path;
+use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
+use crate::domain::media::{MediaType, references};
 use crate::domain::origin::Origin;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
@@ -47,13 +48,16 @@ impl Reader<'_> {
         let (mut unresolved, reads) = (Vec::new(), Reads::default());
         let is_operation = matches!(source, Ok(Source::Operation { .. }));
         tags.needs = source.iter().filter_map(Source::resource).map(|on| ("crud/read".to_owned(), on)).collect();
-        let found = match source {
-            Err(reason) => Err((Absence::Failed, reason)),
-            Ok(Source::Text(text)) => Ok(Value::String(text)),
-            Ok(Source::Path(path)) => self.path(&path, &reads).await?,
-            Ok(Source::Asset(asset)) => self.asset(&asset).await?,
-            Ok(Source::Job { job, within }) => self.job(&job, &within).await?,
-            Ok(Source::Operation { path, input }) => {
+        let picture = self.picture(&source).await?;
+        let mut attachments: Vec<_> = picture.iter().map(|(asset, _)| asset.clone()).collect();
+        let found = match (picture, source) {
+            (Some((_, text)), _) => Ok(text.into()),
+            (None, Err(reason)) => Err((Absence::Failed, reason)),
+            (None, Ok(Source::Text(text))) => Ok(Value::String(text)),
+            (None, Ok(Source::Path(path))) => self.path(&path, &reads).await?,
+            (None, Ok(Source::Asset(asset))) => self.asset(&asset).await?,
+            (None, Ok(Source::Job { job, within })) => self.job(&job, &within).await?,
+            (None, Ok(Source::Operation { path, input })) => {
                 let (input, report) = fill::input(input, self.resolver);
                 unresolved = report.missed;
                 if report.cut.is_empty() {
@@ -71,6 +75,7 @@ impl Reader<'_> {
         let (content, allowed) = match found {
             Ok(value) => {
                 let value = decode::shown(value);
+                attachments.extend(references(&value).assets);
                 origin.hash = name.is_some().then(|| hash(&value));
                 let authority = &self.caller.authority;
                 let grounds = tags.needs.iter().map(|(ability, resource)| authority.grounds(ability, resource));
@@ -81,9 +86,21 @@ impl Reader<'_> {
             Err((why, reason)) => (Content::Absent(why, reason), None),
         };
         let source = name;
-        let item =
-            Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, content };
-        Ok(item)
+        Ok(Item {
+            section,
+            key,
+            label,
+            source,
+            allowed,
+            asked,
+            priority,
+            required,
+            unresolved,
+            tags,
+            origin,
+            content,
+            attachments,
+        })
     }
 
     /// The same answer whether or not anything is there.
@@ -101,6 +118,32 @@ impl Reader<'_> {
             Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
             Err(error) => failed(error),
         }
+    }
+
+    /// The picture or document that a source names, and what stands above it; `None` of a source that is none, and of
+    /// one that may not be read.
+    async fn picture(&self, source: &Result<Source, String>) -> Result<Option<(AssetId, String)>, StoreError> {
+        let asset = match source {
+            Ok(Source::Asset(asset)) => asset.clone(),
+            Ok(Source::Path(path)) => match asset_at(path) {
+                Some(asset) => asset,
+                None => return Ok(None),
+            },
+            Err(_) | Ok(Source::Text(_) | Source::Job { .. } | Source::Operation { .. }) => return Ok(None),
+        };
+        if self.denied(&ResourcePath::asset(&asset)).is_some() {
+            return Ok(None);
+        }
+        let heads = match assets::heads(self.venue, &self.caller.owner, std::slice::from_ref(&asset)).await {
+            Err(error) if error.is_transient() => return Err(error),
+            heads => heads.unwrap_or_default(),
+        };
+        let Some((record, Some(sniffed))) = heads.into_iter().flatten().next() else { return Ok(None) };
+        if sniffed.media == MediaType::Text {
+            return Ok(None);
+        }
+        let text = record.description.or(record.name).unwrap_or_else(|| format!("a/{asset}"));
+        Ok(Some((asset, text)))
     }
 
     async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {
@@ -187,6 +230,14 @@ impl Reader<'_> {
             site: Site::Api { key: None },
             reads,
         }
+    }
+}
+
+/// The asset of `a/HASH`.
+fn asset_at(path: &Path) -> Option<AssetId> {
+    match path.segments() {
+        [id] if path.namespace() == Namespace::Assets => AssetId::new(id).ok(),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::cache::ToolKey;
 use super::fetch::Reader;
-use super::{clear, pins, values};
+use super::{attachments, clear, pins, values};
 use crate::domain::agent::tool::ToolEntry;
 use crate::domain::agent::{AgentRecord, Looping};
 use crate::domain::call::ToolTarget;
@@ -10,7 +10,7 @@ use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::View;
 use crate::domain::context::inputs::{Frame, Inputs, Layout, Moment, Served};
 use crate::domain::context::past::TranscriptTurn;
-use crate::domain::context::{entry, fill};
+use crate::domain::context::{attach, entry, fill};
 use crate::domain::resource::HeldNamespaces;
 use crate::domain::tools::{Ends, ToolTable, resolve, resolve_with};
 use crate::domain::turn::Setting;
@@ -89,13 +89,15 @@ impl PromptView<'_> {
             last: setting.last.is_some(),
             ..setting.plan.served(&setting.state, &setting.mandate)
         };
-        let (window, ratio) = (config.model.context_window, venue.prompts.ratio(&config.model));
+        let wanted = attach::wanted(&items, &served, &transcript);
+        let attachments = attachments::known(venue, &caller, &config.model.provider, wanted).await?;
+        let ratio = venue.prompts.ratio(&config.model);
         Ok(Inputs {
             frame,
             moment: Moment {
                 turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
                 date: venue.now().date(),
-                budget: PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio),
+                budget: PromptBudget::of_models(config.context_budget, &config.model, ratio),
             },
             system: config.system_prompt.clone(),
             tools: self.tools(&resolver, scoped::instances(&items, &served), &transcript),
@@ -103,6 +105,7 @@ impl PromptView<'_> {
             items,
             transcript,
             served,
+            attachments,
             layout: Layout::StableFirst(setting.state.prefixes.get(&setting.state.goals.active()).cloned()),
         })
     }

@@ -6,6 +6,7 @@ use crate::domain::agent::entry::Source;
 use crate::domain::authority::Authority;
 use crate::domain::call::ToolTarget;
 use crate::domain::context::assemble::{Assembled, Refused, assemble};
+use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::entry;
 use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
@@ -99,6 +100,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
             tags: read.tags,
             origin: known.map(|item| item.origin.clone()).unwrap_or_default(),
             content,
+            attachments: Vec::new(),
         });
     }
     inputs.items.extend(recorded.into_iter().filter(|item| item.section != Section::Context));
@@ -114,8 +116,6 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     inputs.frame.strict = config.strict_placeholders;
     inputs.frame.prompt = config.prompt_style();
     inputs.frame.aliases = config.uses_aliases();
-    let window = config.model.context_window;
     let ratio = inputs.moment.budget.ratio;
-    inputs.moment.budget =
-        crate::domain::context::budget::PromptBudget::of(config.context_budget, window, config.model.max_tokens, ratio);
+    inputs.moment.budget = PromptBudget::of_models(config.context_budget, &config.model, ratio);
 }

@@ -40,7 +40,7 @@ fn says(turn: &TurnRecord, text: &str) -> bool {
     let has = |own: &str| own.to_lowercase().contains(text);
     turn.heard.iter().any(|heard| has(&heard.text))
         || turn.said.iter().any(|message| match message {
-            ChatMessage::User { text: own } | ChatMessage::Tool { text: own, .. } => has(own),
+            ChatMessage::User { text: own, .. } | ChatMessage::Tool { text: own, .. } => has(own),
             ChatMessage::Assistant { text: own, calls, .. } => {
                 has(own) || calls.iter().any(|call| has(&call.name) || has(&arguments(&call.arguments)))
             }

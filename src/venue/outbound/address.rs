@@ -65,6 +65,17 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Endings of names that stand for no public host: RFC 6761, 6762, 8375 and 9476, and what private networks use.
+const INTERNAL_ENDINGS: [&str; 9] =
+    ["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "alt", "onion"];
+
+/// Whether a name is never public: of one part, or with an ending for private networks.
+pub(super) fn is_internal_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let is_below = |end: &str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    !name.contains('.') || INTERNAL_ENDINGS.iter().any(|end| is_below(end))
+}
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let private = matches!((a, b), (0 | 10 | 127, _) | (100, 64..=127) | (169, 254) | (172, 16..=31) | (192, 168));
@@ -98,6 +109,24 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_private_networks_are_told_from_public_ones() {
+        for (name, internal) in [
+            ("api.example.com", false),
+            ("notlocal.org", false),
+            ("mylocal", true),
+            ("metadata", true),
+            ("localhost", true),
+            ("a.LOCALHOST.", true),
+            ("metadata.google.internal", true),
+            ("redis.default.svc.cluster.local", true),
+            ("router.home.arpa", true),
+            ("home.arpa.example.com", false),
+        ] {
+            assert_eq!(is_internal_name(name), internal, "{name}");
+        }
+    }
 
     #[test]
     fn private_addresses_are_told_from_public_ones() {

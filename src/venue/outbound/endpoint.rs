@@ -1,6 +1,7 @@
 //! A server that the venue's configuration names, and that is asked in JSON: by the same rules as the
 //! calls of agents, to this one place, without redirects.
 
+use super::proxy::ProxyRoute;
 use super::send::{Ask, Sender};
 use super::{HttpPolicy, destination};
 use crate::config::url::callable;
@@ -28,6 +29,8 @@ pub struct EndpointPlace {
     pub timeout: Duration,
     /// Bytes of an answer.
     pub max_bytes: usize,
+    /// What carries the calls.
+    pub proxy: ProxyRoute,
     /// What it is given to know the venue by.
     pub credential: Option<Credential>,
     /// The section of the configuration that names it.
@@ -87,6 +90,7 @@ impl Endpoint {
             timeout: place.timeout,
             max_bytes: place.max_bytes,
             redirects: 0,
+            proxy: place.proxy,
             setting: place.setting,
             ..HttpPolicy::default()
         };

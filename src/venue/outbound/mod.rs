@@ -2,6 +2,7 @@
 //! models. Each hop is checked before it is made; nothing here says who may ask for it.
 
 mod address;
+pub mod proxy;
 pub mod endpoint;
 pub(crate) mod send;
 
@@ -10,7 +11,8 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::Destination;
 use crate::venue::failure::OpError;
-use address::Guarded;
+use address::{Guarded, is_internal_name};
+use proxy::ProxyRoute;
 use reqwest::Url;
 use reqwest::dns::Resolve;
 use std::fmt;
@@ -35,6 +37,8 @@ pub struct HttpPolicy {
     pub redirects: usize,
     /// How names become addresses.
     pub lookup: Lookup,
+    /// What carries the calls.
+    pub proxy: ProxyRoute,
     /// The section of the configuration that it comes from, for errors.
     pub setting: String,
 }
@@ -68,6 +72,25 @@ impl HttpPolicy {
         }
     }
 
+    /// Checks the name in a URL that a proxy is going to look up: what is not public here is refused. Where a name is
+    /// unknown here, as in networks in which only the proxy knows names, the proxy decides, but for names that are
+    /// never public.
+    pub async fn check_name(&self, url: &Url) -> Result<(), OpError> {
+        let Some(host) = url.domain().filter(|_| !self.allow_private) else { return Ok(()) };
+        let found = (self.lookup)(host.to_owned()).await.unwrap_or_default();
+        let setting = &self.setting;
+        if let Some(address) = found.iter().find(|address| !is_public(**address)) {
+            let (host, address) = (host.to_owned(), address.to_string());
+            return Err(OpError::Denied(NotPublic { host, address, setting: setting.clone() }.to_string()));
+        }
+        if found.is_empty() && is_internal_name(host) {
+            return Err(OpError::Denied(format!(
+                "`{host}` is a name of private networks (this venue's `{setting}.allow_private` is false)"
+            )));
+        }
+        Ok(())
+    }
+
     /// Gives a connection no address that may not be called.
     pub fn resolver(&self) -> Arc<dyn Resolve> {
         let (lookup, setting) = (Arc::clone(&self.lookup), self.setting.clone());
@@ -85,6 +108,7 @@ impl Default for HttpPolicy {
             max_bytes: 1024 * 1024,
             redirects: 5,
             lookup: system_lookup(),
+            proxy: ProxyRoute::default(),
             setting: "http_client".into(),
         }
     }

@@ -4,12 +4,13 @@
 use super::address::NotPublic;
 use super::{HttpPolicy, check_url};
 use crate::domain::decode;
+use crate::domain::headers::is_of_connection;
 use crate::venue::failure::OpError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect};
 use serde_json::{Map, Value, json};
 use std::error::Error;
 use std::sync::OnceLock;
@@ -17,20 +18,6 @@ use std::time::Duration;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// Headers that belong to the connection and not to the caller.
-const OWN: [HeaderName; 10] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::UPGRADE,
-    header::TE,
-    header::TRAILER,
-    header::EXPECT,
-    header::PROXY_AUTHORIZATION,
-    header::ACCEPT_ENCODING,
-];
 
 /// Headers that another origin may see after a redirect: none that could be a credential.
 const HARMLESS: [HeaderName; 4] = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::USER_AGENT, header::CACHE_CONTROL];
@@ -63,6 +50,8 @@ pub(crate) struct Sender {
     policy: HttpPolicy,
     /// Built by the first call: most venues allow no host.
     client: OnceLock<Client>,
+    /// The same for calls that the proxy carries; it looks up no name but the proxy's, which may be private.
+    proxied: OnceLock<Client>,
 }
 
 /// Headers as given; names and values that would break out of their line are refused.
@@ -71,7 +60,7 @@ pub(crate) fn headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> 
     for (name, value) in given {
         let legal = HeaderName::from_bytes(name.as_bytes());
         let legal = legal.map_err(|_| OpError::Invalid(format!("`{}` is not a header name", name.escape_debug())))?;
-        if OWN.contains(&legal) || legal.as_str().starts_with("proxy-") {
+        if is_of_connection(legal.as_str()) {
             return Err(OpError::Invalid(format!("header `{legal}` is set by the venue")));
         }
         headers.insert(legal, header_value(value.as_str().unwrap_or_default())?);
@@ -87,24 +76,28 @@ pub(crate) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
 
 impl Sender {
     pub(crate) const fn new(policy: HttpPolicy) -> Self {
-        Self { policy, client: OnceLock::new() }
+        Self { policy, client: OnceLock::new(), proxied: OnceLock::new() }
     }
 
-    fn client(&self) -> Result<&Client, OpError> {
-        if let Some(client) = self.client.get() {
+    fn client(&self, url: &Url) -> Result<&Client, OpError> {
+        let is_carried = self.policy.proxy.carries(url);
+        let built = if is_carried { &self.proxied } else { &self.client };
+        if let Some(client) = built.get() {
             return Ok(client);
         }
         let client = Client::builder()
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
-            .no_proxy()
             .referer(false)
             .connect_timeout(CONNECT)
-            .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(self.policy.resolver())
-            .build();
+            .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")));
+        let client = if is_carried {
+            self.policy.proxy.apply(client).and_then(ClientBuilder::build)
+        } else {
+            client.no_proxy().dns_resolver(self.policy.resolver()).build()
+        };
         let client = client.map_err(|error| OpError::Failed(format!("no HTTP client: {}", chain(&error))))?;
-        Ok(self.client.get_or_init(|| client))
+        Ok(built.get_or_init(|| client))
     }
 
     /// Makes the call. A failure after the request left says so.
@@ -119,6 +112,9 @@ impl Sender {
     async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         for _ in 0..=self.policy.redirects {
             self.policy.check(&ask.url)?;
+            if self.policy.proxy.carries(&ask.url) {
+                self.policy.check_name(&ask.url).await?;
+            }
             let response = self.once(&ask).await?;
             let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
             if self.policy.redirects == 0 {
@@ -135,14 +131,22 @@ impl Sender {
     }
 
     async fn once(&self, ask: &Ask) -> Result<Response, OpError> {
-        let mut request = self.client()?.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
+        let client = self.client(&ask.url)?;
+        let mut request = client.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
         if let Some((bytes, kind)) = &ask.body {
             request = request.header(header::CONTENT_TYPE, kind).body(bytes.clone());
         }
-        request.send().await.map_err(|error| match refused(&error) {
-            Some(refused) => OpError::Denied(refused.to_string()),
-            None => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
-        })
+        let proxy = &self.policy.proxy;
+        let response =
+            request.send().await.map_err(|error| match (refused(&error), proxy.failure(&ask.url, &error)) {
+                (Some(refused), _) => OpError::Denied(refused.to_string()),
+                (None, Some(failure)) => OpError::Upstream(format!("`{}`: {failure}", ask.place())),
+                (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
+            })?;
+        match proxy.refusal(&ask.url, response.status()) {
+            Some(failure) => Err(OpError::Upstream(format!("`{}`: {failure}", ask.place()))),
+            None => Ok(response),
+        }
     }
 
     async fn answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {

@@ -333,6 +333,7 @@ fn item(name: &str, held: &HeldNamespaces, content: Content) -> Item {
         tags: Tags { needs, ..Tags::default() },
         origin: Origin::default(),
         content,
+        attachments: Vec::new(),
     }
 }
 

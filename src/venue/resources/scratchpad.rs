@@ -36,6 +36,7 @@ pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Resu
             tags: Tags::default(),
             origin: Origin::default(),
             content: Content::of(context(&notes).into(), INPUT_BYTES),
+            attachments: Vec::new(),
         });
     }
     Ok(items)

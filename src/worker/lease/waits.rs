@@ -5,6 +5,7 @@ use crate::domain::agent::{AgentRecord, Retry};
 use crate::domain::decode;
 use crate::domain::job::Waiting;
 use crate::domain::time::Millis;
+use crate::domain::turn::fallback::ModelCalls;
 use crate::process::retry::RetryPolicy;
 use crate::store::{After, Checkpoint, DocWrite, LeaseCheck, keys};
 use crate::venue::agents;
@@ -21,12 +22,38 @@ const FAILURES: u32 = u32::MAX;
 struct Failures {
     count: u32,
     since: Millis,
+    /// What the turn's models have used in vain so far.
+    #[serde(default, skip_serializing_if = "ModelCalls::is_free")]
+    calls: ModelCalls,
 }
 
 /// The provider's failures so far, in this turn and in the leases before.
 fn failures(leased: &Leased) -> Option<Failures> {
     let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
     decode::stored(bytes).ok()
+}
+
+/// What a turn's models have used in earlier tries, so that its commit counts it.
+pub(crate) fn calls_before(leased: &Leased) -> ModelCalls {
+    failures(leased).map(|failures| failures.calls).unwrap_or_default()
+}
+
+/// Remembers what the models of a turn that waits have used, where they have; the number of its failures stays.
+pub(crate) async fn remember_calls(worker: &Worker, leased: &Leased, calls: &ModelCalls) -> Result<(), Stop> {
+    if calls.is_free() {
+        return Ok(());
+    }
+    let before = failures(leased).unwrap_or(Failures { count: 0, since: worker.venue.now(), calls: calls.clone() });
+    remember(worker, leased, &Failures { calls: calls.clone(), ..before }).await
+}
+
+async fn remember(worker: &Worker, leased: &Leased, failures: &Failures) -> Result<(), Stop> {
+    let note = Bytes::from(serde_json::to_vec(failures).expect("counts serialise"));
+    let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
+    if worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? == LeaseCheck::Fenced {
+        return Err(Stop::Lost);
+    }
+    Ok(())
 }
 
 /// How long to wait after the failure that just happened; `None` when the tries are used up.
@@ -37,6 +64,7 @@ pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Opti
     if retry.attempts.is_some_and(|attempts| tried >= attempts) {
         return None;
     }
+    let before = before.filter(|before| before.count > 0);
     if let (Some(total), Some(before)) = (policy.total, &before)
         && worker.venue.now().since(before.since) >= total
     {
@@ -52,18 +80,15 @@ pub(crate) async fn unavailable(
     worker: &Worker,
     leased: &mut Leased,
     reason: &str,
-    deadline: Option<Millis>,
+    (deadline, calls): (Option<Millis>, &ModelCalls),
 ) -> Result<bool, Stop> {
     let now = worker.venue.now();
-    let before = failures(leased);
-    let next = Failures { count: before.as_ref().map_or(1, |f| f.count + 1), since: before.map_or(now, |f| f.since) };
+    let before = failures(leased).filter(|before| before.count > 0);
+    let (count, since) = before.map_or((1, now), |before| (before.count + 1, before.since));
+    let next = Failures { count, since, calls: calls.clone() };
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
     tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
-    let note = Bytes::from(serde_json::to_vec(&next).expect("counts serialise"));
-    let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
-    if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == LeaseCheck::Fenced {
-        return Err(Stop::Lost);
-    }
+    remember(worker, leased, &next).await?;
     until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline), true).await
 }
 

@@ -1,44 +1,41 @@
 //! Stage 5: the model call, with its live text, its cancellation and its failures.
 
 use crate::domain::agent::Retry;
+use crate::domain::charge::CallStage;
 use crate::domain::chat::ModelRequest;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{JobId, Owner};
 use crate::domain::turn::{ModelFailure, Observed};
-use crate::model::ModelError;
-use crate::venue::secrets::SecretError;
+use crate::model::meter::CallMeter;
+use crate::model::{LiveText, ModelError};
+use crate::venue::secrets::{Secret, SecretError};
 use crate::worker::lease::waits::{longest, next_wait};
 use crate::worker::lease::{Leased, Stop, keeper};
 use crate::worker::{Worker, live};
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Calls the model once; `is_asked` says afterwards whether it came to that.
+/// Calls the model once; the meter says afterwards how far that came.
 pub(crate) async fn model(
     worker: &Worker,
     leased: &mut Leased,
     job: Option<&JobId>,
     request: &ModelRequest,
     retry: &Retry,
-    is_asked: &AtomicBool,
+    meter: &Arc<CallMeter>,
 ) -> Result<Observed, Stop> {
-    let key = match &request.model.key {
-        None => None,
-        Some(name) => match worker.venue.secrets.open(&*worker.venue.store, &leased.lease.owner, name).await {
-            Ok(secret) => Some(secret),
-            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
-            Err(error) => {
-                worker.venue.metrics.model_call("refused");
-                let reason = format!("model `{}` has no key: {error}", request.model.id());
-                return Ok(Observed::Answered(Err(ModelFailure::Unusable { reason })));
-            }
-        },
+    let secrets = match open_secrets(worker, &leased.lease.owner, request).await? {
+        Ok(secrets) => secrets,
+        Err(failure) => {
+            worker.venue.metrics.model_call("refused");
+            return Ok(Observed::Answered(Err(failure)));
+        }
     };
     // What was read and held before may have taken longer than the lease.
     keeper::assure(worker, leased).await?;
-    let (pieces, texts) = unbounded_channel();
+    let (pieces, texts) = LiveText::metered(Arc::clone(meter));
     let call = async {
-        is_asked.store(true, Ordering::Relaxed);
-        let answer = worker.model.complete(request, key.as_ref(), &pieces).await;
+        meter.mark(CallStage::Asked);
+        let answer = worker.model.complete(request, &secrets, &pieces).await;
         drop(pieces);
         answer
     };
@@ -61,9 +58,13 @@ pub(crate) async fn model(
             worker.venue.metrics.model_call("refused");
             ModelFailure::Unusable { reason: error.to_string() }
         }
-        ModelError::Permanent { .. } | ModelError::Unbounded { .. } => {
+        ModelError::Permanent { .. } => {
             worker.venue.metrics.model_call("refused");
             ModelFailure::Permanent { reason: error.to_string() }
+        }
+        ModelError::Declined { .. } | ModelError::Unbounded { .. } => {
+            worker.venue.metrics.model_call("refused");
+            ModelFailure::Declined { reason: error.to_string() }
         }
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
@@ -81,6 +82,27 @@ pub(crate) async fn model(
         }
     };
     Ok(Observed::Answered(Err(failure)))
+}
+
+/// The secrets that the model's settings name, each opened once.
+async fn open_secrets(
+    worker: &Worker,
+    owner: &Owner,
+    request: &ModelRequest,
+) -> Result<Result<Vec<Secret>, ModelFailure>, Stop> {
+    let mut secrets = Vec::new();
+    for name in request.model.secrets() {
+        match worker.venue.secrets.open(&*worker.venue.store, owner, name).await {
+            Ok(secret) => secrets.push(secret),
+            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
+            Err(error) => {
+                let what = if request.model.key.as_ref() == Some(name) { "key" } else { "header" };
+                let reason = format!("model `{}` has no {what}: {error}", request.model.id());
+                return Ok(Err(ModelFailure::Unusable { reason }));
+            }
+        }
+    }
+    Ok(Ok(secrets))
 }
 
 /// Passes pieces of the reply on to whoever watches the job. What is lost is lost.

@@ -1,18 +1,22 @@
 //! Stage 5 where budgets, caps and rate limits count: a part of each is held before the model is asked,
 //! and settled after.
 
+use super::origin::Counted;
 use super::wallet::Wallet;
 use super::{call, origin};
 use crate::domain::budget::{self, BudgetedCall, LimitOrigin, Short};
-use crate::domain::chat::{ModelRequest, Reply, Usage};
+use crate::domain::charge::Charge;
+use crate::domain::chat::{ModelRequest, Reply};
 use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
+use crate::domain::turn::fallback::Miss;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
+use crate::model::meter::CallMeter;
 use crate::store::StoreError;
 use crate::venue::rates::{self, Booked};
 use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop, keeper};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause until siblings may have given back what they hold.
@@ -22,31 +26,31 @@ const LOOK_AGAIN: Duration = Duration::from_mins(15);
 /// Tokens that a reply without a limit of its own is booked with.
 const REPLY: u64 = 1_024;
 
-/// What became of a model call.
-pub(crate) enum Asked {
-    /// It was made, or refused; with what it has used.
+/// What became of asking one model.
+pub(crate) enum ModelAsked {
+    /// It was asked, or what serves the turn was over first; with what it has used.
     Made(Box<Observed>, Spent),
-    /// Not now.
-    Wait(Wait),
+    /// Its limits don't let it be asked.
+    NotAsked(Miss),
+    /// Other turns hold what the call needs: it is asked in a moment.
+    Held(Wait),
 }
 
 /// No call is made.
-fn refused(why: ModelFailure) -> Asked {
-    Asked::Made(Box::new(Observed::Answered(Err(why))), Spent::default())
+fn refused(why: ModelFailure) -> ModelAsked {
+    ModelAsked::NotAsked(Miss::Failed(why))
 }
 
-/// Calls the model once, within the budgets of the request, the caps and the rate limits of its provider.
+/// Calls one model once, within the budgets of the request, the caps and the rate limits of its provider. The first call
+/// of a turn that costs takes `counted`.
 pub(crate) async fn ask(
     worker: &Worker,
     leased: &mut Leased,
     turn: &Turn,
-    mut request: ModelRequest,
-) -> Result<Asked, Stop> {
+    request: &mut ModelRequest,
+    counted: &mut Option<Counted>,
+) -> Result<ModelAsked, Stop> {
     let setting = turn.setting();
-    let counted = match origin::check(worker, setting).await? {
-        Ok(counted) => counted,
-        Err(last) => return Ok(refused(ModelFailure::Short(last))),
-    };
     if let Some(reason) = worker.venue.spend.unpriced(&setting.owner, &request.model) {
         return Ok(refused(ModelFailure::Short(Last { code: code_of(LimitOrigin::Cap), reason })));
     }
@@ -54,19 +58,19 @@ pub(crate) async fn ask(
     let (price, prompt) =
         (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
     let wallet = Wallet::of(worker, setting, &request.model);
-    let cut = match hold(worker, &wallet, turn, &mut request, prompt).await? {
+    let cut = match hold(worker, &wallet, turn, request, prompt).await? {
         Ok(cut) => cut,
         Err(instead) => return Ok(instead),
     };
     let id = rates::id(&setting.owner, &setting.session, setting.turn);
-    let booked = match book(worker, &wallet, &request, id, prompt).await? {
+    let booked = match book(worker, &wallet, request, id, prompt).await? {
         Ok(booked) => booked,
         Err(instead) => return Ok(instead),
     };
-    let is_asked = AtomicBool::new(false);
+    let meter = Arc::new(CallMeter::default());
     let observed = tokio::select! {
         biased;
-        observed = in_time(worker, leased, turn, &request, &is_asked) => observed,
+        observed = in_time(worker, leased, turn, request, &meter) => observed,
         never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
     };
     let observed = match observed {
@@ -79,14 +83,20 @@ pub(crate) async fn ask(
         }
         observed => observed?,
     };
-    if let Observed::Answered(Ok(reply)) = &observed {
+    // What pictures cost is estimated cautiously: it would hide how many bytes a token of text has.
+    if let Observed::Answered(Ok(reply)) = &observed
+        && !request.has_attachments()
+    {
         worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
-    let used = if is_asked.into_inner() { used(worker, &request, &observed, prompt) } else { None };
-    let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
+    let charge = charge(worker, request, &observed, &meter, prompt);
+    let spent = charge.map_or_else(Spent::default, |charge| Spent::charge(charge, price));
+    let used = charge.map(|charge| charge.usage);
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     let counting = async {
-        if let (Some(counted), Some(_)) = (counted, used) {
+        if used.is_some()
+            && let Some(counted) = counted.take()
+        {
             origin::count(worker, setting, counted).await;
         }
     };
@@ -100,7 +110,7 @@ pub(crate) async fn ask(
         // A reply that is paid is not given up for the books of a limit.
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
-    Ok(Asked::Made(Box::new(cut_off(cut, observed)), spent))
+    Ok(ModelAsked::Made(Box::new(cut_off(cut, observed)), spent))
 }
 
 /// A reply that is as long as what is left of a limit isn't whole.
@@ -133,12 +143,12 @@ async fn book(
     request: &ModelRequest,
     id: String,
     prompt: u64,
-) -> Result<Result<Booked, Asked>, StoreError> {
+) -> Result<Result<Booked, ModelAsked>, StoreError> {
     let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
     let booked = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
         Ok(tokens) => {
             let booked = rates::book(&worker.venue, rates, &request.model, id, tokens).await;
-            booked.map(|booked| booked.map_err(Asked::Wait))
+            booked.map(|booked| booked.map_err(|wait| ModelAsked::NotAsked(Miss::Later(wait))))
         }
         Err(reason) => Ok(Err(refused(ModelFailure::Permanent { reason }))),
     };
@@ -156,11 +166,11 @@ async fn hold(
     turn: &Turn,
     request: &mut ModelRequest,
     prompt: u64,
-) -> Result<Result<Option<(LimitOrigin, u64)>, Asked>, StoreError> {
+) -> Result<Result<Option<(LimitOrigin, u64)>, ModelAsked>, StoreError> {
     let (setting, now) = (turn.setting(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
     let call = BudgetedCall { session: &setting.session.token(), prompt, reply, price, now };
-    let wait = |until, reason| Asked::Wait(Wait { until, reason, told: false });
+    let wait = |until, reason| Wait { until, reason, told: false };
     let short = |code, reason| refused(ModelFailure::Short(Last { code, reason }));
     Ok(match wallet.hold(call, setting.last.is_some()).await? {
         Ok(None) => Ok(None),
@@ -171,12 +181,12 @@ async fn hold(
         Err(Short::Spent { origin, reason }) => Err(short(code_of(origin), format!("the budget is used up: {reason}"))),
         Err(Short::Capped { reason, resets }) => Err(match resets.filter(|_| worker.venue.spend.waits()) {
             // A cap may be raised before.
-            Some(resets) => wait(resets.min(now.plus(LOOK_AGAIN)), reason),
+            Some(resets) => ModelAsked::NotAsked(Miss::Later(wait(resets.min(now.plus(LOOK_AGAIN)), reason))),
             None => short(code_of(LimitOrigin::Cap), reason),
         }),
         Err(Short::Held) => {
             let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };
-            Err(wait(now.plus(PAUSE), format!("other turns hold the rest {of}")))
+            Err(ModelAsked::Held(wait(now.plus(PAUSE), format!("other turns hold the rest {of}"))))
         }
     })
 }
@@ -187,35 +197,36 @@ async fn in_time(
     leased: &mut Leased,
     turn: &Turn,
     request: &ModelRequest,
-    is_asked: &AtomicBool,
+    meter: &Arc<CallMeter>,
 ) -> Result<Observed, Stop> {
     let setting = turn.setting();
     let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
-    let reply = call::model(worker, leased, job.as_ref(), request, &retry, is_asked);
+    let reply = call::model(worker, leased, job.as_ref(), request, &retry, meter);
     let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return reply.await };
     let left = deadline.at.since(worker.venue.now());
     if let Ok(observed) = tokio::time::timeout(left, reply).await {
         return observed;
     }
-    let when = if is_asked.load(Ordering::Relaxed) { "while" } else { "before" };
+    let when = if meter.is_asked() { "while" } else { "before" };
     let reason = format!("its time was over at {}, {when} its model was asked", deadline.at.rfc3339());
     let short = Last { code: code_of(deadline.origin), reason };
     Ok(Observed::Answered(Err(ModelFailure::Short(short))))
 }
 
-/// What a call has used; one that was broken off has used its prompt at least.
-fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u64) -> Option<Usage> {
+/// What a call is charged, also one that was broken off or ended without a reply.
+fn charge(
+    worker: &Worker,
+    request: &ModelRequest,
+    observed: &Observed,
+    meter: &CallMeter,
+    prompt: u64,
+) -> Option<Charge> {
+    let ratio = worker.venue.prompts.ratio(&request.model);
     match observed {
         Observed::Answered(Ok(Reply { text, usage, .. })) => {
-            let reply = budget::tokens(text.len(), worker.venue.prompts.ratio(&request.model));
-            Some(budget::counted(*usage, prompt, reply))
+            Some(Charge::of_reply(*usage, prompt, budget::tokens(text.len(), ratio)))
         }
-        Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => Some(Usage::new(prompt, 0)),
-        Observed::Answered(Err(
-            ModelFailure::Transient { .. } | ModelFailure::Unusable { .. } | ModelFailure::Permanent { .. },
-        ))
-        | Observed::Gathered(..)
-        | Observed::Recorded
-        | Observed::Called(_) => None,
+        Observed::Cancelled(_) | Observed::Answered(Err(_)) => meter.progress().charge(prompt, ratio),
+        Observed::Gathered(..) | Observed::Recorded | Observed::Called(_) => None,
     }
 }

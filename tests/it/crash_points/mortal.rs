@@ -172,14 +172,9 @@ pub struct Voice {
 
 #[async_trait]
 impl Model for Voice {
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        key: Option<&Secret>,
-        live: &LiveText,
-    ) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         self.life.go_on().await;
         self.log.lock().unwrap().push(Trace::Asked(request.turn.clone()));
-        self.inner.complete(request, key, live).await
+        self.inner.complete(request, secrets, live).await
     }
 }

@@ -73,7 +73,7 @@ then = { text = "done" }
 fn results(turn: &TurnRecord) -> Vec<&str> {
     let text = |said: &ChatMessage| matches!(said, ChatMessage::Tool { .. });
     let results = turn.said.iter().filter(|said| text(said)).map(|said| match said {
-        ChatMessage::Tool { text, .. } | ChatMessage::User { text } | ChatMessage::Assistant { text, .. } => {
+        ChatMessage::Tool { text, .. } | ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } => {
             text.as_str()
         }
     });

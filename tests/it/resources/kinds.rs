@@ -16,6 +16,7 @@ use trellis::domain::resource::remote::Verb;
 use trellis::domain::secret::Plain;
 use trellis::venue::operation::Caller;
 use trellis::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
+use trellis::venue::outbound::proxy::ProxyRoute;
 use trellis::venue::resources::remote::{Remote, RemoteSettings};
 use trellis::venue::resources::{Providers, ResourceProvider};
 
@@ -35,6 +36,7 @@ fn kinds(url: &str, allow_private: bool) -> Providers {
     let place = EndpointPlace {
         url: url.to_owned(),
         allow_private,
+        proxy: ProxyRoute::default(),
         timeout: Duration::from_secs(2),
         max_bytes: 100_000,
         credential: Some(credential),

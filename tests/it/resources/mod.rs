@@ -213,7 +213,7 @@ impl Site {
         let again = assemble(&seen.inputs.unwrap()).unwrap();
         assert_eq!(again.ledger, seen.ledger, "replayed");
         assert_eq!(Some(again.ledger.prompt), past.record.map(|record| record.prompt), "the same bytes");
-        let ChatMessage::User { text } = again.request.messages[0].clone() else { panic!("no reference data") };
+        let ChatMessage::User { text, .. } = again.request.messages[0].clone() else { panic!("no reference data") };
         (text, seen.ledger.rows.into_iter().find(|found| found.key == row))
     }
 

@@ -76,7 +76,7 @@ async fn prompt(venue: &TestVenue, job: &Job, turn: u64) -> (ModelRequest, Ledge
 /// Everything that a model reads in it.
 fn text_of(request: &ModelRequest) -> String {
     let messages = request.messages.iter().map(|message| match message {
-        ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => {
+        ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => {
             text.as_str()
         }
     });

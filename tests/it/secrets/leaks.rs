@@ -53,6 +53,10 @@ fn files(folder: &Path, each: &mut impl FnMut(&Path, Vec<u8>)) {
 }
 
 /// What the processes of a test are given.
+/// Everything that libraries say of connections, too.
+const LOG_LEVEL: &str =
+    "log.level=trace,hyper=trace,hyper_util=trace,reqwest=trace,rustls=trace,async_nats=trace,redis=trace";
+
 struct Scene {
     parrot: Parrot,
     mock: Process,
@@ -72,7 +76,7 @@ impl Scene {
     /// Settings of every process.
     fn settings(&self) -> Vec<String> {
         let hosts = format!("http_client.allow_hosts={}, {}", self.parrot.place(), self.mock_place);
-        [hosts.as_str(), "http_client.allow_private=true", "log.level=trace", "models.scripted=."]
+        [hosts.as_str(), "http_client.allow_private=true", LOG_LEVEL, "models.scripted=."]
             .iter()
             .flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()])
             .collect()
@@ -110,11 +114,13 @@ then = {{ text = "set" }}
         std::fs::write(dir.join("rules.toml"), self.rules()).unwrap();
         let scripted = json!({"provider": "scripted", "name": "rules.toml"});
         let keyed = |url: String| json!({"provider": "openai", "name": "m", "baseUrl": url, "key": "s/PLANTED"});
+        let mut headed = keyed(self.parrot.url("/v1/"));
+        headed["headers"] = json!({"X-Gateway": {"$secret": "s/PLANTED", "prefix": "Token "}});
         for (name, config) in [
             ("caller", json!({"model": scripted, "tools": ["v/ops/http/post"]})),
             ("setter", json!({"model": scripted, "tools": ["v/ops/secret/set"]})),
             ("keyed", json!({"model": keyed(format!("http://{}/v1/", self.mock_place))})),
-            ("parroted", json!({"model": keyed(self.parrot.url("/v1/"))})),
+            ("parroted", json!({"model": headed})),
         ] {
             std::fs::write(dir.join(format!("{name}.json")), config.to_string()).unwrap();
         }
@@ -144,6 +150,7 @@ then = {{ text = "set" }}
         let said = http(&["submit", "parroted", "hello parrot", "--wait=60s"]).ok();
         assert!(said.contains("your key: [secret PLANTED]"), "{said}");
         assert!(self.parrot.heard().matches(PLANTED).count() > before, "the provider got the key");
+        assert!(self.parrot.heard().contains(&format!("x-gateway: Token {PLANTED}")), "and the header");
         let names = http(&["secret", "list"]).ok();
         assert!(names.contains("BY_MODEL") && names.contains("WRAPPED") && names.contains("PLANTED"), "{names}");
         http(&["secret", "delete", "WRAPPED"]).ok();

@@ -155,6 +155,19 @@ async fn each_ability_is_asked_for_on_its_own() {
     let create = caller(&[("agent/create", "g")]);
     failed(call(&venue, &create, "agent/create", config.clone()).await, "requires secret/use on s/KEY");
     call(&venue, &caller(&[("agent/create", "g"), ("secret/use", "s")]), "agent/create", config).await.unwrap();
+    let spare = json!({"provider": "openai", "name": "m", "key": "s/SPARE"});
+    let fallback = json!({"provider": "openai", "name": "m", "key": "s/KEY", "fallback": [{"provider": "openai", "name": "n"}, spare]});
+    let config = json!({"agentId": "d", "config": {"model": fallback}});
+    let one_key = caller(&[("agent/create", "g"), ("secret/use", "s/KEY")]);
+    failed(call(&venue, &one_key, "agent/create", config.clone()).await, "requires secret/use on s/SPARE");
+    call(&venue, &caller(&[("agent/create", "g"), ("secret/use", "s")]), "agent/create", config).await.unwrap();
+    let headers = json!({"X-Plain": "text", "X-Gateway": {"$secret": "s/GATEWAY"}});
+    let headed = json!({"provider": "openai", "name": "m", "headers": headers});
+    let fallback = json!({"provider": "openai", "name": "m", "fallback": [headed]});
+    for (name, model) in [("e", headed.clone()), ("f", fallback)] {
+        let config = json!({"agentId": name, "config": {"model": model}});
+        failed(call(&venue, &one_key, "agent/create", config).await, "requires secret/use on s/GATEWAY");
+    }
     call(&venue, &caller(&[("secret", "s")]), "secret/delete", delete).await.unwrap();
     let own = json!({"agentId": "c", "config": {"model": {"provider": "openai", "name": "m", "key": VALUE}}});
     failed(call(&venue, &caller(&[("*", "")]), "agent/create", own).await, "a key itself stands in no configuration");

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
+use trellis::domain::charge::CallStage;
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::SessionKey;
 use trellis::model::scripted::Script;
@@ -50,8 +51,8 @@ impl Model for FarModel {
     async fn complete(
         &self,
         request: &ModelRequest,
-        _key: Option<&Secret>,
-        _live: &LiveText,
+        _secrets: &[Secret],
+        live: &LiveText,
     ) -> Result<Reply, ModelError> {
         self.link.lives().await;
         let (world, turn) = (&self.link.world, &request.turn);
@@ -62,6 +63,7 @@ impl Model for FarModel {
             world.wrong(format!("{turn} is asked again after its holder was told of the reply"));
         }
         self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().begun += 1;
+        live.meter.mark(CallStage::Sent);
         // Now and then longer than a lease.
         let longest = if self.link.below(6) == 0 { 8_000 } else { 400 };
         sleep(Duration::from_millis(1 + self.link.below(longest))).await;
@@ -72,6 +74,7 @@ impl Model for FarModel {
         });
         if down.is_some_and(|percent| self.link.percent(percent)) {
             world.hit("overloaded");
+            live.meter.mark(CallStage::Refused);
             self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().failed += 1;
             let retry_after = (self.link.below(2) == 0).then(|| Duration::from_millis(self.link.below(3_000)));
             return Err(ModelError::Transient {

@@ -1,6 +1,7 @@
 //! Whatever a model, a person or a tool has said before: the request that is made of it passes the judge of every
 //! dialect, and the types of its official SDK.
 
+use crate::support::attached::attachments;
 use crate::support::dice::Dice;
 use crate::support::model_calls::plain_request;
 use crate::support::sdk_judge::Sdk;
@@ -85,7 +86,10 @@ fn conversation(dice: &mut Dice) -> Vec<ChatMessage> {
     let mut messages = Vec::new();
     for _ in 0..dice.below(STEPS_MAX) {
         match dice.below(8) {
-            0..3 => messages.push(ChatMessage::User { text: text(dice) }),
+            0..3 => {
+                let attachments = if dice.one_in(3) { attachments(dice) } else { Vec::new() };
+                messages.push(ChatMessage::User { text: text(dice), attachments });
+            }
             3 => messages.push(ChatMessage::Tool { call: id(dice), name: name(dice), text: text(dice) }),
             _ => messages.extend(said(dice)),
         }
@@ -126,11 +130,13 @@ fn request(seed: u64, dialect: &Dialect) -> ModelRequest {
 
 #[test]
 fn no_judge_refuses_an_encoded_request() {
-    let mut refused = Vec::new();
+    let (mut refused, mut pictures) = (Vec::new(), 0);
     for dialect in &DIALECTS {
         for seed in 0..SEEDS {
             let encoded = encode(&request(seed, dialect), dialect, "acme/ann/clerk").unwrap();
             let judge = Judge::for_request(dialect.provider, &encoded.request.path);
+            // The first bytes of a PNG.
+            pictures += usize::from(encoded.request.body.to_string().contains("iVBORw0KGgo"));
             if let Some(text) = refusal(judge, &encoded.request.body) {
                 refused.push(format!("{} seed {seed}: {text}", dialect.provider));
                 break;
@@ -138,6 +144,7 @@ fn no_judge_refuses_an_encoded_request() {
         }
     }
     assert!(refused.is_empty(), "{} dialects:\n{}", refused.len(), refused.join("\n"));
+    assert!(pictures > 500, "{pictures} requests have pictures");
 }
 
 #[test]

@@ -5,11 +5,14 @@
 mod anthropic;
 mod encoded;
 mod gemini;
+mod media;
 mod openai;
+mod recorded;
 mod responses;
 mod sdk;
 mod server;
 mod session;
+mod streams;
 
 use crate::support::strict::{Judge, refusal};
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! Sessions whose models answer with whatever providers have been seen to send: every request of them is one that its
 //! provider takes, and no reply ends the session.
 
+use crate::support::attached::attachments;
 use crate::support::dice::Dice;
 use crate::support::sdk_judge::Sdk;
 use crate::support::strict::{Judge, refusal};
@@ -250,7 +251,8 @@ impl Session {
             let from = usize::try_from(dice.below(30)).unwrap();
             self.messages.drain(..from);
         }
-        self.messages.push(ChatMessage::User { text: (*dice.pick(&TEXTS)).to_owned() });
+        let attachments = if dice.one_in(6) { attachments(dice) } else { Vec::new() };
+        self.messages.push(ChatMessage::User { text: (*dice.pick(&TEXTS)).to_owned(), attachments });
         let names = ["small", "gemini-3-pro", "claude-sonnet-4-5"];
         let name: &&str = dice.pick(&names);
         let mut model = ModelSettings::new(dialect.provider, name);

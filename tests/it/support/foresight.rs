@@ -102,13 +102,8 @@ impl Foreseen {
 
 #[async_trait]
 impl Model for Foreseen {
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        key: Option<&Secret>,
-        live: &LiveText,
-    ) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         self.look(request).await;
-        self.inner.complete(request, key, live).await
+        self.inner.complete(request, secrets, live).await
     }
 }

@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod aimock;
+pub mod attached;
 pub mod both;
 pub mod certificates;
 pub mod cli;
@@ -8,6 +9,7 @@ pub mod dice;
 pub mod fleet;
 pub mod foresight;
 pub mod http;
+pub mod http_proxy;
 pub mod model_calls;
 pub mod model_server;
 pub mod nats;
@@ -25,6 +27,7 @@ pub mod redis_load;
 pub mod redis_sentinel;
 pub mod sdk_judge;
 pub mod site;
+pub mod streams;
 pub mod strict;
 pub mod supervised;
 pub mod terminal;

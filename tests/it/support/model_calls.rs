@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::mpsc::unbounded_channel;
 use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings, Reply, ToolSpec};
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::model::{Model, ModelError};
+use trellis::model::{LiveText, Model, ModelError};
 
 /// Every provider at `url`; `openai` with a key.
 pub async fn models_at(url: &str, timeout: Duration) -> Models {
@@ -41,14 +40,14 @@ pub fn plain_request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest
 }
 
 pub fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 /// One call: its outcome, and what was streamed.
 pub async fn call(url: &str, request: &ModelRequest) -> (Result<Reply, ModelError>, String) {
     let models = models_at(url, Duration::from_mins(1)).await;
-    let (live, mut pieces) = unbounded_channel();
-    let outcome = models.complete(request, None, &live).await;
+    let (live, mut pieces) = LiveText::channel();
+    let outcome = models.complete(request, &[], &live).await;
     drop(live);
     let mut streamed = String::new();
     while let Some(piece) = pieces.recv().await {

@@ -21,6 +21,7 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::model::Model;
+use trellis::model::endpoint::ProviderOptions;
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::process::clock::Clock;
 use trellis::process::pace::Pace;
@@ -55,6 +56,8 @@ pub struct TestVenue {
     pub retention: RetentionRules,
     /// How its workers recognise who sends.
     pub auth: Arc<Auth>,
+    /// How its workers reach providers.
+    pub providers: ProviderOptions,
     /// What its model providers take.
     pub rates: Rates,
     /// Longest call of its models.
@@ -109,6 +112,7 @@ impl TestVenue {
             lease: Duration::from_secs(30),
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
+            providers: ProviderOptions::default(),
             rates: Rates::default(),
             model_timeout: Duration::from_mins(10),
             owner_cap: 0,
@@ -190,7 +194,8 @@ impl TestVenue {
     /// Starts a worker.
     pub fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
-        let models = ModelOptions { scripted, calls_log, timeout: self.model_timeout, ..ModelOptions::default() };
+        let (providers, timeout) = (self.providers.clone(), self.model_timeout);
+        let models = ModelOptions { scripted, calls_log, providers, timeout };
         let models: Arc<dyn Model> = Arc::new(Models::new(models).unwrap());
         let models = match &self.foresight {
             None => models,

@@ -61,8 +61,20 @@ pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
             return bad(format!("`{key}`: `model.{inside}` says it already, leave one out"));
         }
     }
+    name_fallbacks(&mut model)?;
     if !model.is_empty() {
         config.insert("model".into(), Value::Object(model));
+    }
+    Ok(())
+}
+
+/// Puts the maps that they mean into the places of fallbacks that are texts.
+fn name_fallbacks(model: &mut Map<String, Value>) -> Result<(), Wrong> {
+    let Some(Value::Array(fallback)) = model.get_mut("fallback") else { return Ok(()) };
+    for entry in fallback {
+        if let Value::String(name) = entry {
+            *entry = Value::Object(of_name(name)?);
+        }
     }
     Ok(())
 }
@@ -145,6 +157,16 @@ mod tests {
         assert_eq!(settled(&given), Ok(json!({"model": model})));
         assert_eq!(settled(&json!({"model": model})), Ok(json!({"model": model})));
         assert_eq!(settled(&json!({"tools": []})), Ok(json!({"tools": []})));
+    }
+
+    #[test]
+    fn fallbacks_are_named_as_models_are() {
+        let given =
+            json!({"model": {"provider": "x", "name": "y", "fallback": ["gpt-5.4-mini", {"provider": "z"}, 1]}});
+        let fallback = json!([{"provider": "openai", "name": "gpt-5.4-mini"}, {"provider": "z"}, 1]);
+        assert_eq!(settled(&given), Ok(json!({"model": {"provider": "x", "name": "y", "fallback": fallback}})));
+        let error = settled(&json!({"model": {"provider": "x", "name": "y", "fallback": ["wonder-1"]}})).unwrap_err();
+        assert!(error.contains("no provider is known by the name `wonder-1`"), "{error}");
     }
 
     #[test]

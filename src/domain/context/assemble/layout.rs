@@ -10,6 +10,7 @@ use super::{Assembled, Assembly, GAP, Part};
 use crate::agent::PromptStyle;
 use crate::call::ToolTarget;
 use crate::chat::{ChatMessage, ModelRequest};
+use crate::context::attach::references_of;
 use crate::context::digest::prompt_hash;
 use crate::context::inputs::{Layout, ShownEvent};
 use crate::context::item::Section;
@@ -18,7 +19,8 @@ use crate::context::map;
 use crate::context::message::{Message, Text};
 use crate::context::text;
 use crate::context::transcript::{Exchange, TaskPlace};
-use crate::ids::sha256_hex;
+use crate::ids::{AssetId, sha256_hex};
+use crate::media::Attachment;
 use crate::prefix::{PiecePlace, StablePrefix, Unplaced};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,8 +41,9 @@ struct Messages {
 }
 
 impl Messages {
-    fn user(&mut self, text: impl Into<String>) {
-        self.all.push(ChatMessage::User { text: text.into() });
+    fn user(&mut self, text: impl Into<String>, assets: Vec<AssetId>) {
+        let attachments = assets.into_iter().map(Attachment::named).collect();
+        self.all.push(ChatMessage::User { text: text.into(), attachments });
     }
 
     fn conversation(&mut self, message: ChatMessage) {
@@ -76,7 +79,8 @@ impl<'i> Assembly<'i> {
             None => self.map_first(),
             Some(_) => self.stable_first(&places),
         };
-        let Messages { all, conversation, stable, references: _ } = messages;
+        let Messages { mut all, conversation, stable, references: _ } = messages;
+        self.attachments.resolve(&mut all);
         let is_new = prefix.is_some();
         let request = ModelRequest {
             model: self.inputs.frame.model.clone(),
@@ -94,9 +98,10 @@ impl<'i> Assembly<'i> {
 
     /// The context map, when everything else has so many bytes.
     fn map(&self, fixed: usize) -> String {
+        let attached = self.attachments.rows();
         let map = map::Map {
             items: &self.filled.items,
-            rows: &self.rows(),
+            rows: &self.rows(&attached),
             turns: self.transcript.omitted(),
             budget: self.budget,
             is_full: self.inputs.frame.prompt == PromptStyle::Full,
@@ -121,7 +126,7 @@ impl<'i> Assembly<'i> {
         self.texts(referred, |part| reference.part(part));
         reference.text(&map);
         messages.all.push(reference.done());
-        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::User { text: text.to_owned() }));
+        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::user(text)));
         for Exchange { turn: _, heard, task: _, said } in self.transcript.exchanges() {
             heard.into_iter().chain(said).for_each(|message| messages.conversation(message));
         }
@@ -152,14 +157,15 @@ impl<'i> Assembly<'i> {
             let mut scoped = Message::empty();
             self.scoped(&mut scoped);
             messages.all.extend(scoped.into_message());
-            messages.user(task);
+            let assets = self.inputs.served.task.as_ref().map(|task| references_of(task).assets);
+            messages.user(task, assets.unwrap_or_default());
         };
         task.iter().filter(|_| task_place == TaskPlace::Before).for_each(|task| open(&mut messages, task));
-        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::User { text: text.to_owned() }));
+        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::user(text)));
         for Exchange { turn, heard, task, said } in self.transcript.exchanges() {
             for (at, message) in heard.into_iter().enumerate() {
                 match (message, &self.tail.task) {
-                    (ChatMessage::User { text }, Some(_)) if task == Some(at) => open(&mut messages, &text),
+                    (ChatMessage::User { text, .. }, Some(_)) if task == Some(at) => open(&mut messages, &text),
                     (message, _) => messages.conversation(message),
                 }
             }
@@ -169,7 +175,9 @@ impl<'i> Assembly<'i> {
             }
         }
         // As the transcript shows them in the next prompt.
-        self.shown().iter().for_each(|event| messages.user(text::heard(&event.text).into_owned()));
+        for event in self.shown() {
+            messages.user(text::heard(&event.text).into_owned(), event.attachments);
+        }
         task.iter().filter(|_| task_place == TaskPlace::Behind).for_each(|task| open(&mut messages, task));
         messages.stable = messages.all.len();
         messages.reference(&at(PiecePlace::Turn(self.turn())));
@@ -256,15 +264,16 @@ impl<'i> Assembly<'i> {
             (Part::Event(section, key, event), Some(text)) => {
                 let section = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
                 let text = format!("{section}{}", text.joined());
-                Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text })
+                let attachments = references_of(event).assets;
+                Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text, attachments })
             }
             (Part::Event(..) | Part::Item(_) | Part::Transcript, _) => None,
         });
         shown.collect()
     }
 
-    fn rows(&self) -> Vec<&Row> {
-        self.placed.iter().filter_map(|placed| placed.row.as_ref()).collect()
+    fn rows<'r>(&'r self, attached: &'r [Row]) -> Vec<&'r Row> {
+        self.placed.iter().filter_map(|placed| placed.row.as_ref()).chain(attached).collect()
     }
 
     /// The ledger of a prompt that isn't made.
@@ -302,6 +311,7 @@ impl<'i> Assembly<'i> {
             }
         }
         rows.append(&mut scoped);
+        rows.extend(self.attachments.rows());
         rows.push(Row::fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
         let tools = &self.inputs.tools;
         let report = &self.filled.report;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const ERASED: &str = "@AAAAAAAAAAAAAAAAAAAAAA";
 
 /// Components with what was asked and answered, besides items.
-const SAID: [&str; 4] = ["task", "result", "message", "filled"];
+const SAID: [&str; 5] = ["task", "result", "message", "filled", "attachments"];
 
 impl Manifest {
     /// The lines with the contents that an erasure of some sources takes: those of items that came

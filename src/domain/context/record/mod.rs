@@ -18,6 +18,7 @@
 //! | `moment […]` | date and budget |
 //! | `layout 2` | the stable prefix of the session's last prompt; absent where the map stands before the transcript |
 //! | `item {…}` | an item without its content, with its key and its source |
+//! | `attachments` | what is known of the assets that are referred to; never their bytes |
 //! | `task`, `result "key"`, `message "key"`, `pending` | what is served |
 //! | `goals` | the frames above, and what was compacted |
 //! | `remind` | the reminder |

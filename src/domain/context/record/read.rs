@@ -181,11 +181,16 @@ impl<'m> Reader<'m> {
         }
         let served = self.served(gone)?;
         let layout = self.layout(gone)?;
+        let attachments = match self.find("attachments") {
+            None => Some(Vec::new()),
+            Some(found) => found.value("attachments", gone)?,
+        };
         let (Some(frame), Some(system), Some(values), Some(tools)) = (frame, system, values, tools) else {
             return Ok(None);
         };
+        let Some(attachments) = attachments else { return Ok(None) };
         let moment = Moment { turn: name.to_owned(), date, budget };
-        Ok(Some(Inputs { frame, moment, system, values, items, tools, transcript, served, layout }))
+        Ok(Some(Inputs { frame, moment, system, values, items, tools, transcript, served, layout, attachments }))
     }
 
     fn layout(&self, gone: &mut Vec<String>) -> Result<Layout, Damaged> {
@@ -260,7 +265,7 @@ impl Component<'_> {
     fn item(&self, gone: &mut Vec<String>) -> Result<Option<Item>, Damaged> {
         let line: ItemLine = parse(self.about)?;
         let ItemLine { section, key, label, source, allowed, asked, priority, required, .. } = line;
-        let ItemLine { unresolved, tags, origin, content, .. } = line;
+        let ItemLine { unresolved, tags, origin, content, attachments, .. } = line;
         let content = match content {
             Kind::Absent(why, reason) => Some(Content::Absent(why, reason)),
             Kind::Text => self.text(&key, gone).map(Content::Text),
@@ -280,6 +285,7 @@ impl Component<'_> {
             tags,
             origin,
             content,
+            attachments,
         }))
     }
 }

@@ -17,8 +17,9 @@ use crate::context::item::{Absence, Content, Item, Section};
 use crate::context::ledger::{Form, Ledger, Row, Status};
 use crate::context::past::TranscriptTurn;
 use crate::event::{Event, Payload};
-use crate::ids::JobId;
+use crate::ids::{AssetId, JobId};
 use crate::job::JobResult;
+use crate::media::Attachment;
 use crate::origin::{Origin, Seen};
 use crate::prefix::{PiecePlace, PlacedPiece, StablePrefix};
 use crate::session::{Heard, PendingJob, TurnRecord};
@@ -53,7 +54,7 @@ fn event(n: usize, payload: Payload) -> Event {
 fn turn(n: usize, text: String) -> Arc<TranscriptTurn> {
     Arc::new(TranscriptTurn::from(TurnRecord {
         turn: n as u64,
-        heard: vec![Heard { job: None, text: format!("heard {n}") }],
+        heard: vec![Heard { job: None, text: format!("heard {n}"), attachments: Vec::new() }],
         said: vec![ChatMessage::assistant(text, Vec::new())],
         ..TurnRecord::default()
     }))
@@ -97,6 +98,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
         transcript: Vec::new(),
         served: Served::default(),
         layout: Layout::StableFirst(None),
+        attachments: Vec::new(),
     }
 }
 
@@ -114,6 +116,7 @@ fn item(name: &str, content: Content) -> Item {
         tags: crate::context::item::Tags::default(),
         origin: crate::origin::Origin::default(),
         content,
+        attachments: Vec::new(),
     }
 }
 
@@ -205,6 +208,7 @@ impl Random {
             asked: self.maybe(700),
             required: self.below(9) == 0,
             unresolved: if self.below(4) == 0 { vec!["key".into()] } else { Vec::new() },
+            attachments: self.maybe(AssetId::of(b"x")).into_iter().collect(),
             origin: Origin { version: self.maybe(3), hash: self.maybe("ab".into()), reads: Vec::new() },
             ..item(&self.below(9).to_string(), content)
         }
@@ -255,7 +259,18 @@ impl Random {
             pieces: (0..self.below(4)).map(|_| (self.text(), placed(self))).collect(),
         };
         let layout = if self.below(4) == 0 { Layout::MapFirst } else { Layout::StableFirst(self.maybe(prefix)) };
-        Inputs { layout, system, values, tools: tools(self.below(20)), transcript, served, ..inputs(items) }
+        let attachments = self.maybe(Attachment { tokens: 7, ..Attachment::named(AssetId::of(b"x")) });
+        let attachments = attachments.into_iter().collect();
+        Inputs {
+            layout,
+            system,
+            values,
+            tools: tools(self.below(20)),
+            transcript,
+            served,
+            attachments,
+            ..inputs(items)
+        }
     }
 }
 

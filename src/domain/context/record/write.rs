@@ -7,6 +7,7 @@ use crate::context::inputs::{Inputs, Layout, Moment, Served};
 use crate::context::item::{Absence, Content, Item, Section, Tags};
 use crate::context::ledger::{Form, Ledger, Row, Status};
 use crate::event::Event;
+use crate::ids::AssetId;
 use crate::origin::Origin;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -35,6 +36,8 @@ pub(super) struct ItemLine {
     #[serde(default, skip_serializing_if = "Origin::is_unknown")]
     pub(super) origin: Origin,
     pub(super) content: Kind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) attachments: Vec<AssetId>,
 }
 
 /// What the content of an item is; its text follows, except of an absent one.
@@ -87,7 +90,8 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 
 impl Writer<'_> {
     fn inputs(&mut self, inputs: &Inputs) {
-        let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served, layout } = inputs;
+        let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served, layout, attachments } =
+            inputs;
         // Turn's name is the place of the record.
         let Moment { turn: _, date, budget } = moment;
         let scribe = self.scribe;
@@ -108,6 +112,9 @@ impl Writer<'_> {
         for item in items {
             self.item(item);
         }
+        if !attachments.is_empty() {
+            self.component("attachments".into(), &json(attachments));
+        }
         self.served(served);
         if let (Some(first), Some(last)) = (transcript.first(), transcript.last()) {
             self.lines.push(format!("transcript {}", json(&(first.turn, last.turn, transcript.len()))));
@@ -115,8 +122,9 @@ impl Writer<'_> {
     }
 
     fn item(&mut self, item: &Item) {
-        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, content } =
+        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, .. } =
             item;
+        let Item { content, attachments, .. } = item;
         let (kind, text) = match content {
             Content::Text(text) => (Kind::Text, Some(text.clone())),
             Content::Value(value) => (Kind::Value, Some(value.to_string())),
@@ -136,6 +144,7 @@ impl Writer<'_> {
             tags: tags.clone(),
             origin: origin.clone(),
             content: kind,
+            attachments: attachments.clone(),
         };
         self.lines.push(format!("item {}", json(&line)));
         if let Some(text) = text {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::chat::{Arguments, ToolCall};
 use crate::context::item::{Absence, Section, Tags};
-use crate::ids::{JobId, SessionKey};
+use crate::ids::{AssetId, JobId, SessionKey};
 use crate::lattice::layout::Scope;
 use crate::session::CallRecord;
 use serde_json::json;
@@ -237,6 +237,7 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         tags: Tags { needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(), ..Tags::default() },
         origin: crate::origin::Origin::default(),
         content,
+        attachments: Vec::new(),
     };
     let text = || Content::Text("x".into());
     let items = [
@@ -248,6 +249,10 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         item(Some("w/gone"), &[("crud/read", "w/gone")], Content::Absent(Absence::Denied, String::new())),
         item(Some("r/scratchpad/b"), &[], text()),
     ];
-    let found = used(&items, &Authority::unlimited());
+    let shown = Attachment::named(AssetId::of(b"x"));
+    let attachments = [shown.clone().withhold("gone"), shown];
+    let found = used(&items, &attachments[..1], &Authority::unlimited());
     assert_eq!(found, [cap("w/a", "crud/read"), cap("w/b", "crud/read"), cap("https://x", "http/get")]);
+    let asset = format!("a/{}", AssetId::of(b"x"));
+    assert_eq!(used(&[], &attachments, &Authority::unlimited()), [cap(&asset, "crud/read")]);
 }

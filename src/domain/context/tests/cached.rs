@@ -37,8 +37,11 @@ impl Session {
             self.kept.push(kept(&last, &built.request));
         }
         let Payload::Task { job, input } = &event.payload else { unreachable!() };
-        let begun =
-            Heard { job: Some(job.clone()), text: text::heard_task(job, Some("t/u"), input, self.inputs.frame.prompt) };
+        let begun = Heard {
+            job: Some(job.clone()),
+            text: text::heard_task(job, Some("t/u"), input, self.inputs.frame.prompt),
+            attachments: Vec::new(),
+        };
         let record = TurnRecord {
             heard: built.shown.iter().map(ShownEvent::heard).chain(is_first.then_some(begun)).collect(),
             job: Some(job.clone()),
@@ -154,7 +157,7 @@ fn a_summary_does_not_cut_the_turns_behind_it() {
 
 /// Where the text of the open task stands among the messages, and what stands before it.
 fn task_at(built: &Assembled) -> (usize, usize) {
-    let is_task = |message: &ChatMessage| matches!(message, ChatMessage::User { text } if text.contains("- Task "));
+    let is_task = |message: &ChatMessage| matches!(message, ChatMessage::User { text, .. } if text.contains("- Task "));
     let tasks: Vec<_> = (0..).zip(&built.request.messages).filter(|(_, message)| is_task(message)).collect();
     (tasks.len(), tasks.last().unwrap().0)
 }
@@ -219,7 +222,11 @@ fn a_plain_prompt_is_what_others_wrote() {
 
 #[test]
 fn older_records_keep_their_order() {
-    let begun = Heard { job: Some(job(1)), text: text::heard_task(&job(1), None, &json!("pay"), PromptStyle::Full) };
+    let begun = Heard {
+        job: Some(job(1)),
+        text: text::heard_task(&job(1), None, &json!("pay"), PromptStyle::Full),
+        attachments: Vec::new(),
+    };
     let turn = TurnRecord { heard: vec![begun], job: Some(job(1)), ..called(1, 3) };
     let served = Served {
         task: Some(task(1, "pay")),

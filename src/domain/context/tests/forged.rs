@@ -99,7 +99,7 @@ fn marked(evil: &str) -> TurnRecord {
 fn prompt(inputs: &Inputs) -> String {
     let assembled = built(inputs);
     let texts = assembled.request.messages.iter().map(|message| match message {
-        ChatMessage::User { text } | ChatMessage::Tool { text, .. } | ChatMessage::Assistant { text, .. } => {
+        ChatMessage::User { text, .. } | ChatMessage::Tool { text, .. } | ChatMessage::Assistant { text, .. } => {
             text.as_str()
         }
     });

@@ -181,3 +181,21 @@ fn hostile_text_takes_linear_time() {
         assert!(shown.len() <= hostile.len() + 100, "{text}");
     }
 }
+
+#[test]
+fn a_text_that_was_cut_shows_no_beginning_of_a_secret() {
+    let (mask, begin) = (mask(), VALUE.chars().take(4).collect::<String>());
+    for (_, secret) in encodings(VALUE) {
+        let text = format!("who are you, {secret}? ");
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let shown = mask.cut_text(&text[..end]);
+            let encoded: String = secret.chars().take(8).collect();
+            assert!(!shown.contains(&begin) && !shown.contains(&encoded), "{shown}");
+            assert!(shown.starts_with(&text[..end.min(13)]), "{shown}");
+        }
+        let shown = mask.cut_text(&text);
+        assert!(shown.contains("[secret KEY]") && shown.ends_with("? "), "{text}: {shown}");
+    }
+    assert_eq!(mask.cut_text("a text that ends with sk-"), "a text that ends with sk-");
+    assert_eq!(Mask::default().cut_text("sk-live/9"), "sk-live/9");
+}

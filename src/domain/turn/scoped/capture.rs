@@ -246,5 +246,6 @@ fn item(scoped: &ScopedSection, authority: &Authority) -> Item {
         tags: Tags { needs: needs.clone(), under: under.clone(), ..Tags::default() },
         origin: Origin { reads: reads.clone(), ..Origin::default() },
         content,
+        attachments: Vec::new(),
     }
 }

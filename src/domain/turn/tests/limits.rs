@@ -132,7 +132,7 @@ fn a_refused_text_is_told_what_does_not_fit() {
         ("three", "Refused: this is not what the output must be: text alone is no output. Give it again: "),
     ] {
         let decision = drive(typed(), text(given), vec![]);
-        let Some(ChatMessage::User { text }) = decision.record.said.last() else { panic!("{:?}", decision.record) };
+        let Some(ChatMessage::User { text, .. }) = decision.record.said.last() else { panic!("{:?}", decision.record) };
         assert!(text.starts_with(told) && ended(&decision).is_none(), "{text}");
     }
     let last = Setting { last: Some(last(ErrorCode::LimitReached)), ..windy(typed()) };

@@ -27,6 +27,7 @@ fn recorded(times: usize) -> Recorded {
         tags: Tags { needs: vec![("crud/read".into(), "w/doc".into())], ..Tags::default() },
         origin: crate::origin::Origin::default(),
         content: Content::Text("x".repeat(2 * HAND_OFF_BYTES)),
+        attachments: Vec::new(),
     };
     let Observed::Gathered(mut gathered, scribe) = inputs(&turn, vec![doc]) else { unreachable!() };
     gathered.tools = table.into();

@@ -1,6 +1,6 @@
 //! A conversation as messages of content blocks, with marks where the provider's cache may end.
 
-use super::super::conversation::{Conversation, SentCall, SentMessage, SentPlace};
+use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart, SentPlace};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -27,9 +27,7 @@ impl Messages {
         let mut messages = Self::default();
         for message in &conversation.messages {
             let places = match message {
-                SentMessage::User(texts) => {
-                    texts.iter().map(|text| messages.push("user", json!({"type": "text", "text": text}))).collect()
-                }
+                SentMessage::User(parts) => parts.iter().map(|part| messages.push("user", user_block(part))).collect(),
                 SentMessage::Results(results) => results
                     .iter()
                     .map(|result| {
@@ -81,6 +79,17 @@ impl Messages {
     /// The messages as the body has them.
     pub(super) fn into_value(self) -> Value {
         self.sent.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    }
+}
+
+fn user_block(part: &SentPart<'_>) -> Value {
+    match part {
+        SentPart::Text(text) => json!({"type": "text", "text": text}),
+        SentPart::Media(media) => {
+            let kind = if media.media.is_image() { "image" } else { "document" };
+            let source = json!({"type": "base64", "media_type": media.media.as_str(), "data": media.base64()});
+            json!({"type": kind, "source": source})
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A request in this format.
 
-use super::super::conversation::{Conversation, SentCall, SentMessage, SentResult};
+use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart, SentResult};
 use super::super::dialect::{Dialect, StructuredOutput};
 use super::super::names::{SentTool, ToolNames};
 use super::super::{EncodeError, HttpRequest, schema};
@@ -70,7 +70,7 @@ fn declaration(tool: &SentTool) -> Value {
 
 fn content(message: &SentMessage<'_>, wants_signatures: bool) -> Value {
     let (role, parts): (_, Vec<Value>) = match message {
-        SentMessage::User(texts) => ("user", texts.iter().map(|text| json!({"text": text})).collect()),
+        SentMessage::User(parts) => ("user", parts.iter().map(user_part).collect()),
         SentMessage::Results(results) => ("user", results.iter().map(response).collect()),
         SentMessage::Assistant { text, calls, reasoning } => {
             let recorded = reasoning.unwrap_or_default();
@@ -83,6 +83,15 @@ fn content(message: &SentMessage<'_>, wants_signatures: bool) -> Value {
         }
     };
     json!({"role": role, "parts": parts})
+}
+
+fn user_part(part: &SentPart<'_>) -> Value {
+    match part {
+        SentPart::Text(text) => json!({"text": text}),
+        SentPart::Media(media) => {
+            json!({"inlineData": {"mimeType": media.media.as_str(), "data": media.base64()}})
+        }
+    }
 }
 
 fn response(result: &SentResult<'_>) -> Value {

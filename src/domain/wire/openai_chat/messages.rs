@@ -1,6 +1,6 @@
 //! The messages of a request in this format.
 
-use super::super::conversation::{Conversation, SentCall, SentMessage};
+use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart};
 use super::super::dialect::{Dialect, ReasoningReturn, StructuredOutput};
 use super::super::offer::Offer;
 use crate::chat::ModelRequest;
@@ -26,8 +26,7 @@ pub(super) fn messages(
     }
     for message in &conversation.messages {
         match message {
-            // One text: many servers take no list.
-            SentMessage::User(texts) => found.push(json!({"role": "user", "content": texts.join("\n\n")})),
+            SentMessage::User(parts) => found.push(json!({"role": "user", "content": user(parts)})),
             SentMessage::Assistant { text, calls, reasoning } => {
                 found.push(assistant(dialect, text.as_deref(), calls, *reasoning));
             }
@@ -37,6 +36,24 @@ pub(super) fn messages(
         }
     }
     found
+}
+
+/// One text, because many servers take no list; with pictures and files a list.
+fn user(parts: &[SentPart<'_>]) -> Value {
+    let texts: Option<Vec<&str>> = parts.iter().map(SentPart::text).collect();
+    if let Some(texts) = texts {
+        return texts.join("\n\n").into();
+    }
+    let part = |part: &SentPart<'_>| match part {
+        SentPart::Text(text) => json!({"type": "text", "text": text}),
+        SentPart::Media(media) if media.media.is_image() => {
+            json!({"type": "image_url", "image_url": {"url": media.data_url()}})
+        }
+        SentPart::Media(media) => {
+            json!({"type": "file", "file": {"filename": media.name, "file_data": media.data_url()}})
+        }
+    };
+    parts.iter().map(part).collect()
 }
 
 /// The system prompt. Providers that only know "some JSON" want the word in the prompt, and learn the type there.

@@ -1,6 +1,6 @@
 //! A request in this format: what stays the same from turn to turn stands before the input.
 
-use super::super::conversation::{Conversation, SentMessage};
+use super::super::conversation::{Conversation, SentMessage, SentPart};
 use super::super::dialect::{Dialect, ReasoningRequest, ReasoningReturn, StructuredOutput};
 use super::super::names::{SentTool, ToolNames};
 use super::super::offer::{Offer, refused};
@@ -126,12 +126,30 @@ fn text_format(schema: &Value, dialect: &Dialect) -> Option<Value> {
     }
 }
 
+/// One text; with pictures and files a list.
+fn user(parts: &[SentPart<'_>]) -> Value {
+    let texts: Option<Vec<&str>> = parts.iter().map(SentPart::text).collect();
+    if let Some(texts) = texts {
+        return texts.join("\n\n").into();
+    }
+    let part = |part: &SentPart<'_>| match part {
+        SentPart::Text(text) => json!({"type": "input_text", "text": text}),
+        SentPart::Media(media) if media.media.is_image() => {
+            json!({"type": "input_image", "detail": "auto", "image_url": media.data_url()})
+        }
+        SentPart::Media(media) => {
+            json!({"type": "input_file", "filename": media.name, "file_data": media.data_url()})
+        }
+    };
+    parts.iter().map(part).collect()
+}
+
 fn input(conversation: &Conversation<'_>) -> Vec<Value> {
     let (mut found, mut ids) = (Vec::with_capacity(conversation.messages.len()), BTreeSet::new());
     for message in &conversation.messages {
         match message {
-            SentMessage::User(texts) => {
-                found.push(json!({"type": "message", "role": "user", "content": texts.join("\n\n")}));
+            SentMessage::User(parts) => {
+                found.push(json!({"type": "message", "role": "user", "content": user(parts)}));
             }
             SentMessage::Assistant { text, calls, reasoning } => {
                 found.extend(echo::items(text.as_deref(), calls, *reasoning, &mut ids));

@@ -21,6 +21,7 @@ fn item(source: &str, content: Content, reads: &[&str]) -> Item {
         tags: Tags::default(),
         origin: Origin { reads: reads.iter().map(|path| Seen::new(*path)).collect(), ..Origin::default() },
         content,
+        attachments: Vec::new(),
     }
 }
 
@@ -75,7 +76,11 @@ fn results_of_tools_and_of_children_say_that_they_are_left_out() {
     assert!(forget(&mut record, "w/a", &|seen| overlap(&seen.path, "w/a")));
     assert!(matches!(&record.said[1], ChatMessage::Tool { text, .. } if text.is_empty()));
     assert_eq!(record.calls[0].note.as_deref(), Some("left out: w/a"));
-    let mut heard = Heard { job: None, text: "[Pending job results]\n- Job 0f status=COMPLETE output=1".into() };
+    let mut heard = Heard {
+        job: None,
+        text: "[Pending job results]\n- Job 0f status=COMPLETE output=1".into(),
+        attachments: Vec::new(),
+    };
     assert!(!unheard(&mut heard, "j/00", &|job| overlap(&job, "j/00")));
     assert!(unheard(&mut heard, "j/0f", &|job| overlap(&job, "j/0f")));
     assert_eq!(heard.text, "[left out: j/0f]");

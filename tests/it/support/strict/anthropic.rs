@@ -1,6 +1,6 @@
 //! What the Messages API refuses.
 
-use super::{Verdict, ensure, is_word, list, members, openai_schema, repeated, text};
+use super::{Verdict, ensure, is_word, list, media, members, openai_schema, repeated, text};
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -16,6 +16,7 @@ pub fn check(body: &Value) -> Verdict {
     check_settings(body)?;
     check_system(body.get("system"))?;
     check_messages(list(body, "messages"))?;
+    media::check_anthropic_count(list(body, "messages"))?;
     check_tools(list(body, "tools"))?;
     check_thinking(body)?;
     check_cache_marks(body)?;
@@ -90,6 +91,7 @@ fn check_messages(messages: &[Value]) -> Verdict {
                     open.push(id.to_owned());
                 }
                 "tool_result" => check_result(block, &place, role)?,
+                "image" | "document" => media::check_anthropic(block, &place)?,
                 "thinking" => ensure(!text(block, "signature").is_empty(), || {
                     format!("{place}.thinking.signature: Field required")
                 })?,

@@ -1,11 +1,12 @@
 //! What `DeepSeek` and Kimi refuse beyond Chat Completions.
 
-use super::{Verdict, ensure, list, openai, text};
+use super::{Verdict, ensure, list, media, openai, text};
 use serde_json::Value;
 
 pub fn check(body: &Value) -> Verdict {
     openai::check(body)?;
     let messages = list(body, "messages");
+    media::check_text_only(messages)?;
     for (at, message) in messages.iter().enumerate() {
         // earendil-works/pi #1048, eclipse-theia/theia #15144.
         ensure(text(message, "role") != "developer", || {

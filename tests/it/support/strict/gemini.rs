@@ -1,6 +1,6 @@
 //! What `generateContent` refuses.
 
-use super::{Verdict, ensure, gemini_schema, is_word, list, repeated, text};
+use super::{Verdict, ensure, gemini_schema, is_word, list, media, repeated, text};
 use serde_json::Value;
 
 /// kaitranntt/ccs #25, google-gemini/gemini-cli #2966.
@@ -22,6 +22,7 @@ pub fn check(body: &Value, with_signatures: bool) -> Verdict {
         check_content(system, "system_instruction")?;
     }
     check_order(contents)?;
+    media::check_gemini_size(body)?;
     check_tools(list(body, "tools"))?;
     check_format(body)?;
     if with_signatures { check_signatures(contents) } else { Ok(()) }
@@ -54,6 +55,7 @@ fn check_content(content: &Value, place: &str) -> Verdict {
 }
 
 fn check_part(part: &Value, place: &str) -> Verdict {
+    media::check_gemini(part, place)?;
     for key in ["functionCall", "functionResponse"] {
         let Some(function) = part.get(key) else { continue };
         let snake = if key == "functionCall" { "function_call" } else { "function_response" };

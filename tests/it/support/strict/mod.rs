@@ -1,12 +1,14 @@
 //! What the APIs of model providers refuse in a request, rule by rule from public error texts.
 //!
 //! A rule names where its text was reported: `owner/repository #issue`. What types alone say (unknown keys, wrong
-//! kinds) is checked by the official SDKs in `tests/clients/sdk_judge.py`. Needs nothing but `serde_json`.
+//! kinds) is checked by the official SDKs in `tests/clients/sdk_judge.py`. Needs nothing but `serde_json` and
+//! `base64`.
 
 pub mod anthropic;
 pub mod deepseek;
 pub mod gemini;
 pub mod gemini_schema;
+pub mod media;
 pub mod mistral;
 pub mod ollama;
 pub mod openai;

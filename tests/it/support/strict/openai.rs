@@ -1,6 +1,6 @@
 //! What Chat Completions refuse.
 
-use super::{Verdict, ensure, is_word, list, openai_schema, repeated, text};
+use super::{Verdict, ensure, is_word, list, media, openai_schema, repeated, text};
 use serde_json::Value;
 
 /// Documented in the API's reference.
@@ -35,7 +35,12 @@ fn check_messages(messages: &[Value]) -> Verdict {
                 check_content(message, at)?;
             }
             "assistant" => open.extend(check_assistant(message, at)?),
-            "user" | "system" | "developer" => check_content(message, at)?,
+            "user" | "system" | "developer" => {
+                check_content(message, at)?;
+                for (n, part) in list(message, "content").iter().enumerate() {
+                    media::check_openai(part, &format!("messages[{at}].content[{n}]"))?;
+                }
+            }
             other => return Err(format!("Invalid value: '{other}' at messages[{at}].role")),
         }
     }

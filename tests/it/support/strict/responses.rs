@@ -1,6 +1,6 @@
 //! What the Responses API refuses.
 
-use super::{Verdict, ensure, is_word, list, openai_schema, repeated, text};
+use super::{Verdict, ensure, is_word, list, media, openai_schema, repeated, text};
 use serde_json::Value;
 
 /// Of `call_id` and `id`: decolua/9router #393, mweinbach/open-grok #23.
@@ -100,6 +100,7 @@ fn check_message(item: &Value, at: usize) -> Verdict {
         ensure(text(part, "type") != wrong, || {
             format!("Invalid value: '{wrong}' at input[{at}].content[{n}].type. Supported values are: '{expected}'.")
         })?;
+        media::check_responses(part, &format!("input[{at}].content[{n}]"))?;
     }
     let is_content = match item.get("content") {
         Some(Value::String(_)) => true,

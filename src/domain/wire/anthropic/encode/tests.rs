@@ -19,7 +19,7 @@ const BETWEEN: &str = "claude-sonnet-5-5";
 const ALWAYS: &str = "claude-opus-5-5";
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 fn model(calls: &[&str], reasoning: Option<Vec<Value>>) -> ChatMessage {

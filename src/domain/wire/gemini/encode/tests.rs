@@ -11,7 +11,7 @@ const OLDER: &str = "gemini-2.5-flash";
 const NEWER: &str = "gemini-3.8-flash";
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 fn model(text: &str, calls: &[&str], reasoning: Option<(&str, Vec<Value>)>) -> ChatMessage {

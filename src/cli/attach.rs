@@ -1,0 +1,80 @@
+//! `--attach FILE`: files become assets, and an input refers to them.
+
+use super::client::{Client, encode};
+use super::exit::Failure;
+use crate::domain::ids::AssetId;
+use crate::domain::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
+use crate::domain::media::{reference, sniff};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Key of the references in an input.
+const KEY: &str = "attachments";
+
+/// Stores the files and returns the input with references to them.
+pub(crate) async fn with_files(client: &Client, input: Value, files: &[PathBuf]) -> Result<Value, Failure> {
+    if files.len() > ATTACHMENTS {
+        return Err(Failure::usage(format!(
+            "expected at most {ATTACHMENTS} files after `--attach`, got {}",
+            files.len()
+        )));
+    }
+    let mut references = Vec::with_capacity(files.len());
+    for file in files {
+        references.push(store(client, file).await?);
+    }
+    refer(input, references)
+}
+
+async fn store(client: &Client, file: &Path) -> Result<Value, Failure> {
+    let shown = file.display();
+    let bad = |why: String| Failure::usage(format!("file `{shown}` can't be attached: {why}"));
+    let size = std::fs::metadata(file).map_err(|e| bad(e.to_string()))?.len();
+    if size > ATTACHMENT_BYTES as u64 {
+        return Err(bad(format!("it has {size} bytes, expected at most {ATTACHMENT_BYTES}")));
+    }
+    let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
+    let Some(found) = sniff(&bytes, true) else {
+        return Err(bad("expected png, jpeg, webp, gif, pdf or text, and its bytes are none of these".into()));
+    };
+    let asset = AssetId::of(&bytes);
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let path = format!("assets/{asset}/content?name={}", encode(&name));
+    client.put_content(&path, found.media.as_str(), bytes).await?;
+    Ok(reference(&asset))
+}
+
+/// An input with references: a map has them beside what is in it, anything else stands beside them.
+fn refer(input: Value, references: Vec<Value>) -> Result<Value, Failure> {
+    Ok(match input {
+        Value::Null => json!({KEY: references}),
+        Value::Object(mut map) => {
+            if map.contains_key(KEY) {
+                return Err(Failure::usage(format!("the input has `{KEY}` already; refer to the assets in it")));
+            }
+            map.insert(KEY.to_owned(), references.into());
+            map.into()
+        }
+        Value::String(text) => json!({"text": text, KEY: references}),
+        other => json!({"input": other, KEY: references}),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_keeps_its_form_beside_references() {
+        let check = |input: Value, expected: Result<Value, &str>| match (refer(input, vec![json!("r")]), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Err(failure), Err(part)) => assert!(failure.text.contains(part), "{failure}"),
+            (found, expected) => panic!("got {found:?}, expected {expected:?}"),
+        };
+        check(json!(null), Ok(json!({"attachments": ["r"]})));
+        check(json!("what?"), Ok(json!({"text": "what?", "attachments": ["r"]})));
+        check(json!({"id": 7}), Ok(json!({"id": 7, "attachments": ["r"]})));
+        check(json!([1]), Ok(json!({"input": [1], "attachments": ["r"]})));
+        check(json!({"attachments": []}), Err("has `attachments` already"));
+    }
+}

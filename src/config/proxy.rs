@@ -1,0 +1,101 @@
+//! The proxy of outgoing calls: `models.proxy` and `http_client.proxy`.
+
+use super::mask_value;
+use hyper::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::Url;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Called without a proxy: on another machine these names would mean the proxy itself.
+const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
+/// Names of the variables that are read; the first that is set counts.
+const HTTP: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
+const HTTPS: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+const ALL: [&str; 2] = ["ALL_PROXY", "all_proxy"];
+const NO: [&str; 2] = ["NO_PROXY", "no_proxy"];
+/// Set for programs that a web server starts: their `HTTP_PROXY` is a header of the request.
+const CGI: &str = "REQUEST_METHOD";
+
+/// Which proxy carries calls to `http://` and `https://` URLs. It is never shown with its login.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ProxySettings {
+    /// For `http://`.
+    pub http: Option<Url>,
+    /// For `https://`.
+    pub https: Option<Url>,
+    /// Hosts that are called without it, with commas between, as in `NO_PROXY`.
+    pub exceptions: String,
+}
+
+impl fmt::Debug for ProxySettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = |url: &Option<Url>| url.as_ref().map(|url| mask_value("proxy", url.as_str()));
+        f.debug_struct("ProxySettings")
+            .field("http", &place(&self.http))
+            .field("https", &place(&self.https))
+            .field("exceptions", &self.exceptions)
+            .finish()
+    }
+}
+
+impl ProxySettings {
+    /// Reads `none`, `environment` (the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals
+    /// or not) or a URL. The error shows no part of a URL that may be a password.
+    pub fn parse(text: &str, exceptions: &str, variables: &BTreeMap<String, String>) -> Result<Self, String> {
+        let (http, https, others) = match text {
+            "none" => return Ok(Self::default()),
+            "environment" => {
+                let all = of_variables(&ALL, variables);
+                let one = |names| of_variables(names, variables).or(all);
+                let is_cgi = variables.contains_key(CGI);
+                let http = if is_cgi { one(&HTTP[1..]) } else { one(&HTTP) };
+                let read = |given: Option<(&str, &str)>| {
+                    given.map(|(name, text)| of_environment(text).map_err(|why| format!("`{name}`: {why}"))).transpose()
+                };
+                (read(http)?, read(one(&HTTPS))?, of_variables(&NO, variables).map_or("", |(_, text)| text))
+            }
+            url => {
+                let url = proxy_url(url)?;
+                (Some(url.clone()), Some(url), "")
+            }
+        };
+        let exceptions = [LOOPBACK, others, exceptions].into_iter().filter(|list| !list.trim().is_empty());
+        Ok(Self { http, https, exceptions: exceptions.collect::<Vec<_>>().join(",") })
+    }
+
+    /// The rules by which the client chooses a proxy for a URL.
+    pub fn matcher(&self) -> Matcher {
+        let text = |url: &Option<Url>| url.as_ref().map(Url::to_string).unwrap_or_default();
+        Matcher::builder().http(text(&self.http)).https(text(&self.https)).no(self.exceptions.as_str()).build()
+    }
+}
+
+/// The first of these that is set, with its name; an empty one is none.
+fn of_variables<'v>(names: &[&'v str], variables: &'v BTreeMap<String, String>) -> Option<(&'v str, &'v str)> {
+    let set = names.iter().find_map(|name| Some((*name, variables.get(*name)?.trim())));
+    set.filter(|(_, text)| !text.is_empty())
+}
+
+/// A variable may leave the scheme out.
+fn of_environment(text: &str) -> Result<Url, String> {
+    if text.contains("://") { proxy_url(text) } else { proxy_url(&format!("http://{text}")) }
+}
+
+fn proxy_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("only proxies at `http://` and `https://` are spoken to".to_owned());
+    }
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return Err(
+            "a proxy has no path; `/`, `?`, `#` and `@` of a password are written `%2F`, `%3F`, `%23` and `%40`".into(),
+        );
+    }
+    // What the client can't read it would leave out without a word.
+    let matcher = Matcher::builder().all(url.to_string()).build();
+    match matcher.intercept(&Uri::from_static("http://example.com/")) {
+        Some(_) => Ok(url),
+        None => Err("the client can't use it".to_owned()),
+    }
+}

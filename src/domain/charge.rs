@@ -1,0 +1,118 @@
+//! What a model call is charged, however it ended: a provider bills what it was sent and what it wrote, also when nobody
+//! can use the reply.
+//!
+//! | the call | charged |
+//! |---|---|
+//! | could not be sent (no address, no connection, no TLS), or was answered by a status that is no success | nothing |
+//! | was sent, and no answer came | its prompt, estimated |
+//! | was answered, and the provider has counted it to its end | what the provider says |
+//! | was answered, and broke off | what the provider has said, at least what came of it, estimated |
+
+use crate::budget::{counted, tokens};
+use crate::chat::Usage;
+
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum CallStage {
+    /// It is not made yet.
+    #[default]
+    NotAsked,
+    /// It is being made; nothing of it has left.
+    Asked,
+    /// Its request has left.
+    Sent,
+    /// The provider answers it.
+    Accepted,
+    /// The provider has answered that it won't.
+    Refused,
+}
+
+/// What is known of a call, whatever becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallProgress {
+    /// How far it has come.
+    pub stage: CallStage,
+    /// What the provider has said of tokens so far.
+    pub usage: Usage,
+    /// The provider has said why its reply ended.
+    pub is_whole: bool,
+    /// Bytes of text, calls and reasoning so far.
+    pub said_bytes: usize,
+}
+
+/// What a call is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    /// Tokens.
+    pub usage: Usage,
+    /// The provider hasn't said all of it.
+    pub is_estimate: bool,
+}
+
+impl Charge {
+    /// Of a whole reply, whose prompt and text are estimated to have so many tokens.
+    pub fn of_reply(usage: Usage, prompt: u64, reply: u64) -> Self {
+        let charged = counted(usage, prompt, reply);
+        Self { usage: charged, is_estimate: charged != usage }
+    }
+}
+
+impl CallProgress {
+    /// Of a call that has ended without a reply. `prompt` are the tokens of its prompt, estimated, and `ratio` is the
+    /// thousandths of bytes that a token has.
+    pub fn charge(&self, prompt: u64, ratio: u32) -> Option<Charge> {
+        match self.stage {
+            CallStage::NotAsked | CallStage::Asked | CallStage::Refused => None,
+            CallStage::Sent | CallStage::Accepted => {
+                let told = self.usage;
+                if self.is_whole && told.input > 0 && told.output > 0 {
+                    return Some(Charge { usage: told, is_estimate: false });
+                }
+                let output = told.output.max(tokens(self.said_bytes, ratio));
+                let input = if told.input == 0 { prompt } else { told.input };
+                Some(Charge { usage: Usage { input, output, ..told }, is_estimate: true })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_began_is_charged_whatever_became_of_it() {
+        let charge = |stage, usage, is_whole, said_bytes| {
+            let progress = CallProgress { stage, usage, is_whole, said_bytes };
+            progress.charge(100, 4_000).map(|charge| (charge.usage.input, charge.usage.output, charge.is_estimate))
+        };
+        let none = Usage::default();
+        for (stage, usage, is_whole, said, expected) in [
+            (CallStage::NotAsked, none, false, 0, None),
+            (CallStage::Asked, none, false, 0, None),
+            (CallStage::Refused, Usage::new(90, 5), true, 40, None),
+            (CallStage::Sent, none, false, 0, Some((100, 0, true))),
+            (CallStage::Accepted, none, false, 0, Some((100, 0, true))),
+            // It broke off: what has come counts where the provider has said less.
+            (CallStage::Accepted, none, false, 41, Some((100, 11, true))),
+            (CallStage::Accepted, Usage::new(90, 1), false, 41, Some((90, 11, true))),
+            (CallStage::Accepted, Usage::new(90, 50), false, 41, Some((90, 50, true))),
+            // A refusal or a filter's end, counted by the provider.
+            (CallStage::Accepted, Usage::new(90, 5), true, 400, Some((90, 5, false))),
+            (CallStage::Accepted, Usage::new(90, 0), true, 40, Some((90, 10, true))),
+            (CallStage::Accepted, none, true, 40, Some((100, 10, true))),
+        ] {
+            assert_eq!(charge(stage, usage, is_whole, said), expected, "{stage:?} {usage:?} {is_whole} {said}");
+        }
+    }
+
+    #[test]
+    fn a_reply_whose_provider_says_nothing_is_estimated() {
+        for (usage, expected) in
+            [(Usage::new(9, 3), (9, 3, false)), (Usage::new(0, 3), (100, 3, true)), (Usage::new(9, 0), (9, 20, true))]
+        {
+            let charge = Charge::of_reply(usage, 100, 20);
+            assert_eq!((charge.usage.input, charge.usage.output, charge.is_estimate), expected, "{usage:?}");
+        }
+    }
+}

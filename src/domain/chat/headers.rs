@@ -1,0 +1,183 @@
+//! Headers that an agent sends to its provider besides those of the wire format: plain texts, and values of secrets.
+
+use crate::headers::{is_name, is_of_connection, is_value};
+use crate::ids::secret::SecretName;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Headers at most.
+const HEADERS: usize = 16;
+/// Longest name in bytes.
+const NAME_BYTES: usize = 100;
+/// Longest text in bytes: servers take about 8 KiB of all headers together.
+const TEXT_BYTES: usize = 2_048;
+/// Headers that the wire formats and the key take, in lower case.
+const OWN: [&str; 9] = [
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "anthropic-version",
+    "content-type",
+    "content-encoding",
+    "accept",
+    "cookie",
+];
+
+const SECRET: &str = "$secret";
+const PREFIX: &str = "prefix";
+
+/// Headers by name.
+pub type ModelHeaders = BTreeMap<String, HeaderText>;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderText {
+    /// A text that anybody may read.
+    Plain(String),
+    /// The value of an owner's secret, behind a plain prefix (`Bearer `).
+    Secret {
+        /// Which secret.
+        name: SecretName,
+        /// Stands before its value.
+        prefix: String,
+    },
+}
+
+impl HeaderText {
+    /// The secret whose value it is.
+    pub const fn secret(&self) -> Option<&SecretName> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Secret { name, .. } => Some(name),
+        }
+    }
+
+    /// As configurations have it; it never holds a secret's value.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Plain(text) => text.as_str().into(),
+            Self::Secret { name, prefix } if prefix.is_empty() => json!({SECRET: name.path()}),
+            Self::Secret { name, prefix } => json!({SECRET: name.path(), PREFIX: prefix}),
+        }
+    }
+
+    /// The text that is no secret.
+    fn plain(&self) -> &str {
+        match self {
+            Self::Plain(text) | Self::Secret { prefix: text, .. } => text,
+        }
+    }
+
+    fn of_map(map: &Map<String, Value>) -> Option<Self> {
+        if map.keys().any(|key| ![SECRET, PREFIX].contains(&key.as_str())) {
+            return None;
+        }
+        let name = SecretName::of_path(map.get(SECRET)?.as_str()?).ok()?;
+        let prefix = map.get(PREFIX).map_or(Some(""), Value::as_str)?.to_owned();
+        Some(Self::Secret { name, prefix })
+    }
+}
+
+impl Serialize for HeaderText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for HeaderText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let read = match Value::deserialize(from)? {
+            Value::String(text) => Some(Self::Plain(text)),
+            Value::Object(map) => Self::of_map(&map),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
+        };
+        // What was given is not repeated: it may be a key.
+        read.ok_or_else(|| {
+            serde::de::Error::custom(
+                "a header of `headers` expected a text or `{\"$secret\": \"s/NAME\"}`, with `prefix` or not",
+            )
+        })
+    }
+}
+
+/// Headers that can't be sent. An error doesn't show a value.
+pub(super) fn check(headers: &ModelHeaders) -> Result<(), String> {
+    if headers.len() > HEADERS {
+        return Err(format!("`model.headers`: expected at most {HEADERS} headers, got {}", headers.len()));
+    }
+    let mut seen = Vec::new();
+    for (name, text) in headers {
+        if !is_name(name) || name.len() > NAME_BYTES {
+            let shown: String = name.chars().take(NAME_BYTES).collect();
+            return Err(format!("`model.headers`: `{}` is not a header name", shown.escape_debug()));
+        }
+        let lower = name.to_ascii_lowercase();
+        if is_of_connection(&lower) {
+            return Err(format!("`model.headers.{name}`: it belongs to the connection, which the venue makes"));
+        }
+        if OWN.contains(&lower.as_str()) {
+            return Err(format!("`model.headers.{name}`: Trellis writes this header itself; a key belongs in `key`"));
+        }
+        if seen.contains(&lower) {
+            return Err(format!("`model.headers.{name}`: another header has this name in other case"));
+        }
+        if !is_value(text.plain()) || text.plain().len() > TEXT_BYTES {
+            return Err(format!("`model.headers.{name}`: expected at most {TEXT_BYTES} printable ASCII characters"));
+        }
+        seen.push(lower);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(headers: &Value) -> Result<Value, String> {
+        let headers: ModelHeaders = serde_json::from_value(headers.clone()).map_err(|error| error.to_string())?;
+        check(&headers)?;
+        Ok(json!(headers))
+    }
+
+    #[test]
+    fn texts_and_secrets_are_read_and_written_the_same() {
+        for headers in [
+            json!({}),
+            json!({"OpenAI-Organization": "org-1", "X-Title": ""}),
+            json!({"X-Gateway": {"$secret": "s/GATEWAY"}, "X-Other": {"$secret": "s/A", "prefix": "Bearer "}}),
+        ] {
+            assert_eq!(checked(&headers), Ok(headers));
+        }
+    }
+
+    #[test]
+    fn headers_that_are_not_the_agents_are_refused_with_the_reason() {
+        let many: Map<String, Value> = (0..17).map(|n| (format!("x-{n}"), "v".into())).collect();
+        let (of_connection, own) = ("it belongs to the connection", "Trellis writes this header itself");
+        for (headers, part) in [
+            (json!({"Host": "x"}), of_connection),
+            (json!({"content-length": "1"}), of_connection),
+            (json!({"Transfer-Encoding": "chunked"}), of_connection),
+            (json!({"Proxy-Authorization": "x"}), of_connection),
+            (json!({"Authorization": {"$secret": "s/A"}}), own),
+            (json!({"x-api-key": "k"}), own),
+            (json!({"Content-Type": "x"}), own),
+            (json!({"Cookie": "x"}), own),
+            (json!({"a b": "x"}), "is not a header name"),
+            (json!({"a\r\nb": "x"}), "`a\\r\\nb` is not a header name"),
+            (json!({"x": "a\r\nHost: b"}), "printable ASCII"),
+            (json!({"x": {"$secret": "s/A", "prefix": "\n"}}), "printable ASCII"),
+            (json!({"x": "k".repeat(TEXT_BYTES + 1)}), "expected at most 2048"),
+            (json!({"X-A": "1", "x-a": "2"}), "in other case"),
+            (json!({"x": 1}), "expected a text or"),
+            (json!({"x": {"$secret": "sk-live-1"}}), "expected a text or"),
+            (json!({"x": {"$secret": "s/A", "suffix": ""}}), "expected a text or"),
+            (many.into(), "expected at most 16 headers, got 17"),
+        ] {
+            let error = checked(&headers).unwrap_err();
+            assert!(error.contains(part) && !error.contains("sk-live"), "{headers}: {error}");
+        }
+    }
+}

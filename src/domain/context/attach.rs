@@ -1,0 +1,263 @@
+//! Pictures and files of assets in a prompt: which of those that are referred to it shows.
+//!
+//! | referred to in | is shown |
+//! |---|---|
+//! | the open task | always; a new task whose attachment can't be shown gets no prompt |
+//! | a piece of context, a result, a message | while there is room |
+//! | earlier turns | the newest that there is room for |
+//!
+//! An asset stands where it is referred to first. A line stands in the place of what is not shown.
+
+use super::inputs::{Inputs, Served};
+use super::item::Item;
+use super::ledger::{Row, Status};
+use super::past::TranscriptTurn;
+use crate::chat::ChatMessage;
+use crate::context::budget::PromptBudget;
+use crate::context::goals::View;
+use crate::event::{Event, Payload};
+use crate::ids::AssetId;
+use crate::limits::{ATTACHMENTS, ATTACHMENTS_BYTES, ATTACHMENTS_READ};
+use crate::media::{Attachment, LINE_BYTES, References, references};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Part of the budget that attachments may take, those of the open task apart.
+const SHARE: usize = 3;
+/// Attachments of earlier turns leave a prompt in steps of so many: each step costs the provider's cache.
+const STEP: usize = 5;
+/// Characters of an asset's name in the ledger.
+const KEY_CHARS: usize = 12;
+/// Why an attachment of an earlier turn isn't shown.
+const OLD: &str = "it is older than those that a prompt has room for; refer to it again to see it";
+/// Why an attachment isn't shown a second time.
+const REPEATED: &str = "it stands above";
+
+/// Assets that an event refers to.
+pub fn references_of(event: &Event) -> References {
+    match &event.payload {
+        Payload::Task { input, .. } | Payload::Message { input, .. } => references(input),
+        Payload::Result { result, .. } => result.output.as_ref().map(references).unwrap_or_default(),
+        Payload::Decision { .. } => References::default(),
+    }
+}
+
+/// Assets that a prompt may show, in the order of their weight: those of the open task, of pieces of context and of
+/// events, and then the newest of earlier turns; so many as are looked up.
+pub fn wanted(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Vec<AssetId> {
+    let mut found: Vec<AssetId> = Vec::new();
+    let groups = Groups::of(items, served, turns);
+    for asset in groups.task.into_iter().chain(groups.current).chain(groups.earlier.into_iter().rev()) {
+        if found.len() < ATTACHMENTS_READ && !found.contains(&asset) {
+            found.push(asset);
+        }
+    }
+    found
+}
+
+/// Assets by what refers to them.
+struct Groups {
+    task: Vec<AssetId>,
+    /// Of pieces of context, results and messages.
+    current: Vec<AssetId>,
+    /// Of earlier turns, by the last of them that refers to it.
+    earlier: Vec<AssetId>,
+}
+
+impl Groups {
+    fn of(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Self {
+        let events = served.results.iter().chain(&served.messages).map(|(_, event)| event);
+        let current = items.iter().flat_map(|item| item.attachments.clone());
+        let current = current.chain(events.flat_map(|event| references_of(event).assets)).collect();
+        let task = served.task.iter().flat_map(|task| references_of(task).assets).collect();
+        let goals: &View = &served.goals;
+        let shown = turns.iter().filter(|turn| goals.shows(turn));
+        let heard = shown.flat_map(|turn| &turn.heard).flat_map(|heard| &heard.attachments);
+        let last: BTreeMap<&AssetId, usize> = heard.zip(0..).collect();
+        let mut earlier: Vec<_> = last.into_iter().map(|(asset, at)| (at, asset.clone())).collect();
+        earlier.sort_unstable();
+        Self { task, current, earlier: earlier.into_iter().map(|(_, asset)| asset).collect() }
+    }
+}
+
+/// Why a new task gets no prompt: something that it refers to can't be shown. With what that is.
+pub(super) fn missing(inputs: &Inputs) -> Option<(String, String)> {
+    let task = inputs.served.task.as_ref()?;
+    if inputs.transcript.iter().any(|turn| turn.job.as_ref() == task.job()) {
+        return None;
+    }
+    let References { assets, malformed } = references_of(task);
+    if let Some(malformed) = malformed {
+        return Some((malformed, r#"expected `{"$asset": "a/HASH"}` and nothing beside it"#.to_owned()));
+    }
+    if assets.len() > ATTACHMENTS {
+        let reason = format!("a task may have {ATTACHMENTS} attachments, got {}", assets.len());
+        return Some(("attachments".to_owned(), reason));
+    }
+    let known = |asset: &AssetId| inputs.attachments.iter().find(|known| known.asset == *asset);
+    let mut bytes = 0;
+    for asset in &assets {
+        let attachment = known(asset)?;
+        bytes += attachment.size;
+        let too_much = (bytes > ATTACHMENTS_BYTES).then(|| {
+            format!("the attachments of a task may have {ATTACHMENTS_BYTES} bytes together, with it they have {bytes}")
+        });
+        if let Some(reason) = attachment.withheld.clone().or(too_much) {
+            return Some((format!("a/{asset}"), reason));
+        }
+    }
+    None
+}
+
+/// What becomes of each attachment of a prompt.
+#[derive(Debug, Default)]
+pub(super) struct AttachmentPlan {
+    known: BTreeMap<AssetId, Attachment>,
+    /// Bytes of the budget that those take which are shown.
+    weight: usize,
+    budget: PromptBudget,
+}
+
+impl AttachmentPlan {
+    /// Of a prompt whose fixed parts leave so many bytes of the budget.
+    pub(super) fn of(inputs: &Inputs, left: usize) -> Self {
+        let budget = inputs.moment.budget;
+        let known = inputs.attachments.iter().map(|known| (known.asset.clone(), known.clone())).collect();
+        let mut plan = Self { known, weight: 0, budget };
+        let Groups { task, current, earlier } = Groups::of(&inputs.items, &inputs.served, &inputs.transcript);
+        let mut taken = Taken { weight: task.len() * LINE_BYTES, ..Taken::default() };
+        plan.weight = taken.weight;
+        for asset in &task {
+            let withheld = plan.offer(asset, &mut taken, usize::MAX).err();
+            plan.withhold(asset, withheld);
+        }
+        let room = (budget.bytes / SHARE).min(left.saturating_sub(plan.weight) / 2).saturating_add(plan.weight);
+        for asset in &current {
+            let withheld = plan.offer(asset, &mut taken, room).err();
+            plan.withhold(asset, withheld);
+        }
+        plan.earlier(&earlier, &mut taken, room);
+        plan
+    }
+
+    /// Shows the newest of earlier turns. What leaves does so in steps, from the oldest on.
+    fn earlier(&mut self, earlier: &[AssetId], taken: &mut Taken, room: usize) {
+        let is_open = |asset: &&AssetId| self.known.contains_key(*asset) && !taken.assets.contains(*asset);
+        let all = earlier.len();
+        let earlier: Vec<&AssetId> = earlier.iter().filter(is_open).collect();
+        // Steps are counted from the first of all, so that one more doesn't move them.
+        let before = all - earlier.len();
+        let newest_first = || earlier.iter().enumerate().rev();
+        let mut trial = taken.clone();
+        let mut first = 0;
+        for (at, asset) in newest_first() {
+            if self.known.get(*asset).is_some_and(Attachment::is_shown) && self.fits(asset, &trial, room).is_err() {
+                first = at + 1;
+                break;
+            }
+            self.take(asset, &mut trial);
+        }
+        let step = (before + first).next_multiple_of(STEP).saturating_sub(before);
+        let first = if first == 0 { 0 } else { step.min(earlier.len().saturating_sub(1)).max(first) };
+        for (at, asset) in newest_first() {
+            let withheld = if at < first { Some(OLD.to_owned()) } else { self.offer(asset, taken, room).err() };
+            self.withhold(asset, withheld);
+        }
+    }
+
+    fn offer(&mut self, asset: &AssetId, taken: &mut Taken, room: usize) -> Result<(), String> {
+        if taken.assets.contains(asset) {
+            return Ok(());
+        }
+        self.fits(asset, taken, room)?;
+        self.take(asset, taken);
+        self.weight = taken.weight;
+        Ok(())
+    }
+
+    fn fits(&self, asset: &AssetId, taken: &Taken, room: usize) -> Result<(), String> {
+        let Some(attachment) = self.known.get(asset) else { return Err(OLD.to_owned()) };
+        if attachment.withheld.is_some() {
+            return Ok(());
+        }
+        if taken.assets.len() >= ATTACHMENTS {
+            return Err(format!("a request shows {ATTACHMENTS} attachments at most"));
+        }
+        if taken.bytes + attachment.size > ATTACHMENTS_BYTES {
+            return Err(format!("a request shows {ATTACHMENTS_BYTES} bytes of attachments at most"));
+        }
+        let weight = self.weight_of(attachment);
+        if taken.weight.saturating_add(weight) > room {
+            // Numbers that change from turn to turn would change the stable part of the prompt.
+            let tokens = attachment.tokens;
+            return Err(format!("no room: it takes about {tokens} tokens of the budget; raise `contextBudget`"));
+        }
+        Ok(())
+    }
+
+    fn take(&self, asset: &AssetId, taken: &mut Taken) {
+        let Some(attachment) = self.known.get(asset).filter(|known| known.is_shown()) else { return };
+        if taken.assets.insert(asset.clone()) {
+            taken.bytes += attachment.size;
+            taken.weight = taken.weight.saturating_add(self.weight_of(attachment));
+        }
+    }
+
+    /// Bytes of text that cost as much.
+    fn weight_of(&self, attachment: &Attachment) -> usize {
+        attachment.tokens.saturating_mul(self.budget.ratio as usize) / 1_000
+    }
+
+    fn withhold(&mut self, asset: &AssetId, reason: Option<String>) {
+        let Some(reason) = reason else { return };
+        let known = self.known.remove(asset).unwrap_or_else(|| Attachment::named(asset.clone()));
+        let known = if known.is_shown() { known.withhold(reason) } else { known };
+        self.known.insert(asset.clone(), known);
+    }
+
+    /// Bytes of the budget that it takes.
+    pub(super) const fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// Puts into the messages what is known of their attachments.
+    pub(super) fn resolve(&self, messages: &mut [ChatMessage]) {
+        let mut shown = BTreeSet::new();
+        for message in messages {
+            let ChatMessage::User { attachments, .. } = message else { continue };
+            for attachment in attachments {
+                let unknown = || Attachment::named(attachment.asset.clone()).withhold(OLD);
+                let found = self.known.get(&attachment.asset).cloned().unwrap_or_else(unknown);
+                let is_repeated = found.is_shown() && !shown.insert(found.asset.clone());
+                *attachment = if is_repeated { found.withhold(REPEATED) } else { found };
+            }
+        }
+    }
+
+    /// Its lines in the ledger.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let row = |attachment: &Attachment| {
+            let weight = self.weight_of(attachment);
+            let given = if attachment.is_shown() { weight } else { 0 };
+            let status = match &attachment.withheld {
+                None => Status::Full,
+                // It can be shown, and nothing is known of it that says otherwise.
+                Some(_) if attachment.media.is_some() => Status::Dropped,
+                Some(_) => Status::Failed,
+            };
+            let key = format!("attachment/{}", &attachment.asset.as_str()[..KEY_CHARS]);
+            let source = Some(format!("a/{}", attachment.asset));
+            let reason = attachment.withheld.clone();
+            Row { source, asked: weight, given, rendered: given, status, reason, ..Row::fixed(&key, 0) }
+        };
+        self.known.values().map(row).collect()
+    }
+}
+
+/// What is shown so far.
+#[derive(Debug, Clone, Default)]
+struct Taken {
+    assets: BTreeSet<AssetId>,
+    bytes: usize,
+    weight: usize,
+}

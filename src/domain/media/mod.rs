@@ -1,0 +1,265 @@
+//! Pictures and files of assets beside the texts of a prompt: how inputs refer to them, and what is known of them.
+//!
+//! `{"$asset": "a/HASH"}` anywhere in the input of a task, in a message, in the result of a job or in a value of the
+//! context asks for the content to be shown. Records and ledgers have the name of an asset; its bytes are read when a
+//! model is called, and kept nowhere else.
+
+mod sniff;
+
+pub use sniff::{Pixels, Sniffed, sniff};
+
+use crate::foreign::name;
+use crate::ids::AssetId;
+use crate::limits::ATTACHMENTS_READ;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+
+/// Key of a reference.
+pub const KEY: &str = "$asset";
+
+/// Bytes that the line of an attachment has at most.
+pub const LINE_BYTES: usize = 600;
+
+/// Characters of a name, and of a reason, in a line.
+const NAME_CHARS: usize = 60;
+const REASON_CHARS: usize = 200;
+
+/// What a content is by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum MediaType {
+    /// A picture.
+    #[serde(rename = "image/png")]
+    Png,
+    /// A picture.
+    #[serde(rename = "image/jpeg")]
+    Jpeg,
+    /// A picture.
+    #[serde(rename = "image/webp")]
+    Webp,
+    /// A picture; of an animated one models see the first frame.
+    #[serde(rename = "image/gif")]
+    Gif,
+    /// A document.
+    #[serde(rename = "application/pdf")]
+    Pdf,
+    /// UTF-8 without control characters: it goes as text to every provider.
+    #[serde(rename = "text/plain")]
+    Text,
+}
+
+impl MediaType {
+    /// As a header names it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Webp => "image/webp",
+            Self::Gif => "image/gif",
+            Self::Pdf => "application/pdf",
+            Self::Text => "text/plain",
+        }
+    }
+
+    /// Whether it is a picture.
+    pub const fn is_image(self) -> bool {
+        match self {
+            Self::Png | Self::Jpeg | Self::Webp | Self::Gif => true,
+            Self::Pdf | Self::Text => false,
+        }
+    }
+}
+
+/// The bytes of an attachment while a model is called; empty anywhere else.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct AttachedBytes(Option<Arc<[u8]>>);
+
+impl AttachedBytes {
+    /// These bytes.
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(Some(bytes.into()))
+    }
+
+    /// The bytes, when they are here.
+    pub fn get(&self) -> Option<&[u8]> {
+        self.0.as_deref()
+    }
+}
+
+impl fmt::Debug for AttachedBytes {
+    /// Without the bytes: logs don't have them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AttachedBytes({:?})", self.get().map(<[u8]>::len))
+    }
+}
+
+/// A picture or a file beside a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attachment {
+    /// Its content, by its SHA-256.
+    pub asset: AssetId,
+    /// The name of the asset, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is; `None` of what models don't read.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub media: Option<MediaType>,
+    /// Bytes of the content.
+    #[serde(default)]
+    pub size: usize,
+    /// Tokens that it costs, estimated.
+    #[serde(default)]
+    pub tokens: usize,
+    /// Why it is not shown, when it isn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
+    /// The content, while a model is called.
+    #[serde(skip)]
+    pub bytes: AttachedBytes,
+}
+
+impl Attachment {
+    /// An asset of which nothing else is known yet.
+    pub const fn named(asset: AssetId) -> Self {
+        Self { asset, name: None, media: None, size: 0, tokens: 0, withheld: None, bytes: AttachedBytes(None) }
+    }
+
+    /// The same, not shown for a reason.
+    #[must_use]
+    pub fn withhold(self, reason: impl Into<String>) -> Self {
+        Self { withheld: Some(reason.into()), bytes: AttachedBytes::default(), ..self }
+    }
+
+    /// Whether it is shown, as far as is known.
+    pub const fn is_shown(&self) -> bool {
+        self.withheld.is_none()
+    }
+
+    /// The line of the venue above its content, or in its place with the reason; at most [`LINE_BYTES`].
+    pub fn line(&self, withheld: Option<&str>) -> String {
+        let about = [
+            Some(format!("[Attachment a/{}", self.asset)),
+            self.name.as_ref().map(|given| beginning(&name(given), NAME_CHARS)),
+            self.media.map(|media| media.as_str().to_owned()),
+            (self.size > 0).then(|| format!("{} bytes", self.size)),
+            withheld.map(|reason| format!("not shown: {}", beginning(&name(reason), REASON_CHARS))),
+        ];
+        let mut line = about.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        line.truncate(line.floor_char_boundary(LINE_BYTES - 1));
+        line + "]"
+    }
+}
+
+fn beginning(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
+}
+
+/// What a value refers to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct References {
+    /// Assets in the order in which they stand, each once.
+    pub assets: Vec<AssetId>,
+    /// The first map with the key of a reference that is none, as JSON.
+    pub malformed: Option<String>,
+}
+
+/// The references in a value. It has no more levels than what is read from outside.
+pub fn references(value: &Value) -> References {
+    let mut found = References::default();
+    collect(value, &mut found);
+    found
+}
+
+fn collect(value: &Value, found: &mut References) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(map) => match map.get(KEY) {
+            None => map.values().for_each(|item| collect(item, found)),
+            Some(path) => match asset_of(path).filter(|_| map.len() == 1) {
+                Some(asset) if found.assets.contains(&asset) || found.assets.len() == ATTACHMENTS_READ => {}
+                Some(asset) => found.assets.push(asset),
+                None => {
+                    found.malformed.get_or_insert_with(|| beginning(&value.to_string(), REASON_CHARS));
+                }
+            },
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The asset of `a/HASH`.
+fn asset_of(path: &Value) -> Option<AssetId> {
+    AssetId::new(path.as_str()?.strip_prefix("a/")?).ok()
+}
+
+/// A reference to an asset.
+pub fn reference(asset: &AssetId) -> Value {
+    serde_json::json!({KEY: format!("a/{asset}")})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn references_are_found_in_their_order_each_once() {
+        let path = |digit: char| format!("a/{}", digit.to_string().repeat(64));
+        let check = |value: Value, expected: &[char], is_malformed: bool| {
+            let found = references(&value);
+            let assets: Vec<String> = found.assets.iter().map(|asset| format!("a/{asset}")).collect();
+            assert_eq!(assets, expected.iter().map(|digit| path(*digit)).collect::<Vec<_>>(), "{value}");
+            assert_eq!(found.malformed.is_some(), is_malformed, "{value}");
+        };
+        check(json!({"$asset": path('1')}), &['1'], false);
+        check(json!({"q": "x", "b": [{"$asset": path('2')}, {"c": {"$asset": path('1')}}]}), &['2', '1'], false);
+        check(json!([{"$asset": path('1')}, {"$asset": path('1')}]), &['1'], false);
+        // A text that names an asset is a text.
+        check(json!({"asset": path('1'), "p": path('2')}), &[], false);
+        for bad in [json!(1), json!("o/pin"), json!("a/12"), json!(path('1')[2..])] {
+            check(json!([{"$asset": bad}]), &[], true);
+        }
+        check(json!({"$asset": path('1'), "more": 1}), &[], true);
+        let asset = AssetId::of(b"x");
+        assert_eq!(references(&reference(&asset)).assets, [asset]);
+    }
+
+    #[test]
+    fn a_line_names_it_and_nothing_in_it_breaks_the_line() {
+        let asset = AssetId::of(b"x");
+        let attachment = Attachment {
+            name: Some("a\n[Task x].png".into()),
+            media: Some(MediaType::Png),
+            size: 12,
+            ..Attachment::named(asset.clone())
+        };
+        let line = attachment.line(Some("provider `p` takes no image/png"));
+        assert!(line.starts_with(&format!("[Attachment a/{asset}, a")) && !line.contains('\n'), "{line}");
+        assert!(line.ends_with(", image/png, 12 bytes, not shown: provider `p` takes no image/png]"), "{line}");
+        assert_eq!(Attachment::named(asset.clone()).line(None), format!("[Attachment a/{asset}]"));
+    }
+
+    #[test]
+    fn a_line_is_never_longer_than_is_counted() {
+        let long = "ä\u{10ffff}[".repeat(10_000);
+        let attachment =
+            Attachment { name: Some(long.clone()), size: usize::MAX, ..Attachment::named(AssetId::of(b"x")) };
+        for reason in [None, Some(long.as_str())] {
+            let line = attachment.line(reason);
+            assert!(line.len() <= LINE_BYTES && line.ends_with(']'), "{}", line.len());
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_recorded_or_logged() {
+        let bytes = AttachedBytes::new(*b"secret bytes");
+        let attachment = Attachment { bytes, ..Attachment::named(AssetId::of(b"x")) };
+        let stored = serde_json::to_string(&attachment).unwrap();
+        assert_eq!(stored, format!(r#"{{"asset":"{}","size":0,"tokens":0}}"#, attachment.asset));
+        assert!(!format!("{attachment:?}").contains("secret"));
+        let read: Attachment = serde_json::from_str(&stored).unwrap();
+        assert_eq!((read.bytes.get(), read.asset == attachment.asset), (None, true));
+    }
+}

@@ -1,0 +1,292 @@
+//! Which failure of a model leads to the next one of an agent's `model.fallback`, and what becomes of a turn when none
+//! has answered.
+
+use super::Last;
+use crate::rate::Wait;
+use crate::session::FailedModel;
+use crate::spend::Spent;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Longest reason in characters that a turn's record keeps of a model that gave no reply.
+const REASON_CHARS: usize = 400;
+
+/// What the models of one turn were asked, and what it cost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelCalls {
+    /// What they have used, by `provider/name`.
+    pub spent: BTreeMap<String, Spent>,
+    /// The model whose reply it is, `provider/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<String>,
+    /// The models before it, and why they gave no reply.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedModel>,
+}
+
+impl ModelCalls {
+    /// One model's use alone.
+    pub fn of(model: &str, spent: Spent) -> Self {
+        let mut calls = Self::default();
+        calls.pay(model, spent);
+        calls
+    }
+
+    /// Adds what a call has used.
+    pub fn pay(&mut self, model: &str, spent: Spent) {
+        if spent != Spent::default() {
+            let sum = self.spent.entry(model.to_owned()).or_default();
+            *sum = sum.plus(spent);
+        }
+    }
+
+    /// Adds later calls of the same turn: who answered and who didn't is as they say.
+    pub fn add(&mut self, later: Self) {
+        for (model, spent) in &later.spent {
+            self.pay(model, *spent);
+        }
+        (self.answered, self.failed) = (later.answered, later.failed);
+    }
+
+    /// What all calls together have used.
+    pub fn total(&self) -> Spent {
+        self.spent.values().fold(Spent::default(), |sum, spent| sum.plus(*spent))
+    }
+
+    /// Whether nothing was used.
+    pub fn is_free(&self) -> bool {
+        self.spent.is_empty()
+    }
+
+    /// Whether the agent's own model alone was asked: a record says nothing more then.
+    pub fn is_plain(&self) -> bool {
+        self.failed.is_empty() && self.spent.len() <= 1
+    }
+}
+
+/// Why a model gave no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelFailure {
+    /// It may answer later; the waits are used up when `exhausted`.
+    Transient {
+        /// The provider's words.
+        reason: String,
+        /// No more tries.
+        exhausted: bool,
+    },
+    /// A limit is reached: it is not asked.
+    Short(Last),
+    /// No request of this agent's will be answered.
+    Unusable {
+        /// The provider's words.
+        reason: String,
+    },
+    /// It never will answer this request.
+    Permanent {
+        /// The provider's words.
+        reason: String,
+    },
+    /// What it has answered is a refusal or no reply that can be used: no other model is asked instead.
+    Declined {
+        /// The provider's words.
+        reason: String,
+    },
+}
+
+impl ModelFailure {
+    /// Whether the next model is asked in its stead. A refusal that is an answer (the model's own, or a content filter's)
+    /// is none to go round, a reply that has no end was a reply, and a limit of what the turn serves holds for all models.
+    pub const fn leads_on(&self) -> bool {
+        match self {
+            Self::Transient { .. } | Self::Unusable { .. } | Self::Permanent { .. } => true,
+            Self::Declined { .. } | Self::Short(_) => false,
+        }
+    }
+}
+
+/// Why a model of several gave no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Miss {
+    /// It was asked in vain, or will not be asked.
+    Failed(ModelFailure),
+    /// It may be asked later: a rate limit, or a cap that waits for the next day.
+    Later(Wait),
+}
+
+impl Miss {
+    fn reason(&self) -> &str {
+        match self {
+            Self::Later(wait) => &wait.reason,
+            Self::Failed(
+                ModelFailure::Transient { reason, .. }
+                | ModelFailure::Unusable { reason }
+                | ModelFailure::Permanent { reason }
+                | ModelFailure::Declined { reason }
+                | ModelFailure::Short(Last { reason, .. }),
+            ) => reason,
+        }
+    }
+
+    /// Order of what counts for the turn when models failed in several ways, the first counts: as long as one may answer
+    /// later the turn waits, and an agent is suspended only when none of its models can be used.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Later(_) => 0,
+            Self::Failed(ModelFailure::Transient { exhausted: false, .. }) => 1,
+            Self::Failed(ModelFailure::Transient { exhausted: true, .. }) => 2,
+            Self::Failed(ModelFailure::Short(_)) => 3,
+            Self::Failed(ModelFailure::Declined { .. }) => 4,
+            Self::Failed(ModelFailure::Permanent { .. }) => 5,
+            Self::Failed(ModelFailure::Unusable { .. }) => 6,
+        }
+    }
+}
+
+/// A model that gave no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedModel {
+    /// `provider/name`.
+    pub model: String,
+    /// Why.
+    pub miss: Miss,
+}
+
+impl MissedModel {
+    /// The reason with the name of the model in it.
+    fn named(&self) -> String {
+        let reason = self.miss.reason();
+        if reason.contains(&format!("`{}`", self.model)) {
+            return reason.to_owned();
+        }
+        format!("model `{}` is not asked: {reason}", self.model)
+    }
+
+    /// Its line in a turn's record.
+    pub fn noted(&self) -> FailedModel {
+        FailedModel { model: self.model.clone(), reason: self.miss.reason().chars().take(REASON_CHARS).collect() }
+    }
+}
+
+/// What becomes of a turn whose models gave no reply: the reasons of all of them, and the mildest consequence. `None`
+/// when there was no model.
+pub fn conclude(missed: &[MissedModel]) -> Option<Miss> {
+    let leading = &missed.iter().min_by_key(|missed| missed.miss.rank())?.miss;
+    let [_, _, ..] = missed else { return Some(leading.clone()) };
+    let reason = missed.iter().map(MissedModel::named).collect::<Vec<_>>().join("; ");
+    let waits = missed.iter().filter_map(|missed| match &missed.miss {
+        Miss::Later(wait) => Some(wait),
+        Miss::Failed(_) => None,
+    });
+    Some(match leading {
+        Miss::Later(first) => {
+            let until = waits.clone().map(|wait| wait.until).min().unwrap_or(first.until);
+            Miss::Later(Wait { until, reason, told: waits.clone().any(|wait| wait.told) })
+        }
+        Miss::Failed(failure) => Miss::Failed(match failure {
+            ModelFailure::Transient { exhausted, .. } => ModelFailure::Transient { reason, exhausted: *exhausted },
+            ModelFailure::Short(last) => ModelFailure::Short(Last { code: last.code, reason }),
+            ModelFailure::Unusable { .. } => ModelFailure::Unusable { reason },
+            ModelFailure::Permanent { .. } => ModelFailure::Permanent { reason },
+            ModelFailure::Declined { .. } => ModelFailure::Declined { reason },
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::ErrorCode;
+    use crate::time::Millis;
+
+    fn transient(exhausted: bool) -> Miss {
+        Miss::Failed(ModelFailure::Transient { reason: "model `p/t` is unavailable: 503".into(), exhausted })
+    }
+
+    fn short(reason: &str) -> Miss {
+        Miss::Failed(ModelFailure::Short(Last { code: ErrorCode::LimitReached, reason: reason.into() }))
+    }
+
+    fn permanent() -> Miss {
+        Miss::Failed(ModelFailure::Permanent { reason: "model `p/p` refused the request: 400".into() })
+    }
+
+    fn unusable() -> Miss {
+        Miss::Failed(ModelFailure::Unusable { reason: "model `p/u` can't be used: 401".into() })
+    }
+
+    fn declined() -> Miss {
+        Miss::Failed(ModelFailure::Declined { reason: "model `p/d` gave no usable reply: filtered".into() })
+    }
+
+    fn later(until: u64) -> Miss {
+        Miss::Later(Wait { until: Millis(until), reason: format!("until {until}"), told: until == 1 })
+    }
+
+    #[test]
+    fn what_is_no_answer_leads_to_the_next_model() {
+        for (miss, expected) in [
+            (transient(false), true),
+            (transient(true), true),
+            (unusable(), true),
+            (permanent(), true),
+            (short("the time of the task is over"), false),
+            (declined(), false),
+        ] {
+            let Miss::Failed(failure) = miss else { panic!("not a failure: {miss:?}") };
+            assert_eq!(failure.leads_on(), expected, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn the_mildest_consequence_counts_and_every_reason_is_said() {
+        let (t, u, p) = (
+            "model `p/t` is unavailable: 503",
+            "model `p/u` can't be used: 401",
+            "model `p/p` refused the request: 400",
+        );
+        let capped = "model `p/c` is not asked: capped";
+        let failed = |of: fn(String) -> ModelFailure, reasons: &[&str]| Miss::Failed(of(reasons.join("; ")));
+        let waits = |exhausted| move |reason: String| Miss::Failed(ModelFailure::Transient { reason, exhausted });
+        let refused = |reason| ModelFailure::Permanent { reason };
+        let suspended = |reason| ModelFailure::Unusable { reason };
+        let limited = |reason| ModelFailure::Short(Last { code: ErrorCode::LimitReached, reason });
+        let table: [(&[(&str, Miss)], Miss); 9] = [
+            (&[("p/t", transient(false))], transient(false)),
+            (&[("p/c", short("capped"))], short("capped")),
+            (&[("p/t", transient(false)), ("p/u", unusable())], waits(false)(format!("{t}; {u}"))),
+            (&[("p/u", unusable()), ("p/t", transient(true))], waits(true)(format!("{u}; {t}"))),
+            (&[("p/u", unusable()), ("p/u", unusable())], failed(suspended, &[u, u])),
+            (&[("p/u", unusable()), ("p/p", permanent())], failed(refused, &[u, p])),
+            (&[("p/p", permanent()), ("p/c", short("capped"))], failed(limited, &[p, capped])),
+            (&[("p/c", short("capped")), ("p/t", transient(false))], waits(false)(format!("{capped}; {t}"))),
+            (
+                &[("p/a", later(7)), ("p/t", transient(false)), ("p/b", later(1))],
+                Miss::Later(Wait {
+                    until: Millis(1),
+                    reason: format!("model `p/a` is not asked: until 7; {t}; model `p/b` is not asked: until 1"),
+                    told: true,
+                }),
+            ),
+        ];
+        for (missed, expected) in table {
+            let missed: Vec<_> =
+                missed.iter().map(|(model, miss)| MissedModel { model: (*model).into(), miss: miss.clone() }).collect();
+            assert_eq!(conclude(&missed), Some(expected), "{missed:?}");
+        }
+        assert_eq!(conclude(&[]), None);
+    }
+
+    #[test]
+    fn calls_add_up_by_model() {
+        let one = Spent { calls: 1, input: 2, ..Spent::default() };
+        let mut calls = ModelCalls::of("a/x", one);
+        assert!(calls.is_plain());
+        let mut later = ModelCalls { answered: Some("a/y".into()), ..ModelCalls::of("a/x", one) };
+        later.pay("a/y", one);
+        later.pay("a/z", Spent::default());
+        calls.add(later);
+        assert_eq!((calls.total().calls, calls.spent["a/x"].input, calls.spent.len()), (3, 4, 2));
+        assert_eq!((calls.answered.as_deref(), calls.is_plain()), (Some("a/y"), false));
+    }
+}

@@ -1,0 +1,111 @@
+//! Pictures and files in a user's message, as far as a dialect takes them.
+
+use super::Projection;
+use crate::foreign::Foreign;
+use crate::limits::{ATTACHMENTS, ATTACHMENTS_BYTES};
+use crate::media::{Attachment, MediaType};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use std::borrow::Cow;
+
+/// Most characters of the name of a file, its ending apart.
+const FILE_NAME_CHARS: usize = 100;
+
+/// A part of a user's message as it is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SentPart<'r> {
+    /// Never blank.
+    Text(Cow<'r, str>),
+    /// A picture or a file of a type that the provider takes; the line of the venue stands before it.
+    Media(SentMedia<'r>),
+}
+
+impl SentPart<'_> {
+    /// Its text; `None` of a picture or a file.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Media(_) => None,
+        }
+    }
+}
+
+/// A picture or a file as it is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentMedia<'r> {
+    /// Of the bytes.
+    pub media: MediaType,
+    /// Of the file.
+    pub name: String,
+    /// The content.
+    pub bytes: &'r [u8],
+}
+
+impl SentMedia<'_> {
+    /// The content as Base64 with padding.
+    pub fn base64(&self) -> String {
+        BASE64_STANDARD.encode(self.bytes)
+    }
+
+    /// The content as a URL.
+    pub fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.media.as_str(), self.base64())
+    }
+}
+
+impl<'r> Projection<'r, '_> {
+    /// Sends attachments, each behind a line that names it; in the place of one that can't be sent the line says why.
+    pub(super) fn attach(&mut self, attachments: &'r [Attachment]) {
+        for attachment in attachments {
+            match self.part_of(attachment) {
+                Ok(part) => {
+                    self.attached.insert(attachment.asset.clone());
+                    self.attached_bytes += attachment.bytes.get().map_or(0, <[u8]>::len);
+                    self.user(attachment.line(None).into());
+                    self.user_part(part);
+                }
+                Err(reason) => self.user(attachment.line(Some(&reason)).into()),
+            }
+        }
+    }
+
+    /// The part that shows an attachment, or why there is none.
+    fn part_of(&self, attachment: &'r Attachment) -> Result<SentPart<'r>, Cow<'r, str>> {
+        if let Some(reason) = &attachment.withheld {
+            return Err(reason.into());
+        }
+        let (Some(media), Some(bytes)) = (attachment.media, attachment.bytes.get()) else {
+            return Err("its content was not loaded".into());
+        };
+        if self.attached.contains(&attachment.asset) {
+            return Err("it stands above".into());
+        }
+        if self.attached.len() >= ATTACHMENTS || self.attached_bytes + bytes.len() > ATTACHMENTS_BYTES {
+            return Err("the request has no room for it".into());
+        }
+        match media {
+            MediaType::Text => match std::str::from_utf8(bytes) {
+                Ok(text) if !text.trim().is_empty() => Ok(SentPart::Text(Foreign::text(text).into_cow())),
+                Ok(_) => Err("it is empty".into()),
+                Err(_) => Err("it is no text".into()),
+            },
+            MediaType::Png | MediaType::Jpeg | MediaType::Webp | MediaType::Gif | MediaType::Pdf => {
+                if let Some(reason) = self.dialect.refusal_of(media) {
+                    return Err(reason.into());
+                }
+                let name = file_name(attachment.name.as_deref(), media);
+                Ok(SentPart::Media(SentMedia { media, name, bytes }))
+            }
+        }
+    }
+}
+
+/// The name of a file as providers take it: letters, digits and single signs, with the ending of its type.
+fn file_name(given: Option<&str>, media: MediaType) -> String {
+    let ending = media.as_str().rsplit('/').next().unwrap_or_default();
+    let stem = given.unwrap_or_default();
+    let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
+    let kept = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let stem: String = stem.chars().map(kept).take(FILE_NAME_CHARS).collect();
+    format!("{}.{ending}", if stem.is_empty() { "attachment" } else { &stem })
+}

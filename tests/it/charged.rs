@@ -1,0 +1,170 @@
+//! What a provider bills counts, however its call ends: as a refusal, by its filter, cut off, without an end, in silence
+//! or by a cancellation. What it refuses to answer costs nothing.
+
+use crate::support::both::{On, on_both};
+use crate::support::model_server::ModelServer;
+use crate::support::raw_reply::{Framing, Piece, RawReply};
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::domain::cap::{Book, Ceiling, SpendSettings};
+use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
+use trellis::process::clock::Clock;
+use trellis::store::keys;
+use trellis::venue::jobs;
+
+/// Tokens that the provider says it has counted.
+const BILLED: u64 = 1_050;
+
+/// A venue whose providers are one server, with a worker and this cap of its owner.
+async fn venue(on: On, server: &ModelServer, cap: &str) -> Option<(TestVenue, tempfile::TempDir)> {
+    let (mut venue, dir) = on.venue("", Clock::system()).await?;
+    let spend = SpendSettings { owner: Ceiling::parse(cap).unwrap(), ..SpendSettings::default() };
+    Arc::get_mut(&mut venue.venue).unwrap().spend = spend;
+    let endpoint = || ModelEndpoint { base_url: server.url("/v1/"), api_key_env: None };
+    let endpoints = ["openai", "anthropic"].map(|name| (name.to_owned(), endpoint()));
+    venue.providers =
+        ProviderOptions { endpoints: BTreeMap::from(endpoints), keys: Keys::new([]), ..ProviderOptions::default() };
+    venue.model_timeout = Duration::from_secs(2);
+    venue.worker();
+    Some((venue, dir))
+}
+
+fn agent(provider: &str, attempts: u32) -> Value {
+    let model = json!({"provider": provider, "name": "m", "maxTokens": 200});
+    json!({"model": model, "defaultTools": false, "retry": {"attempts": attempts}})
+}
+
+/// Tokens that count under the cap of the owner's day.
+async fn counted(venue: &TestVenue) -> u64 {
+    let key = keys::owner_book(&venue.venue.day().1);
+    let doc = venue.venue.store.read(&venue.owner, &[key]).await.unwrap().remove(0);
+    let book = doc.value.map(|bytes| serde_json::from_slice::<Book>(&bytes).unwrap()).unwrap_or_default();
+    assert!(book.held.is_empty(), "{book:?}");
+    book.spent.tokens
+}
+
+async fn own(venue: &TestVenue, job: &Job) -> Value {
+    jobs::shown(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json()["spend"]["own"].clone()
+}
+
+fn event(delta: &Value, finish: Option<&str>) -> String {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).to_string()
+}
+
+/// Behind the end of a reply, as most servers send it.
+fn usage() -> String {
+    json!({"choices": [], "usage": {"prompt_tokens": 1_000, "completion_tokens": 50, "total_tokens": BILLED}})
+        .to_string()
+}
+
+fn refusal() -> RawReply {
+    let said = event(&json!({"refusal": "I can't help with that."}), Some("stop"));
+    RawReply::events(&[said, usage(), "[DONE]".into()])
+}
+
+/// A text of so many bytes, and no end of it.
+fn half(bytes: usize) -> RawReply {
+    RawReply::events(&[event(&json!({"content": "x".repeat(bytes)}), None)])
+}
+
+async fn every_end_of_a_call_that_began_is_charged(on: On) {
+    let filtered = [event(&json!({"content": "half"}), Some("content_filter")), usage(), "[DONE]".into()];
+    let begun = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
+        "content": [], "model": "x", "stop_reason": null, "usage": {"input_tokens": 5_000, "output_tokens": 1}}});
+    let word = format!("data: {}\n\n", event(&json!({"content": "x".repeat(1_000)}), None));
+    let endless = RawReply::new("text/event-stream", "").framing(Framing::Close);
+    let error = json!({"error": {"message": "no", "type": "server_error"}});
+    // At least so many tokens, and how many of the calls are estimates; exactly, where none is.
+    for (name, provider, reply, least, estimated) in [
+        ("refusal", "openai", refusal(), BILLED, 0),
+        ("filter", "openai", RawReply::events(&filtered), BILLED, 0),
+        ("cut", "openai", half(4_000).then(Piece::Cut), 1_000, 1),
+        ("cut-after-usage", "anthropic", RawReply::events(&[begun.to_string()]).then(Piece::Cut), 5_001, 1),
+        ("endless", "openai", endless.then(Piece::Repeat(word.into_bytes(), Duration::ZERO)), 1_000, 1),
+        ("timeout", "openai", half(4_000).then(Piece::Hold), 1_000, 1),
+        ("silence", "openai", RawReply::silence(), 10, 1),
+        ("overloaded", "openai", RawReply::json(&error).status(503), 0, 0),
+        ("refused", "openai", RawReply::json(&error).status(400), 0, 0),
+    ] {
+        let server = ModelServer::start(move |_| reply.clone());
+        let Some((venue, _dir)) = venue(on, &server, "tokens=1000000").await else { return };
+        venue.agent("a", agent(provider, 1)).await;
+        let job = venue.run("a", "t", json!("go")).await;
+        assert_eq!(job.status, JobStatus::Failed, "{name}");
+        let (counted, own) = (counted(&venue).await, own(&venue, &job).await);
+        if estimated == 0 {
+            assert_eq!(counted, least, "{name}: {own}");
+        } else {
+            assert!(counted >= least, "{name}: {counted} {own}");
+        }
+        let shown = own["input"].as_u64().unwrap() + own["output"].as_u64().unwrap();
+        assert_eq!((shown, own["estimated"].as_u64().unwrap_or_default()), (counted, estimated), "{name}: {own}");
+        assert_eq!(server.calls().len(), 1, "{name}");
+    }
+}
+
+async fn a_cancelled_call_is_charged_what_has_come_of_it(on: On) {
+    let server = ModelServer::start(|_| half(4_000).then(Piece::Hold));
+    let Some((mut venue, _dir)) = venue(on, &server, "tokens=1000000").await else { return };
+    venue.model_timeout = Duration::from_mins(10);
+    venue.agent("a", agent("openai", 1)).await;
+    let job = venue.submit("a", "t", json!("go")).await.job.unwrap();
+    server.wait_until("it has sent its text", |server| server.body_bytes_sent() > 4_000).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
+    let job = venue.ended(&job).await;
+    assert_eq!(job.status, JobStatus::Cancelled);
+    for _ in 0..1_200 {
+        if counted_or_held(&venue).await >= 1_000 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the call is not charged");
+}
+
+/// The same as [`counted`] of a call that may not be settled yet.
+async fn counted_or_held(venue: &TestVenue) -> u64 {
+    let key = keys::owner_book(&venue.venue.day().1);
+    let doc = venue.venue.store.read(&venue.owner, &[key]).await.unwrap().remove(0);
+    let book = doc.value.map(|bytes| serde_json::from_slice::<Book>(&bytes).unwrap()).unwrap_or_default();
+    if book.held.is_empty() { book.spent.tokens } else { 0 }
+}
+
+async fn a_turn_that_waits_keeps_what_its_calls_have_used(on: On) {
+    let server = ModelServer::start(|_| half(4_000).then(Piece::Cut));
+    let Some((venue, _dir)) = venue(on, &server, "tokens=1000000").await else { return };
+    venue.agent("a", agent("openai", 3)).await;
+    let job = venue.run("a", "t", json!("go")).await;
+    let (counted, own) = (counted(&venue).await, own(&venue, &job).await);
+    assert_eq!((&own["calls"], &own["estimated"]), (&json!(3), &json!(3)), "{own}");
+    assert_eq!(own["input"].as_u64().unwrap() + own["output"].as_u64().unwrap(), counted, "{own}");
+    assert!(counted >= 3_000, "{counted}");
+}
+
+async fn calls_that_end_in_a_refusal_stop_at_the_cap(on: On) {
+    let server = ModelServer::start(|_| refusal());
+    let Some((venue, _dir)) = venue(on, &server, "tokens=10000").await else { return };
+    venue.agent("a", agent("openai", 1)).await;
+    for n in 0..30 {
+        let result = venue.run("a", &format!("t{n}"), json!("go")).await.result.unwrap();
+        if result.error_code == Some(ErrorCode::LimitReached) {
+            let calls = server.calls().len() as u64;
+            assert_eq!((calls, counted(&venue).await), (n, n * BILLED));
+            assert!((5..=10).contains(&n), "{n} calls of {BILLED} under a cap of 10000");
+            return;
+        }
+    }
+    panic!("no cap is reached");
+}
+
+on_both! {
+    every_end_of_a_call_that_began_is_charged
+    a_cancelled_call_is_charged_what_has_come_of_it
+    a_turn_that_waits_keeps_what_its_calls_have_used
+    calls_that_end_in_a_refusal_stop_at_the_cap
+}
