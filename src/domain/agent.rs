@@ -14,7 +14,7 @@ pub use crate::agent::tool::{NamedTool, ToolEntry};
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::{Actor, Policy, Revocation};
 use crate::authority::trail::Trail;
-use crate::authority::{Authority, Capability};
+use crate::authority::{Authority, Capability, ResourcePath};
 use crate::budget::Budget;
 use crate::cap::Ceiling;
 use crate::chat::ModelSettings;
@@ -443,13 +443,16 @@ impl AgentConfig {
 impl AgentRecord {
     /// What it may do for a request in a session, under its owner's policy of the moment.
     pub fn authority(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Authority {
-        policy.effective(self.actor(&format!("agent:{}", self.id), home), envelope)
+        let held = policy.effective(self.actor(&format!("agent:{}", self.id), home), envelope);
+        let is_closed = policy.closes(&ResourcePath::agent(&self.id), envelope).is_some();
+        if is_closed { held.intersect(&Authority::new(Some(Vec::new()))) } else { held }
     }
 
     /// Why it may start nothing for a request any more, if that is so.
     pub fn stopped(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Option<String> {
         let holder = format!("agent:{}", self.id);
-        policy.stops(self.actor(&holder, home), envelope).map(Revocation::refusal)
+        let stopped = policy.stops(self.actor(&holder, home), envelope);
+        stopped.or_else(|| policy.closes(&ResourcePath::agent(&self.id), envelope)).map(Revocation::refusal)
     }
 
     fn actor<'a>(&'a self, holder: &'a str, home: &'a Scope) -> Actor<'a> {

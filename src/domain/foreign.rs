@@ -8,68 +8,27 @@
 //! stay as they are, and what stands inside a line of the venue is a [`name`].
 
 use crate::bytes;
+use crate::lines;
 use crate::visible::is_unseen;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::sync::LazyLock;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
 /// Stands before a line that begins as one of the venue's. The venue begins none with it.
 const QUOTE: &str = "> ";
 
-/// How lines of the venue begin, in the order of their bytes: folded by [`significant`], which leaves
-/// out blanks and what isn't visible. What is an item of a list (`- crud on w`) means nothing without
-/// the heading above it, except where foreign text stands in the same list.
-const MARKERS: [&str; 47] = [
-    "#covialattice",
-    "#lattice",
-    "#resource:",
-    "#yourcapabilities",
-    "-`a/`",
-    "-`c/`",
-    "-`g/`",
-    "-`j/`",
-    "-`n/`",
-    "-`o/`",
-    "-`s/`",
-    "-`t/`",
-    "-`v/`",
-    "-`w/`",
-    "-job",
-    "-task",
-    "[approvedby",
-    "[attachment",
-    "[compacted",
-    "[context",
-    "[currentgoal",
-    "[goal",
-    "[leftout:",
-    "[message",
-    "[nopending",
-    "[pendingjob",
-    "[scoped",
-    "[task",
-    "[thiscallwasmade",
-    "[turn0is",
-    "[turns0to",
-    "[whatwassaidhere",
-    "alimitisreached",
-    "answerwithtextto",
-    "budget:0/",
-    "callcomplete_taskto",
-    "callcompleteto",
-    "callsoutsidethesecapabilities",
-    "currentdate:",
-    "loaded:",
-    "omitted:",
-    "pathsgoasdeepasthedata",
-    "thefollowingisreference",
-    "thistaskisstillopen",
-    "warning:",
-    "youareagent`",
-    "youworkonthecurrentgoal",
-];
+/// How lines of the venue begin, in the order of their bytes, none the beginning of another: folded by [`significant`],
+/// which leaves out blanks and what isn't visible.
+static MARKERS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let written = lines::ALL.iter().map(|head| head.marker()).chain(lines::SENTENCES);
+    let mut markers: Vec<String> = written.map(|text| significant(text).map(|(_, c)| c).collect()).collect();
+    markers.sort();
+    markers.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
+    markers
+});
 
 /// Text of others, fit to stand in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,10 +212,10 @@ fn quoted<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
 
 /// Bytes of the marker that a text begins with.
 fn marker(text: &str) -> Option<usize> {
-    let mut live = &MARKERS[..];
+    let mut live: &[String] = &MARKERS;
     for (depth, (end, c)) in significant(text).enumerate() {
         let byte = u8::try_from(c).ok()?;
-        let at = |marker: &&str| marker.as_bytes().get(depth).copied().unwrap_or(0);
+        let at = |marker: &String| marker.as_bytes().get(depth).copied().unwrap_or(0);
         let (from, to) = (live.partition_point(|m| at(m) < byte), live.partition_point(|m| at(m) <= byte));
         live = &live[from..to];
         if live.first()?.len() == depth + 1 {
@@ -356,7 +315,25 @@ mod tests {
     #[test]
     fn markers_stand_in_order_and_none_begins_another() {
         for pair in MARKERS.windows(2) {
-            assert!(pair[0] < pair[1] && !pair[1].starts_with(pair[0]), "{pair:?}");
+            assert!(pair[0] < pair[1] && !pair[1].starts_with(pair[0].as_str()), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_begins_as_a_line_of_the_venue_is_quoted() {
+        for text in lines::ALL.iter().map(|head| head.text()).filter(|text| !text.starts_with("[Turn")) {
+            check(&format!("a\n{text}x"), &format!("a\n> {text}x"));
+            check(&text.to_uppercase(), &format!("> {}", text.to_uppercase()));
+        }
+        for text in [
+            "[Turn 7 is",
+            "[Turns 3 to 12 are",
+            "[secret API]",
+            "[erased]",
+            "[not shown: x]",
+            "[message of the user]\nx",
+        ] {
+            check(text, &format!("> {text}"));
         }
     }
 

@@ -5,6 +5,7 @@
 // Text, times, names.
 pub mod limits;
 pub mod visible;
+pub mod lines;
 pub mod nearest;
 pub mod time;
 pub mod decode;

@@ -9,6 +9,7 @@ use crate::goal::Goals;
 use crate::ids::{AgentId, AssetId, EventId, JobId};
 use crate::job::JobStatus;
 use crate::kept::KeptKeys;
+use crate::lines;
 use crate::load::Load;
 use crate::origin::Seen;
 use crate::prefix::StablePrefix;
@@ -254,10 +255,10 @@ pub struct FailedModel {
 }
 
 /// Stands in a record for what its reader may not read.
-pub const WITHHELD: &str = "[not shown: it ran under authority that you do not hold]";
+pub const WITHHELD: &str = lines::TURN_NOT_SHOWN.text();
 
 /// Stands in a transcript where something was erased.
-const ERASED: &str = "[erased]";
+const ERASED: &str = lines::ERASED.text();
 
 impl TurnRecord {
     /// Items of a conversation that it added: what it heard and what it said.

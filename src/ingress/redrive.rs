@@ -1,6 +1,7 @@
 //! What failed is driven again: the same task, as a new job.
 
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::trail::Trail;
 use crate::domain::dead::DeadLetter;
 use crate::domain::event::{Event, Payload, Submission};
 use crate::domain::ids::{JobId, Owner, SessionKey};
@@ -57,8 +58,8 @@ fn task_of(job: &Job) -> Result<Event, RedriveError> {
     task.ok_or_else(|| not("its values (`sessionContext`) were kept with its task and are gone; submit it again"))
 }
 
-/// Drives a task that failed again, as a new job in the same session; under the authority that it had and
-/// no more. Driving it twice is driving it once.
+/// Drives a task that failed again, as a new job in the same session; under the authority that it had, no
+/// more, and without what was revoked since. Driving it twice is driving it once.
 pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId, bool), RedriveError> {
     let Some((letter, version)) = get(venue, owner, id).await? else {
         let Some(job) = jobs::get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
@@ -81,6 +82,8 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
 /// The submission that drives it again. The one who waited for it has its answer.
 fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
+    // What was revoked of the job that failed is revoked of what it is driven again as.
+    let failed = Trail { grants: vec![job.to_string()], ..Trail::default() };
     let (loads, output_path) = (event.loads.clone(), event.output_path.clone());
     let input = match &event.payload {
         Payload::Task { input, .. } => input.clone(),
@@ -99,7 +102,7 @@ fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), ev
             context_ids: context_ids.clone(),
             caller: caller.clone(),
             // The time of the request that it served is over; what it may do and spend is as it was.
-            envelope: Envelope { deadline: None, ..envelope.clone() },
+            envelope: Envelope { deadline: None, ..envelope.clone() }.under(&failed),
             handed: handed.clone(),
             budget: *budget,
             loads,

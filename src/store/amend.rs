@@ -12,7 +12,8 @@ pub struct Amend {
     pub was: Option<Bytes>,
     /// What becomes of it.
     pub then: Amendment,
-    /// Documents that are written with it; their conditions don't count.
+    /// Documents that are written with it; of their conditions only those of checks count: where one doesn't hold, the
+    /// session is not as it was seen.
     pub writes: Vec<DocWrite>,
 }
 

@@ -10,6 +10,7 @@ use crate::domain::context::record::manifest::{Base, Manifest};
 use crate::domain::context::record::period::Period;
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::lines;
 use crate::domain::resource::Ability;
 use crate::domain::session::TurnRecord;
 use crate::domain::timer::Timer;
@@ -27,7 +28,7 @@ const RECORDS: usize = 200;
 /// Documents that one write changes.
 const WRITES: usize = 500;
 /// Stands in the stead of a job's input and output.
-const ERASED: &str = "[erased]";
+const ERASED: &str = lines::ERASED.text();
 
 /// What is erased: a namespace, or everything below it too.
 #[derive(Debug, Clone, Copy)]

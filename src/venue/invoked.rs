@@ -347,10 +347,19 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<R
     let Asker { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
     let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
     let known = Recognised { caller, may_override: false, token_owner };
-    let caller = match policy::held(&*venue.store, known).await? {
+    let mut caller = match policy::held(&*venue.store, known).await? {
         Ok(known) => known.caller,
         Err(refused) => return Ok(Ran::Ended(JobResult::failed(ErrorCode::CapDenied, refused.to_string()))),
     };
+    let (policy, _) = policy::load(&*venue.store, owner).await?;
+    let mut trail = held.head.under.clone();
+    trail.grants.push(held.invoked.job.to_string());
+    for revocation in policy.revocations.iter().filter(|revocation| revocation.follows(&trail)) {
+        let Some(path) = &revocation.path else {
+            return Ok(Ran::Ended(JobResult::failed(ErrorCode::CapDenied, revocation.refusal())));
+        };
+        caller.authority = caller.authority.without(path);
+    }
     let op = held.head.op.as_deref().unwrap_or_default();
     let ran = operate(venue, &caller, Some(held.invoked.key.clone()), op, held.head.input.clone()).await;
     Ok(match ran {

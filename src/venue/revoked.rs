@@ -21,7 +21,7 @@ pub struct RevocationReach {
     agents: Vec<AgentId>,
     timers: Vec<Waits>,
     jobs: Vec<Job>,
-    /// Operations that a worker is running: what they do may have happened, so they are not cut off.
+    /// Operations that a worker is running, or one outside may have: what they do may have happened.
     running: Vec<Job>,
     /// There is more than is listed: older jobs that were not looked at, or what may not be shown.
     more: bool,
@@ -78,8 +78,9 @@ pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> R
     Ok(reached)
 }
 
+/// Nothing cuts it off: a worker has begun it, or it was published for one outside.
 fn is_running(job: &Job) -> bool {
-    job.head.agent.as_str() == NO_AGENT && job.status == JobStatus::Started
+    job.head.op.is_some() && (job.head.agent.as_str() != NO_AGENT || job.status == JobStatus::Started)
 }
 
 impl RevocationReach {

@@ -5,6 +5,7 @@
 
 use crate::bus::Alarm;
 use crate::domain::ids::{AgentId, Owner};
+use crate::domain::time::Millis;
 use crate::domain::timer::{Phase, Timer, TimerId};
 use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, keys, steps};
 use crate::venue::Venue;
@@ -71,14 +72,22 @@ pub(crate) fn gone(timer: &Timer, version: u64) -> [DocWrite; 3] {
     ]
 }
 
-/// Ends all timers of an agent that is there no more.
-pub async fn fail_all(venue: &Venue, owner: &Owner, agent: &AgentId, error: &str) -> Result<(), StoreError> {
+/// Ends all timers of an agent that is there no more; those of a later one of its name go on.
+pub async fn fail_all(
+    venue: &Venue,
+    owner: &Owner,
+    (agent, created): (&AgentId, Millis),
+    error: &str,
+) -> Result<(), StoreError> {
     let prefix = keys::agent_timers(agent);
     let failed = Phase::Failed { error: error.to_owned() };
     let mut places = venue.store.entries(owner, &prefix);
     while let Some(page) = places.keys().await? {
         for id in page.iter().filter_map(|key| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
-            end(venue, owner, &id, &failed).await?;
+            let (timer, _) = get(venue, owner, &id).await?;
+            if timer.is_some_and(|timer| timer.agent_created <= created) {
+                end(venue, owner, &id, &failed).await?;
+            }
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! The deletion of an agent is ended, whoever began it.
 
+mod beside;
+
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! What was revoked starts nothing any more: tasks, messages, timers, agents that were made, children.
 
+mod starts;
+
 use crate::support::both::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
@@ -30,6 +32,10 @@ when = { agent = "looper" }
 then = { calls = [{ tool = "test_delay", arguments = { delay = 300 } }] }
 
 [[rule]]
+when = { agent = "slow" }
+then = { text = "too late", delay_ms = 1500 }
+
+[[rule]]
 when = { agent = "top", turn = 1 }
 then = { calls = [{ tool = "agent_request", arguments = { agentId = "idle", input = "go", wait = 0 } }] }
 
@@ -39,7 +45,7 @@ then = { text = "done" }
 
 async fn venue(on: On, clock: Clock) -> Option<(TestVenue, tempfile::TempDir)> {
     let (venue, dir) = on.venue(RULES, clock).await?;
-    for agent in ["a", "maker", "looper", "top", "idle"] {
+    for agent in ["a", "maker", "looper", "slow", "top", "idle"] {
         venue.agent(agent, json!({})).await;
     }
     Some((venue, dir))

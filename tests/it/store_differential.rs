@@ -345,7 +345,9 @@ impl Run<'_> {
             _ => Amendment::State(format!("amended {}", self.dice.below(3)).into()),
         };
         let was = was.filter(|_| !self.dice.one_in(6));
-        let amend = Amend { version, was, then, writes: vec![self.write()] };
+        // Of what documents there are the oracle knows nothing: no check.
+        let writes = Some(self.write()).filter(|write| write.change != Change::Check).into_iter().collect();
+        let amend = Amend { version, was, then, writes };
         self.last = format!("amend {session} {amend:?}");
         self.look(&session, "amend", &[]).await;
         let answer = both!(self.amend(self.now, &self.owner, &session, &amend));

@@ -1,6 +1,6 @@
 //! What holds for an owner at this moment: the roots of what it may do, and what was revoked.
 
-use super::capability::Capability;
+use super::capability::{Capability, covers};
 use super::envelope::Envelope;
 use super::trail::Trail;
 use super::{Authority, ResourcePath, Scope};
@@ -96,6 +96,12 @@ impl Policy {
     pub fn stops(&self, actor: Actor<'_>, envelope: &Envelope) -> Option<&Revocation> {
         self.revocations.iter().find(|revocation| revocation.ends() && revocation.concerns(actor, envelope))
     }
+
+    /// The revocation of the path of an agent by which it serves a request no more: what was sent to it while its sender
+    /// might do so asks again when it starts.
+    pub fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> Option<&Revocation> {
+        self.revocations.iter().find(|revocation| revocation.closes(agent, envelope))
+    }
 }
 
 impl Revocation {
@@ -118,10 +124,19 @@ impl Revocation {
 
     /// Why nothing starts under it.
     pub fn refusal(&self) -> String {
-        let named = [("holder", &self.holder), ("grant", &self.grant)];
+        let path = self.path.as_ref().map(ToString::to_string);
+        let named = [("path", &path), ("holder", &self.holder), ("grant", &self.grant)];
         let named = named.iter().filter_map(|(what, name)| Some(format!("{what} `{}`", name.as_ref()?)));
         let named = named.collect::<Vec<_>>().join(" and ");
         format!("nothing starts any more under {named}: it was revoked (revocation `{}`)", self.id)
+    }
+
+    /// A path alone says what no agent may do: whom people ask is for them to say.
+    fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> bool {
+        let is_way = |path: &ResourcePath| covers(path.as_str(), agent.as_str());
+        let is_agent = |holder: &String| holder.starts_with("agent:");
+        self.path.as_ref().is_some_and(is_way)
+            && if self.names_some() { self.follows(&envelope.trail()) } else { envelope.holders.iter().any(is_agent) }
     }
 
     fn concerns(&self, actor: Actor<'_>, envelope: &Envelope) -> bool {
@@ -208,6 +223,42 @@ mod tests {
             (revoked(None, None, None), "w/a", true),
         ] {
             assert_eq!(permits(&policy, None, &envelope, "crud/read", name), permitted, "{policy:?} {name}");
+        }
+    }
+
+    #[test]
+    fn a_request_asks_again_for_the_way_to_its_agent() {
+        let request = |holders: &[&str], grants: &[&str]| Envelope {
+            holders: holders.iter().map(|name| (*name).to_owned()).collect(),
+            grants: grants.iter().map(|name| (*name).to_owned()).collect(),
+            ..Envelope::default()
+        };
+        let (ann, child) = (request(&["t/ann"], &["jti"]), request(&["t/ann", "agent:top"], &["jti", JOB]));
+        for (path, holder, grant, by_ann, by_agent) in [
+            (Some("g/a"), Some("t/ann"), None, true, true),
+            (Some("g"), Some("t/ann"), None, true, true),
+            (Some("g/a"), None, Some("jti"), true, true),
+            (Some("g/a"), Some("agent:top"), None, false, true),
+            (Some("g/a"), None, Some(JOB), false, true),
+            (Some("g/a"), None, None, false, true),
+            (Some("g/a"), Some("t/bob"), None, false, false),
+            (Some("g/a/n"), Some("t/ann"), None, false, false),
+            (Some("g/ab"), Some("t/ann"), None, false, false),
+            (Some("w"), Some("t/ann"), None, false, false),
+            (None, Some("t/ann"), None, false, false),
+        ] {
+            let revocation = Revocation {
+                id: "r".into(),
+                path: path.map(Into::into),
+                holder: holder.map(Into::into),
+                grant: grant.map(Into::into),
+                reason: None,
+                by: "t/u".into(),
+                at: Millis(0),
+            };
+            let policy = Policy { revocations: vec![revocation], ..Policy::default() };
+            let is_closed = |request| policy.closes(&"g/a".into(), request).is_some();
+            assert_eq!((is_closed(&ann), is_closed(&child)), (by_ann, by_agent), "{path:?} {holder:?} {grant:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use crate::context::past::TranscriptTurn;
 use crate::context::sight::{Sight, Viewer, sights};
 use crate::context::text;
 use crate::goal::{GoalFrame, Goals};
+use crate::lines;
 use crate::render::{RenderOptions, render};
 use crate::session::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ impl View {
             let id = frame.map_or(0, |frame| frame.id);
             let value = digest(frame, id, &turns, task);
             let value = if budget < GOAL_ALONE { &value["goal"] } else { &value };
-            format!("[Goal {id}] {}", render(value, RenderOptions { budget, pretty: false }))
+            format!("{}{id}] {}", lines::GOAL, render(value, RenderOptions { budget, pretty: false }))
         });
         let frame = goals.active();
         let own = || {

@@ -3,6 +3,7 @@
 use super::item::{Item, Section};
 use super::ledger::{Row, Status};
 use crate::foreign::{Foreign, name};
+use crate::lines;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -54,11 +55,16 @@ impl Map<'_> {
 
     fn with(&self, used: usize, wanted: usize) -> String {
         if !self.is_full {
-            return self.omitted().map_or_else(String::new, |omitted| format!("[Context Map]\nomitted: {omitted}"));
+            return self
+                .omitted()
+                .map_or_else(String::new, |omitted| format!("{}\nomitted: {omitted}", lines::CONTEXT_MAP));
         }
         let budget = self.budget;
-        let mut map =
-            format!("[Context Map]\nbudget: {used}/{budget} bytes ({} remaining)", budget.saturating_sub(used));
+        let mut map = format!(
+            "{}\nbudget: {used}/{budget} bytes ({} remaining)",
+            lines::CONTEXT_MAP,
+            budget.saturating_sub(used)
+        );
         let percent = wanted.max(used).saturating_mul(100) / budget;
         if percent >= WARN_AT {
             let _ = write!(map, "\nWARNING: {}% budget used. {}", percent.min(100), self.advice(percent));

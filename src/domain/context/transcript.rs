@@ -9,6 +9,7 @@ use crate::chat::ChatMessage;
 use crate::context::goals::View;
 use crate::foreign::Foreign;
 use crate::ids::JobId;
+use crate::lines;
 use crate::media::Attachment;
 use crate::session::{Heard, TurnRecord};
 use std::ops::Range;
@@ -416,7 +417,7 @@ pub(super) fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> 
 
 /// Stands for a task whose text stands at the end of the prompt.
 pub(super) fn marked(job: &JobId) -> String {
-    format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below")
+    format!("{}\n{}{job} (from: above): shown in full below", lines::TASKS, lines::TASK_ITEM)
 }
 
 /// What a model said and what it was answered, as it is shown to it again.

@@ -14,6 +14,7 @@ mod propose;
 mod strict;
 
 use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
+use crate::lines;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
@@ -142,7 +143,7 @@ pub fn is_deeper(bytes: &[u8]) -> bool {
 
 /// Stands for what is nested too deeply.
 fn not_shown(depth: usize) -> String {
-    format!("[not shown: nested deeper than {depth} levels]")
+    format!("{}nested deeper than {depth} levels]", lines::NOT_SHOWN)
 }
 
 /// Whether a value is no deeper than [`VALUE_DEPTH`], and of no more than [`VALUE_PARTS`].

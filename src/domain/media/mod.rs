@@ -11,6 +11,7 @@ pub use sniff::{Pixels, Sniffed, sniff};
 use crate::foreign::name;
 use crate::ids::AssetId;
 use crate::limits::ATTACHMENTS_READ;
+use crate::lines;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -140,7 +141,7 @@ impl Attachment {
     /// The line of the venue above its content, or in its place with the reason; at most [`LINE_BYTES`].
     pub fn line(&self, withheld: Option<&str>) -> String {
         let about = [
-            Some(format!("[Attachment a/{}", self.asset)),
+            Some(format!("{}{}", lines::ATTACHMENT, self.asset)),
             self.name.as_ref().map(|given| beginning(&name(given), NAME_CHARS)),
             self.media.map(|media| media.as_str().to_owned()),
             (self.size > 0).then(|| format!("{} bytes", self.size)),

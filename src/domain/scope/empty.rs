@@ -2,6 +2,7 @@
 //! nothing no more than he may know.
 
 use super::ScopedSection;
+use crate::lines;
 use serde_json::Value;
 
 impl ScopedSection {
@@ -41,7 +42,7 @@ pub(crate) fn received(name: &str) -> Option<&'static str> {
 pub fn told(scoped: &[ScopedSection]) -> Option<String> {
     let reasons = scoped.iter().map(|section| Some(format!("`{}`: {}", section.key, section.missing.as_ref()?)));
     let reasons: Vec<_> = reasons.collect::<Option<_>>()?;
-    (!reasons.is_empty()).then(|| format!("[nothing of your context went with this call: {}]", reasons.join("; ")))
+    (!reasons.is_empty()).then(|| format!("{}{}]", lines::NOTHING_WENT, reasons.join("; ")))
 }
 
 #[cfg(test)]

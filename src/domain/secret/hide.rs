@@ -1,10 +1,11 @@
 //! Arguments that may be used and never shown: fields whose schema says `"writeOnly": true`.
 
 use crate::chat::ToolSpec;
+use crate::lines;
 use serde_json::Value;
 
 /// Stands in records in the stead of an argument that isn't kept.
-pub const HIDDEN: &str = "[hidden]";
+pub const HIDDEN: &str = lines::HIDDEN.text();
 
 const MARK: &str = "writeOnly";
 

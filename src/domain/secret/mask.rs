@@ -3,6 +3,7 @@
 use super::Plain;
 use super::needle::{Found, Needle};
 use crate::ids::secret::SecretName;
+use crate::lines;
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
@@ -67,7 +68,7 @@ impl Mask {
                 *can |= needle.begins_with(byte);
             }
         }
-        self.secrets.push(Masked { shown: format!("[secret {name}]"), number, needles });
+        self.secrets.push(Masked { shown: format!("{}{name}]", lines::SECRET), number, needles });
     }
 
     /// Nothing is masked.

@@ -12,20 +12,21 @@ use super::dialect::{CallIds, Dialect};
 use super::names::ToolNames;
 use crate::chat::{Arguments, ChatMessage, ModelRequest, ToolCall};
 use crate::ids::{AssetId, sha256_hex};
+use crate::lines;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Stands in front of a conversation that would begin with the model's words.
-const BEGINNING: &str = "[The conversation so far]";
+const BEGINNING: &str = lines::CONVERSATION.text();
 /// Stands behind a conversation that would end with the model's words.
-const CONTINUE: &str = "[Continue]";
+const CONTINUE: &str = lines::CONTINUE.text();
 /// Stands between results and a user's message, where a provider wants the model's words there.
-const NOTED: &str = "[noted]";
+const NOTED: &str = lines::NOTED.text();
 /// Stands for the result of a call that has none.
-const NO_RESULT: &str = "[no result: the call was not finished]";
+const NO_RESULT: &str = lines::NO_RESULT.text();
 /// Stands for a result without a text.
-const EMPTY_RESULT: &str = "[empty]";
+const EMPTY_RESULT: &str = lines::EMPTY_RESULT.text();
 /// Characters of [`CallIds::Nine`].
 const NINE: usize = 9;
 
@@ -160,7 +161,7 @@ impl<'r> Projection<'r, '_> {
 
     /// Sends a result whose call is not shown.
     fn orphan(&mut self, name: &str, text: &str) {
-        self.user(format!("[Result of {name}]\n{text}").into());
+        self.user(format!("{}{name}]\n{text}", lines::RESULT_OF).into());
     }
 
     /// Sends a model's message with the results of its calls; returns how many of the messages behind it that took.

@@ -10,6 +10,7 @@ use crate::domain::context::ledger::{Row, Status};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::lines;
 use crate::domain::session::SessionState;
 use crate::venue::agents::{amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
@@ -214,14 +215,14 @@ async fn reloaded(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec
 fn text(request: &ModelRequest) -> String {
     let mut lines = vec![request.system.clone()];
     lines.extend(request.messages.iter().map(|message| match message {
-        ChatMessage::User { text, .. } => format!("[user]\n{text}"),
+        ChatMessage::User { text, .. } => format!("{}\n{text}", lines::USER),
         ChatMessage::Assistant { text, calls, .. } => {
             let calls = calls.iter().map(|call| format!("\n-> {} {}", call.name, call.arguments.shown()));
-            format!("[assistant]\n{text}{}", calls.collect::<String>())
+            format!("{}\n{text}{}", lines::ASSISTANT, calls.collect::<String>())
         }
-        ChatMessage::Tool { name, text, .. } => format!("[{name}]\n{text}"),
+        ChatMessage::Tool { name, text, .. } => format!("{}{name}]\n{text}", lines::RESULT_OF),
     }));
     let tools: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
-    lines.push(format!("[tools]\n{}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }));
+    lines.push(format!("{}\n{}", lines::TOOLS, if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }));
     lines.join("\n\n")
 }

@@ -8,7 +8,7 @@ use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::{Amending, StateChange};
 use crate::domain::quota::{Over, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::store::{Amend, Amended, Amendment, Seat, Seated};
+use crate::store::{Amend, Amended, Amendment, Change, Seat, Seated};
 
 /// [`crate::store::Store::seat`].
 pub(super) fn seat(
@@ -63,6 +63,10 @@ pub(super) fn amend(
         StateChange::Repeated => return Ok(Amended::Done),
         StateChange::Held => return Ok(Amended::Held),
         StateChange::Stirred => return Ok(Amended::Stirred),
+    }
+    let checks: Vec<_> = amend.writes.iter().filter(|write| write.change == Change::Check).cloned().collect();
+    if !docs::conflicts(tx, &slot.owner, &checks)?.is_empty() {
+        return Ok(Amended::Stirred);
     }
     match then {
         Some(then) => slot.remember(tx, then)?,

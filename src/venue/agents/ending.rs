@@ -3,13 +3,18 @@
 //! Who ends an agent may be cut off in the middle of it: by a crash, by a client that is gone, or because the
 //! turn that asked for it serves a task that this very deletion cancels. So the write that ends the agent leaves
 //! a mark, and the sweep does what is left of every marked one.
+//!
+//! The end is that of the agent that was marked, and of no other of its name: while the mark stands nobody makes
+//! another, and every write of the deletion holds only on that mark.
 
 use super::lifecycle::{By, LifeError};
 use super::{get, writes};
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, Edit, MailboxEntry, Seated, StoreError, keys};
+use crate::store::{
+    Amend, Amended, Amendment, DocWrite, Edit, MailboxEntry, OutsideWrite, Seated, SessionFacts, StoreError, keys,
+};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, Cancelled};
 use crate::venue::ledger::why;
@@ -66,13 +71,35 @@ impl Mark {
     }
 }
 
+/// A deletion that goes on: of which agent, how it ends, and the version of its mark.
+struct Deletion {
+    record: AgentRecord,
+    end: End,
+    version: u64,
+}
+
+impl Deletion {
+    /// The part of a write that holds only while this deletion goes on.
+    fn check(&self) -> DocWrite {
+        DocWrite::check(keys::ending(&self.record.id), self.version)
+    }
+
+    /// It has not been ended by another process.
+    async fn is_open(&self, venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
+        let mark = venue.store.doc(owner, &keys::ending(&self.record.id)).await?;
+        Ok(mark.version == self.version && mark.value.is_some())
+    }
+}
+
 /// Ends an agent: it takes no new work, and its unfinished tasks are cancelled, which the answer
 /// counts. The name is kept. Ending it again cancels what has been left by a crash.
 pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(AgentRecord, usize), LifeError> {
-    let (record, mark) = begin(venue, owner, id, End::Terminate).await?;
-    let cancelled = cancel_work(venue, owner, id, usize::MAX).await?;
-    unmark(venue, owner, id, mark).await?;
-    Ok((record, cancelled))
+    let deletion = begin(venue, owner, id, End::Terminate).await?;
+    let cancelled = cancel_work(venue, owner, &deletion, usize::MAX).await?;
+    if deletion.end == End::Terminate {
+        unmark(venue, owner, id, deletion.version).await?;
+    }
+    Ok((deletion.record, cancelled))
 }
 
 /// Ends an agent and frees its name: its sessions and documents are gone after it. Jobs stay, until
@@ -80,10 +107,43 @@ pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(Ag
 pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<usize, LifeError> {
     let Some((record, _)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
     by.may(&record, "remove it")?;
-    let (record, _) = begin(venue, owner, id, End::Remove).await?;
-    let cancelled = cancel_work(venue, owner, id, usize::MAX).await?;
-    erase(venue, owner, &record, LET_GO).await?;
+    let deletion = begin(venue, owner, id, End::Remove).await?;
+    let cancelled = cancel_work(venue, owner, &deletion, usize::MAX).await?;
+    erase(venue, owner, &deletion, LET_GO).await?;
     Ok(cancelled)
+}
+
+/// An agent as it is once no deletion of it goes on: what is left of one is done first. With it, for one that has ended,
+/// the part of a write that holds only as long as none begins.
+pub(super) async fn settled(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+) -> Result<(Option<(AgentRecord, u64)>, Option<DocWrite>), StoreError> {
+    let has_ended = |known: &(AgentRecord, u64)| known.0.status == AgentStatus::Terminated;
+    let Some(known) = get(venue, owner, id).await? else { return Ok((None, None)) };
+    if !has_ended(&known) {
+        return Ok((Some(known), None));
+    }
+    let contended = || StoreError::Contended { what: format!("agent `{id}`") };
+    let mark = venue.store.doc(owner, &keys::ending(id)).await?;
+    if let Some(Mark { end, .. }) = mark.value.as_ref().and_then(|bytes| Mark::decode(bytes)) {
+        let deletion = Deletion { record: known.0, end, version: mark.version };
+        match go_on(venue, owner, &deletion, (usize::MAX, LET_GO)).await {
+            Ok(_) => {}
+            Err(LifeError::Store(error)) => return Err(error),
+            Err(_) => return Err(contended()),
+        }
+    }
+    let Some(known) = get(venue, owner, id).await? else { return Ok((None, None)) };
+    if !has_ended(&known) {
+        return Ok((Some(known), None));
+    }
+    let mark = venue.store.doc(owner, &keys::ending(id)).await?;
+    if mark.value.is_some() {
+        return Err(contended());
+    }
+    Ok((Some(known), Some(DocWrite::check(keys::ending(id), mark.version))))
 }
 
 /// Goes on with the deletions of an owner that were begun and left. Returns whether there is more to do.
@@ -96,7 +156,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
         if mark.since.plus(OWN) > venue.now() {
             continue;
         }
-        match go_on(venue, owner, &id, (mark, doc.version)).await {
+        match resume(venue, owner, &id, (mark, doc.version)).await {
             Ok(left) => more |= left,
             // A worker will let go of its session.
             Err(LifeError::Busy(_)) => {}
@@ -107,31 +167,41 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     Ok(more)
 }
 
-/// A part of what is left of a deletion. Returns whether there is more.
-async fn go_on(venue: &Venue, owner: &Owner, id: &AgentId, (mark, version): (Mark, u64)) -> Result<bool, LifeError> {
+/// A part of what is left of a marked deletion. Returns whether there is more.
+async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, (mark, version): (Mark, u64)) -> Result<bool, LifeError> {
     let record = get(venue, owner, id).await?.map(|(record, _)| record);
     // Made anew meanwhile, or gone.
     let Some(record) = record.filter(|record| record.status == AgentStatus::Terminated) else {
         unmark(venue, owner, id, version).await?;
         return Ok(false);
     };
-    let cancelled = cancel_work(venue, owner, id, TASKS).await?;
+    go_on(venue, owner, &Deletion { record, end: mark.end, version }, (TASKS, Duration::ZERO)).await
+}
+
+/// What is left of a deletion, at most so many tasks of it and as long as sessions are held. Returns whether there is more.
+async fn go_on(
+    venue: &Venue,
+    owner: &Owner,
+    deletion: &Deletion,
+    (most, patience): (usize, Duration),
+) -> Result<bool, LifeError> {
+    let id = &deletion.record.id;
+    let cancelled = cancel_work(venue, owner, deletion, most).await?;
     if cancelled > 0 {
         tracing::info!(%owner, agent = %id, cancelled, "its deletion was left half-way and goes on");
     }
-    if cancelled == TASKS {
+    if cancelled == most {
         return Ok(true);
     }
-    match mark.end {
-        End::Terminate => unmark(venue, owner, id, version).await?,
-        End::Remove => erase(venue, owner, &record, Duration::ZERO).await?,
+    match deletion.end {
+        End::Terminate => unmark(venue, owner, id, deletion.version).await?,
+        End::Remove => erase(venue, owner, deletion, patience).await?,
     }
     Ok(false)
 }
 
-/// From here on it takes no work, and whoever dies, its deletion is ended. Answers its record, and the version of
-/// its mark.
-async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<(AgentRecord, u64), LifeError> {
+/// From here on it takes no work, and whoever dies, its deletion is ended. One that goes on is joined.
+async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<Deletion, LifeError> {
     let (key, now) = (keys::ending(id), venue.now());
     let attempt = || async {
         let Some((record, version)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
@@ -139,6 +209,9 @@ async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<(
         let before = known.value.as_ref().and_then(|bytes| Mark::decode(bytes));
         // Who ends it doesn't take a removal back.
         let end = if before.is_some_and(|before| before.end == End::Remove) { End::Remove } else { end };
+        if before.is_some_and(|before| before.end == end) && record.status == AgentStatus::Terminated {
+            return Ok(Edit::nothing(Deletion { record, end, version: known.version }));
+        }
         let after = match record.status {
             AgentStatus::Terminated => record,
             AgentStatus::Active | AgentStatus::Suspended => {
@@ -147,7 +220,7 @@ async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<(
         };
         let mut wanted = writes(&after, version).to_vec();
         wanted.push(DocWrite::put(key.as_str(), Mark { since: now, end }.encode()).at(known.version));
-        Ok(Edit::write(wanted, (after, known.version + 1)))
+        Ok(Edit::write(wanted, Deletion { record: after, end, version: known.version + 1 }))
     };
     venue.store.edit(now, owner, ("agent", id), attempt).await
 }
@@ -158,12 +231,16 @@ async fn unmark(venue: &Venue, owner: &Owner, id: &AgentId, version: u64) -> Res
 }
 
 /// Ends its timers and cancels its open tasks, at most so many; how many those were.
-async fn cancel_work(venue: &Venue, owner: &Owner, id: &AgentId, most: usize) -> Result<usize, StoreError> {
+async fn cancel_work(venue: &Venue, owner: &Owner, deletion: &Deletion, most: usize) -> Result<usize, StoreError> {
+    let AgentRecord { id, created, .. } = &deletion.record;
     let reason = format!("agent `{id}` was deleted");
-    crate::venue::timers::fail_all(venue, owner, id, &reason).await?;
+    crate::venue::timers::fail_all(venue, owner, (id, *created), &reason).await?;
     let mut cancelled = 0;
     let mut sessions = venue.store.all_sessions(owner, Some(id));
     while let Some(page) = sessions.next().await? {
+        if !deletion.is_open(venue, owner).await? {
+            return Ok(cancelled);
+        }
         for job in page.iter().flat_map(|session| &session.mailbox).filter_map(MailboxEntry::open_task) {
             if cancelled == most {
                 return Ok(cancelled);
@@ -176,21 +253,25 @@ async fn cancel_work(venue: &Venue, owner: &Owner, id: &AgentId, most: usize) ->
     Ok(cancelled)
 }
 
-/// Everything that a terminated agent was but its jobs.
-async fn erase(venue: &Venue, owner: &Owner, record: &AgentRecord, patience: Duration) -> Result<(), LifeError> {
-    let id = &record.id;
-    forget_sessions(venue, owner, id, patience).await?;
-    keep_reads(venue, owner, record).await?;
+/// Everything that a terminated agent was but its jobs. Another process may end it first.
+async fn erase(venue: &Venue, owner: &Owner, deletion: &Deletion, patience: Duration) -> Result<(), LifeError> {
+    let id = &deletion.record.id;
+    if !forget_sessions(venue, owner, deletion, patience).await? {
+        return Ok(());
+    }
+    keep_reads(venue, owner, deletion).await?;
     // The record last: until then a repetition knows what is to be done.
-    delete_under(venue, owner, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
-    let last = [keys::agent_gate(id), keys::agent(id), keys::ending(id)].map(DocWrite::delete);
+    delete_under(venue, owner, deletion, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
+    let mut last = [keys::agent_gate(id), keys::agent(id)].map(DocWrite::delete).to_vec();
+    last.push(DocWrite::delete(keys::ending(id)).at(deletion.version));
     venue.store.write(venue.now(), owner, &last).await?;
     Ok(())
 }
 
 /// What its models have seen outlives it, for as long as its turns would have been kept.
-async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Result<(), LifeError> {
-    let (id, store) = (&record.id, &*venue.store);
+async fn keep_reads(venue: &Venue, owner: &Owner, deletion: &Deletion) -> Result<(), LifeError> {
+    let (record, store) = (&deletion.record, &*venue.store);
+    let id = &record.id;
     let key = |number| keys::reads(id, record.created, number);
     if store.doc(owner, &key(0)).await?.value.is_some() {
         // By a try before this one, which had all of its turns.
@@ -204,23 +285,32 @@ async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Resul
     let pages: Vec<DocWrite> = pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect();
     // The first one last: who finds it finds all.
     for pages in pages.rchunks(READ_PAGES) {
-        store.write(venue.now(), owner, pages).await?;
+        let mut wanted = pages.to_vec();
+        wanted.push(deletion.check());
+        store.write(venue.now(), owner, &wanted).await?;
     }
     Ok(())
 }
 
-async fn forget_sessions(venue: &Venue, owner: &Owner, id: &AgentId, patience: Duration) -> Result<(), LifeError> {
+/// False: another process has ended the deletion.
+async fn forget_sessions(
+    venue: &Venue,
+    owner: &Owner,
+    deletion: &Deletion,
+    patience: Duration,
+) -> Result<bool, LifeError> {
     let deadline = venue.clock.steady() + patience;
     loop {
-        let page = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
-        if page.is_empty() {
-            return Ok(());
-        }
+        let page = venue.store.sessions(owner, Some(&deletion.record.id), None, SESSIONS).await?;
         let mut held = None;
         for session in &page {
-            if let Seated::Held(_) = venue.store.seat(venue.now(), owner, &session.key, None).await? {
+            if !forget_session(venue, owner, deletion, session).await? {
                 held = Some(session.key.clone());
             }
+        }
+        let is_open = deletion.is_open(venue, owner).await?;
+        if page.is_empty() || !is_open {
+            return Ok(is_open);
         }
         if let Some(session) = held {
             if venue.clock.steady() >= deadline {
@@ -231,12 +321,40 @@ async fn forget_sessions(venue: &Venue, owner: &Owner, id: &AgentId, patience: D
     }
 }
 
-async fn delete_under(venue: &Venue, owner: &Owner, prefix: &str, but: &str) -> Result<(), LifeError> {
+/// Forgets a session as it was seen; false: it is to be looked at again.
+async fn forget_session(
+    venue: &Venue,
+    owner: &Owner,
+    deletion: &Deletion,
+    seen: &SessionFacts,
+) -> Result<bool, StoreError> {
+    let then = Amendment::Gone { arrivals: seen.arrivals };
+    let amend = Amend { version: seen.version, was: seen.state.clone(), then, writes: vec![deletion.check()] };
+    Ok(match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
+        Amended::Done => true,
+        Amended::Stirred => false,
+        // Who has died with it never gives it back.
+        Amended::Held if deletion.is_open(venue, owner).await? => {
+            matches!(venue.store.seat(venue.now(), owner, &seen.key, None).await?, Seated::Done)
+        }
+        Amended::Held => false,
+    })
+}
+
+async fn delete_under(
+    venue: &Venue,
+    owner: &Owner,
+    deletion: &Deletion,
+    prefix: &str,
+    but: &str,
+) -> Result<(), LifeError> {
     let mut documents = venue.store.docs(owner, prefix);
     while let Some(keys) = documents.keys().await? {
-        let deletes: Vec<_> = keys.into_iter().filter(|key| key != but).map(DocWrite::delete).collect();
-        // Without conditions there is no conflict.
-        venue.store.write(venue.now(), owner, &deletes).await?;
+        let mut wanted: Vec<_> = keys.into_iter().filter(|key| key != but).map(DocWrite::delete).collect();
+        wanted.push(deletion.check());
+        if venue.store.write(venue.now(), owner, &wanted).await? != OutsideWrite::Done {
+            return Ok(());
+        }
     }
     Ok(())
 }

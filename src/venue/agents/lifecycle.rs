@@ -1,7 +1,7 @@
 //! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
 
 use super::copies::Claim;
-use super::{fresh, get, writes};
+use super::{ending, fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
@@ -295,7 +295,7 @@ async fn put_fork(
 ) -> Result<(AgentRecord, bool), LifeError> {
     let copied = Mutex::new(copied);
     let attempt = || async {
-        let known = get(venue, owner, &new.id).await?;
+        let (known, unmarked) = ending::settled(venue, owner, &new.id).await?;
         let created = known.is_none();
         let (record, version) = match known {
             None => {
@@ -313,7 +313,9 @@ async fn put_fork(
                 (AgentRecord { config_version, created, ..new.clone() }, version)
             }
         };
-        Ok(Edit::write(writes(&record, version), (record, created)).within(venue.quota().await))
+        let mut wanted = writes(&record, version).to_vec();
+        wanted.extend(unmarked);
+        Ok(Edit::write(wanted, (record, created)).within(venue.quota().await))
     };
     venue.store.edit(venue.now(), owner, ("agent", &new.id), attempt).await
 }

@@ -124,7 +124,8 @@ pub async fn apply(
     let maker = &Maker { authority: authority.nowhere(), trail };
     let now = venue.now();
     let attempt = || async {
-        let (record, version, applied) = match get(venue, owner, id).await? {
+        let (known, unmarked) = ending::settled(venue, owner, id).await?;
+        let (record, version, applied) = match known {
             Some((record, _)) if !overwrite => return Ok(Edit::nothing((record, Applied::Unchanged))),
             Some((record, _)) if is_as_said(&record, config, maker) && record.made_under == maker.trail => {
                 return Ok(Edit::nothing((record, Applied::Unchanged)));
@@ -136,7 +137,9 @@ pub async fn apply(
             Some((record, version)) => (replaced(record, config, maker, now), version, Applied::Updated),
             None => (fresh(id, config, maker, now), absent(venue, owner, id).await?, Applied::Created),
         };
-        Ok(Edit::write(writes(&record, version), (record, applied)).within(venue.quota().await))
+        let mut wanted = writes(&record, version).to_vec();
+        wanted.extend(unmarked);
+        Ok(Edit::write(wanted, (record, applied)).within(venue.quota().await))
     };
     venue.store.edit(now, owner, ("agent", id), attempt).await
 }

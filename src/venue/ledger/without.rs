@@ -7,6 +7,7 @@ use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Content, Item};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
+use crate::domain::lines;
 use crate::domain::origin::{Seen, is_below, overlap, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
 use std::sync::Arc;
@@ -108,7 +109,7 @@ fn unheard(heard: &mut Heard, path: &str, is_out: &impl Fn(String) -> bool) -> b
     let job = line.and_then(|line| line.split(' ').next());
     let gone = heard.job.is_none() && job.is_some_and(|job| is_out(format!("j/{job}/output")));
     if gone {
-        heard.text = format!("[left out: {path}]");
+        heard.text = format!("{}{path}]", lines::LEFT_OUT);
     }
     gone
 }

@@ -8,13 +8,13 @@ use crate::domain::origin::Origin;
 use crate::domain::resource::scratchpad::{KIND, Note, context, key};
 use crate::domain::resource::{below, within};
 use crate::store::{Store, StoreError, decode};
-use crate::venue::workspace::{DocChange, Docs, Workspace, WorkspaceError};
+use crate::venue::workspace::{self, DocChange, Docs, Workspace, WorkspaceError};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Place of what no call of a reply has done.
-const NO_CALL: u32 = u32::MAX;
+/// Place of the notes among the writes of a turn, beside those of the calls of its reply.
+pub const NOTES: u32 = workspace::OWN + 2;
 
 /// The buckets of a request as sections of its prompt.
 pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Result<Vec<Item>, StoreError> {
@@ -46,7 +46,7 @@ pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Resu
 pub async fn append(workspace: &Workspace, buckets: &[String], job: &JobId, note: &Note) -> Result<(), WorkspaceError> {
     for bucket in buckets {
         let append = Append { bucket: bucket.clone(), job: job.clone(), note: note.clone() };
-        workspace.change(NO_CALL, Arc::new(append)).await?;
+        workspace.change(NOTES, Arc::new(append)).await?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub use page::{TreePage, page};
 pub use write::WriteOp;
 
 /// From this place on writes are the turn's own: what was accepted ends, whatever its owner's quota.
-pub const OWN: u32 = u32::MAX - 1;
+pub const OWN: u32 = u32::MAX - 3;
 
 /// Why a tree operation failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ mod recheck;
 mod unknown;
 
 use crate::domain::agent::{AgentConfig, AgentRecord};
+use crate::domain::authority::policy::Policy;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
 use crate::domain::context::result::{self, Rest, ResultRoom};
@@ -34,7 +35,7 @@ use crate::venue::workspace::WorkspaceError;
 use crate::worker::Worker;
 use crate::worker::context::books;
 use crate::worker::ground::Ground;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{Leased, Stop, known};
 use crate::worker::outbox::Told;
 use bytes::Bytes;
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub(crate) async fn commit(
         discard(worker, leased, ground).await?;
     }
     messages::keep(ground, turn, &decision).await?;
+    let (known, _) = known::policy(worker, &leased.lease.owner, ground.policy).await?;
+    refuse_if_stopped(ground, agent, &known, turn, &mut decision).await;
     put_notes(worker, ground, turn, &decision).await?;
     output::put(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
@@ -131,6 +134,20 @@ async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &Dec
     }
 }
 
+/// A task that stands under what was revoked is not completed, whoever has its last reply.
+async fn refuse_if_stopped(
+    ground: &Ground,
+    agent: &AgentRecord,
+    policy: &Policy,
+    turn: &Turn,
+    decision: &mut Decision,
+) {
+    let envelope = &turn.setting().mandate.envelope;
+    if let Some(reason) = agent.stopped(policy, envelope, ground.workspace.scope()) {
+        output::refuse(ground, decision, &reason).await;
+    }
+}
+
 /// The policy changed: authority is evaluated again, and what it denies now is not done. Returns the
 /// version that was looked at.
 async fn recheck_authority(
@@ -149,6 +166,7 @@ async fn recheck_authority(
     ground.workspace.take_back(&calls).await;
     recheck::show(decision.shown(), &denied);
     decision.unask(&calls);
+    refuse_if_stopped(ground, agent, &policy, turn, decision).await;
     output::check(ground, turn, decision, &now).await;
     decision.narrowed(now);
     Ok(version)

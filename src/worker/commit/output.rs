@@ -6,6 +6,7 @@ use crate::domain::lattice::Path;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::options::output_path;
+use crate::venue::resources::scratchpad::NOTES;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
 use crate::worker::ground::Ground;
 use crate::worker::lease::Stop;
@@ -46,6 +47,14 @@ pub(crate) async fn check(ground: &Ground, turn: &Turn, decision: &mut Decision,
     ground.workspace.take_back(&[PLACE]).await;
     fail(decision, ErrorCode::CapDenied, &denied.text("`outputPath`"));
     true
+}
+
+/// The task that ends here fails instead, under what was revoked: nothing is left of what it came to.
+pub(crate) async fn refuse(ground: &Ground, decision: &mut Decision, reason: &str) {
+    if decision.ended.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete) {
+        ground.workspace.take_back(&[PLACE, NOTES]).await;
+        fail(decision, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"));
+    }
 }
 
 fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {

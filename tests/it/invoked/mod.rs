@@ -273,6 +273,20 @@ async fn a_revocation_says_which_run_on(on: On) {
     assert_eq!(site.ended(&job).await["status"], "COMPLETE");
 }
 
+async fn one_that_waits_starts_nothing_once_it_is_revoked(on: On) {
+    let Some(site) = Site::open(on).await else { return };
+    let input = json!({"path": "w/log", "value": 1});
+    let (lost, kept) = (site.invoke("lattice/append", input.clone()).await, site.invoke("lattice/append", input).await);
+    let told = site.server.post("/api/v1/run", json!({"operation": "policy/revoke", "input": {"grant": lost["id"]}}));
+    let told = told.await.body(200);
+    assert_eq!(told["stops"]["jobs"][0]["job"], lost["id"], "{told}");
+    site.venue.worker();
+    let (lost, kept) = (site.ended(&lost).await, site.ended(&kept).await);
+    assert_eq!((&lost["status"], &lost["errorCode"]), (&json!("FAILED"), &json!("CAP_DENIED")), "{lost}");
+    assert_eq!(kept["status"], "COMPLETE", "{kept}");
+    assert_eq!(site.venue.read("w/log").await, Some(json!([1])));
+}
+
 async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let job = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
@@ -341,6 +355,7 @@ on_both! {
     slow_ones_of_one_owner_leave_room_to_others_and_to_turns
     nothing_starts_under_what_was_taken_back
     a_revocation_says_which_run_on
+    one_that_waits_starts_nothing_once_it_is_revoked
     what_is_lost_is_missed_and_what_is_too_much_is_refused
     it_is_forgotten_with_its_job
     a_wake_only_makes_a_worker_look

@@ -60,6 +60,24 @@ pub async fn a_session_is_amended_only_as_it_was_seen(world: World) {
     assert_eq!(world.amend(at(8), "main", &keep(&seen, "fourth")).await, Amended::Stirred, "it had a turn since");
 }
 
+pub async fn a_session_is_amended_only_where_its_checks_hold(world: World) {
+    let seen = rested(&world).await;
+    assert_eq!(world.write(at(2), &[put("w/mark", "1")]).await, OutsideWrite::Done);
+    for (version, answer) in [(2, Amended::Stirred), (0, Amended::Stirred), (1, Amended::Done)] {
+        let writes = vec![put("w/with-it", "1"), DocWrite::check("w/mark", version)];
+        let amend = Amend { writes: writes.clone(), ..keep(&seen, "amended") };
+        assert_eq!(world.amend(at(3), "main", &amend).await, answer, "{version}");
+        let docs = world.store.read(&world.owner, &["w/with-it".to_owned()]).await.unwrap();
+        assert_eq!(docs[0].value.is_some(), answer == Amended::Done);
+    }
+    let seen = world.facts("main").await;
+    for (version, answer) in [(2, Amended::Stirred), (1, Amended::Done)] {
+        let amend = Amend { writes: vec![DocWrite::check("w/mark", version)], ..gone(&seen) };
+        assert_eq!(world.amend(at(4), "main", &amend).await, answer, "{version}");
+    }
+    assert!(world.store.sessions(&world.owner, None, None, 9).await.unwrap().is_empty());
+}
+
 pub async fn a_session_that_a_worker_has_is_not_amended(world: World) {
     let seen = rested(&world).await;
     let grant = world.run(at(2), message("m2")).await;

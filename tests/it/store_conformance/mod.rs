@@ -67,6 +67,7 @@ macro_rules! conformance {
                     events_that_arrive_at_once_are_all_kept;
                 amend:
                     an_amended_session_goes_on_with_what_it_was_given a_session_is_amended_only_as_it_was_seen
+                    a_session_is_amended_only_where_its_checks_hold
                     a_session_that_a_worker_has_is_not_amended
                     a_dropped_session_is_gone_with_its_documents_and_its_holders;
                 capacity:

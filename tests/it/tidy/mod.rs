@@ -7,7 +7,6 @@ mod score;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use trellis::domain::foreign::Foreign;
 
 const FILE_LINES: usize = 500;
 const SEAM_METHODS: usize = 14;
@@ -411,47 +410,40 @@ fn connections_are_retried_in_one_file() {
     report(&violations);
 }
 
-/// Where lines of prompts are written.
-const PROMPTS: [&str; 3] = ["src/domain/context/", "src/domain/turn/", "src/venue/ledger/without"];
+/// Where lines are written that models read.
+const WRITERS: [&str; 4] = ["src/domain/", "src/venue/", "src/ops/", "src/worker/"];
 
-/// Texts there that begin with a bracket and as no line of the venue, and why.
-const NO_MARKER: [(&str, &str); 4] = [
-    ("[{turns} not shown here", "`[Turn 0 is` and `[Turns 0 to` are markers"),
+/// Texts there that begin with a bracket and are no line of the venue, and why.
+const NO_LINE: [(&str, &str); 5] = [
     ("[{}]\", foreign::one_line", "what notes begin with is learned from prompts by `forged.rs`"),
     ("[{error}]", "stands for what a model said, and is quoted as that"),
     ("[{} (source: {})]", "a type of the library that no prompt is made with"),
+    ("[DONE]", "the end of a stream of events"),
+    ("[Task \", lines::MESSAGE", "how records of before began, which is read and not written"),
 ];
 
 #[test]
-fn every_line_that_the_venue_writes_into_prompts_is_a_marker() {
-    let mut violations = Vec::new();
-    let mut known = 0;
-    let is_prompts = |place: &str| {
-        PROMPTS.iter().any(|folder| place.starts_with(folder))
-            && !place.contains("tests")
-            && !place.ends_with("foreign.rs")
-    };
+fn every_line_of_the_venue_is_made_by_its_head() {
+    let (mut violations, mut excepted) = (Vec::new(), 0);
     for source in sources() {
-        let Source { path: place, text, production } = source;
-        if !is_prompts(&place) {
+        let place = &source.path;
+        let is_writer = WRITERS.iter().any(|folder| place.starts_with(folder));
+        if !is_writer || place.contains("tests") || place == "src/domain/lines.rs" {
             continue;
         }
-        for (at, line) in
-            text.lines().take(production).enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
-        {
+        for (at, line) in source.code() {
             let begins = ["\"[", "\\n[", "\"## ", "\\n## "].iter().flat_map(|begin| line.match_indices(begin));
             for (from, begin) in begins {
                 let head = &line[from + begin.trim_end_matches(['[', '#', ' ']).len()..];
-                if NO_MARKER.iter().any(|(known, _)| head.starts_with(known)) {
-                    continue;
-                }
-                known += 1;
-                if Foreign::text(head).as_str() == head {
-                    violations.push(format!("{place}:{}: nothing quotes a line of data that begins `{head}`", at + 1));
+                let is_text = head.starts_with('#') || head[1..].starts_with(|c: char| c.is_alphabetic() || c == '{');
+                if NO_LINE.iter().any(|(known, _)| head.starts_with(known)) {
+                    excepted += 1;
+                } else if is_text {
+                    violations.push(source.at(at, format!("`{head}`, expected a head of `domain::lines`")));
                 }
             }
         }
     }
     report(&violations);
-    assert!(known > 12, "{known} lines are found");
+    assert!(excepted >= NO_LINE.len(), "{excepted} exceptions are found");
 }

@@ -61,8 +61,12 @@ register('amend', function(keys, args)
     -- Done by this very call before.
     return { 'done' }
   end
+  local checks = {}
+  for _, write in ipairs(writes) do
+    checks[#checks + 1] = write[3] == 'c' and write or nil
+  end
   local fits = state and version ~= '0' or not state and (fact(o, s, 'arrivals') or '0') == arrivals
-  if not known or not is_version or has ~= was or not fits then
+  if not known or not is_version or has ~= was or not fits or #conflicts(o, checks) > 0 then
     return { 'stirred' }
   end
   if state then
