@@ -3,6 +3,7 @@
 use crate::domain::chat::ModelSettings;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
 use crate::model::headers;
+pub use crate::model::keys::Keys;
 pub use crate::model::target_error::TargetError;
 use crate::venue::operation::OpError;
 use crate::venue::outbound::HttpPolicy;
@@ -53,37 +54,6 @@ pub struct ModelEndpoint {
     pub base_url: String,
     /// Name of the variable with the key; a keyless endpoint has none.
     pub api_key_env: Option<String>,
-}
-
-/// API keys by variable name; never printed.
-#[derive(Clone, Default)]
-pub struct Keys(BTreeMap<String, String>);
-
-impl Keys {
-    /// From names and keys.
-    pub fn new(keys: impl IntoIterator<Item = (String, String)>) -> Keys {
-        Keys(keys.into_iter().collect())
-    }
-
-    /// The variables of this process; those that are not UTF-8 are left out.
-    pub fn from_env() -> Keys {
-        Keys::new(
-            std::env::vars_os().filter_map(|(name, key)| Some((name.into_string().ok()?, key.into_string().ok()?))),
-        )
-    }
-
-    fn get(&self, name: &str) -> Result<String, TargetError> {
-        match self.0.get(name).map(|key| key.trim()) {
-            Some(key) if !key.is_empty() => Ok(key.to_owned()),
-            _ => Err(TargetError::NoKey(name.to_owned())),
-        }
-    }
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keys({})", self.0.len())
-    }
 }
 
 /// Where one call goes.

@@ -4,6 +4,7 @@ pub mod registry;
 
 pub mod endpoint;
 mod headers;
+mod keys;
 pub mod meter;
 mod target_error;
 pub mod provider;
