@@ -149,6 +149,7 @@ fn heads() -> Vec<String> {
         "[Tasks assigned to you]",
     ];
     heads.extend(more.map(str::to_owned));
+    heads.extend(crate::lines::ALL.iter().map(|head| head.marker().to_owned()));
     for learned in
         ["[approved by ", "[left out: ", "[This call was made", "[What was said here", "[Turn 1 is not shown"]
     {
