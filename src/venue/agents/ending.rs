@@ -330,12 +330,11 @@ async fn forget_session(
     let amend = Amend { version: seen.version, was: seen.state.clone(), then, writes: vec![deletion.check()] };
     Ok(match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
         Amended::Done => true,
-        Amended::Stirred => false,
         // Who has died with it never gives it back.
         Amended::Held if deletion.is_open(venue, owner).await? => {
             matches!(venue.store.seat(venue.now(), owner, &seen.key, None).await?, Seated::Done)
         }
-        Amended::Held => false,
+        Amended::Stirred | Amended::Held => false,
     })
 }
 
