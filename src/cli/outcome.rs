@@ -14,8 +14,8 @@ pub(crate) struct Settle {
     /// Its id, as `job list --outcome unknown` prints it
     id: JobId,
     /// It has happened, and returned this if that is known: text, JSON, `@file`, or `-` for stdin
-    #[arg(long, value_name = "RESULT", num_args = 0..=1, required_unless_present = "not_done")]
-    done: Option<Option<String>>,
+    #[arg(long, value_name = "RESULT", num_args = 0..=1, default_missing_value = "", required_unless_present = "not_done")]
+    done: Option<String>,
     /// It has not happened
     #[arg(long, conflicts_with = "done")]
     not_done: bool,
@@ -34,7 +34,7 @@ impl Settle {
     /// Runs it.
     pub(super) async fn run(self, out: Out) -> Result<Exit, Failure> {
         let mut said = json!({"done": !self.not_done, "tell": self.tell});
-        if let Some(result) = self.done.flatten() {
+        if let Some(result) = self.done.filter(|result| !result.is_empty()) {
             said["result"] = input::value(&result, false)?;
         }
         if let Some(note) = self.note {

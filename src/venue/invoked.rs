@@ -310,10 +310,13 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
     }
     let attempt = || async {
         let held = still(venue, owner, held).await?;
-        held.iter().for_each(|_| count_outcome(venue, result));
         Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true)))
     };
-    venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await
+    let has_ended = venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
+    if has_ended {
+        count_outcome(venue, result);
+    }
+    Ok(has_ended)
 }
 
 /// Gives it back before its end, to be looked at again after `pause`; what must not be repeated ends instead,

@@ -48,7 +48,7 @@ async fn grant(venue: &TestVenue, session: &str) -> Grant {
     let lease = LeaseRequest {
         token: "w".into(),
         worker: "w".into(),
-        ttl: Duration::from_secs(60),
+        ttl: Duration::from_mins(1),
         mailbox_limit: 9,
         crash_limit: 5,
         owner_cap: 0,

@@ -96,12 +96,12 @@ async fn a_turn_shows_and_calls_what_a_server_provides(backend: Backend) {
 
 #[tokio::test]
 async fn a_turn_shows_and_calls_what_a_server_provides_embedded() {
-    a_turn_shows_and_calls_what_a_server_provides(Backend::Embedded).await;
+    Box::pin(a_turn_shows_and_calls_what_a_server_provides(Backend::Embedded)).await;
 }
 
 #[tokio::test]
 async fn a_turn_shows_and_calls_what_a_server_provides_redis() {
-    a_turn_shows_and_calls_what_a_server_provides(Backend::Redis).await;
+    Box::pin(a_turn_shows_and_calls_what_a_server_provides(Backend::Redis)).await;
 }
 
 #[tokio::test]

@@ -113,12 +113,12 @@ async fn nothing_that_an_erased_user_said_or_read_is_left(backend: Backend) {
 
 #[tokio::test]
 async fn nothing_that_an_erased_user_said_or_read_is_left_embedded() {
-    nothing_that_an_erased_user_said_or_read_is_left(Backend::Embedded).await;
+    Box::pin(nothing_that_an_erased_user_said_or_read_is_left(Backend::Embedded)).await;
 }
 
 #[tokio::test]
 async fn nothing_that_an_erased_user_said_or_read_is_left_redis() {
-    nothing_that_an_erased_user_said_or_read_is_left(Backend::Redis).await;
+    Box::pin(nothing_that_an_erased_user_said_or_read_is_left(Backend::Redis)).await;
 }
 
 #[tokio::test]
