@@ -31,7 +31,6 @@ pub(crate) struct Settle {
 }
 
 impl Settle {
-    /// Runs it.
     pub(super) async fn run(self, out: Out) -> Result<Exit, Failure> {
         let mut said = json!({"done": !self.not_done, "tell": self.tell});
         if let Some(result) = self.done.filter(|result| !result.is_empty()) {
@@ -46,7 +45,7 @@ impl Settle {
     }
 }
 
-/// Prints a page of them.
+/// Prints a page of unknown outcomes.
 pub(super) async fn list(
     client: &Client,
     out: Out,
@@ -63,7 +62,7 @@ pub(super) async fn list(
     Ok(Exit::Ok)
 }
 
-/// One call, with where to look at it.
+/// Lines about one call: its id, its operation, the turn and the settlement.
 fn details(outcome: &Value) -> String {
     let mut lines =
         vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];

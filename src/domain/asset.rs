@@ -3,16 +3,13 @@
 use crate::decode;
 use crate::ids::AssetId;
 use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
-use crate::media::{Attachment, MediaType, Sniffed};
+use crate::media::{Attachment, MediaType, NAME_CHARS, Sniffed};
 use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-/// Characters of an asset's name beside its content in a prompt.
-const ATTACHMENT_NAME_CHARS: usize = 60;
 
 /// What is kept beside an asset's content; written once, as the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,11 +33,11 @@ impl AssetRecord {
     /// The asset as a prompt shows it, when its first bytes are these; or why it can't.
     pub fn attachment(&self, asset: AssetId, sniffed: Option<Sniffed>) -> Attachment {
         // A record of every prompt has it.
-        let name = self.name.as_ref().map(|name| name.chars().take(ATTACHMENT_NAME_CHARS).collect());
+        let name = self.name.as_ref().map(|name| name.chars().take(NAME_CHARS).collect());
         let size = self.size;
         let tokens = sniffed.map_or(0, |found| found.tokens(size));
         let media = sniffed.map(|found| found.media);
-        let attachment = Attachment { name, media, size, tokens, ..Attachment::named(asset) };
+        let attachment = Attachment { name, media, size, tokens, ..Attachment::of_asset(asset) };
         if let Some(reason) = self.type_error(media) {
             return Attachment { media: None, ..attachment }.withhold(reason);
         }

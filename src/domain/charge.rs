@@ -14,23 +14,23 @@ use crate::chat::Usage;
 /// How far a call has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum CallStage {
-    /// It is not made yet.
+    /// The call is not made yet.
     #[default]
     NotAsked,
-    /// It is being made; nothing of it has left.
+    /// The call is being made; no byte of its request was sent.
     Asked,
-    /// Its request has left.
+    /// The request was sent, at least in part.
     Sent,
-    /// The provider answers it.
+    /// The provider has answered with a status of success.
     Accepted,
-    /// The provider has answered that it won't.
+    /// The provider has answered with another status.
     Refused,
 }
 
 /// What is known of a call, whatever becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallProgress {
-    /// How far it has come.
+    /// The last stage that was reached.
     pub stage: CallStage,
     /// What the provider has said of tokens so far.
     pub usage: Usage,
@@ -43,7 +43,7 @@ pub struct CallProgress {
 /// What a call is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charge {
-    /// Tokens.
+    /// Tokens of prompt and reply.
     pub usage: Usage,
     /// The provider hasn't said all of it.
     pub is_estimate: bool,

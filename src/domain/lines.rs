@@ -11,7 +11,7 @@ pub struct LineHead {
 }
 
 impl LineHead {
-    /// As it is written.
+    /// The text of the head in a prompt.
     pub const fn text(self) -> &'static str {
         self.text
     }
@@ -33,7 +33,7 @@ macro_rules! heads {
     ($($(#[$doc:meta])* $name:ident = $text:literal $(by $marker:literal)?;)*) => {
         $($(#[$doc])* pub const $name: LineHead = LineHead { text: $text, marker: heads!(@ $text $($marker)?) };)*
 
-        /// All heads.
+        /// Heads of all lines that the venue writes.
         pub const ALL: &[LineHead] = &[$($name),*];
     };
     (@ $text:literal) => { $text };
@@ -71,9 +71,9 @@ heads! {
     TURN = "[Turn " by "[Turn 0 is";
     /// Several turns that are not shown.
     TURNS = "[Turns " by "[Turns 0 to";
-    /// A result that may not be known any more.
+    /// Stands for the result of a call whose authority was revoked.
     CALL_MADE = "[This call was made";
-    /// Words that may not be known any more.
+    /// Stands for words that may repeat what was revoked.
     WORDS_WITHHELD = "[What was said here";
     /// An asset beside the prompt.
     ATTACHMENT = "[Attachment a/" by "[Attachment";

@@ -53,15 +53,15 @@ pub struct UnknownCall {
 pub struct Settlement {
     /// Whether the call has happened.
     pub done: bool,
-    /// What it returned, as far as that is known.
+    /// Result of the call, if the person knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why, for the record.
+    /// Reason that the person gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Who says so.
+    /// Name of the caller who settled it.
     pub by: String,
-    /// When that was said.
+    /// Time of the settlement.
     pub at: Millis,
 }
 

@@ -9,12 +9,13 @@ use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
-use crate::model::meter::MeteredBody;
 use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
 use crate::model::{LiveText, Model, ModelError};
+use crate::venue::outbound::departure::WatchedBody;
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
 use reqwest::header::CONTENT_TYPE;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest wait for a connection: a host that is up answers within a round trip.
@@ -122,7 +123,8 @@ impl ModelProvider {
         // The base ends with `/`, and no path of a codec leads out of it.
         let url = format!("{}{}", target.base_url, encoded.request.path);
         let body = serde_json::to_vec(&encoded.request.body).expect("values serialise");
-        let body = reqwest::Body::wrap(MeteredBody::new(body, &live.meter));
+        let meter = Arc::clone(&live.meter);
+        let body = reqwest::Body::wrap(WatchedBody::new(body.into(), move || meter.mark(CallStage::Sent)));
         let mut post =
             client.post(url).header(CONTENT_TYPE, "application/json").headers(target.headers.clone()).body(body);
         for (name, value) in &encoded.request.headers {

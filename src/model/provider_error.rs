@@ -5,6 +5,7 @@ use crate::domain::secret::Mask;
 use crate::domain::wire::frames::TooMuch;
 use crate::domain::wire::{DecodeError, ProviderReport};
 use crate::model::ModelError;
+use crate::venue::outbound::causes;
 use crate::venue::outbound::proxy::ProxyFailure;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -45,7 +46,7 @@ impl AnswerHead {
     }
 
     /// Status, content type and encoding, for whoever has called the wrong URL.
-    fn shown(&self, mask: &Mask) -> String {
+    fn describe(&self, mask: &Mask) -> String {
         let text = |name: &HeaderName| {
             let text = mask.text(self.headers.get(name)?.to_str().ok()?);
             Some(text.chars().take(HEADER_CHARS).collect::<String>())
@@ -84,7 +85,7 @@ pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask)
                 if beginning.trim().is_empty() { String::new() } else { format!(", it begins `{}`", beginning.trim()) };
             let reason = format!(
                 "its answer is no stream of events ({}{begin}): is the URL of the endpoint right?",
-                head.shown(mask)
+                head.describe(mask)
             );
             transient(model, short(&reason), None)
         }
@@ -152,15 +153,11 @@ pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
     // The chain says more than the error: `connection refused` is its last link.
     // Where a venue's endpoints are is nothing for those who read a job.
     let place = error.url().map(|url| format!(" for url ({url})")).unwrap_or_default();
-    let mut reason = error.to_string();
-    if !place.is_empty() {
-        reason = reason.replace(&place, "");
+    let mut links = causes(error);
+    if let (Some(outermost), false) = (links.first_mut(), place.is_empty()) {
+        *outermost = outermost.replace(&place, "");
     }
-    let mut cause = std::error::Error::source(error);
-    while let Some(link) = cause {
-        reason = format!("{reason}: {link}");
-        cause = link.source();
-    }
+    let reason = links.join(": ");
     if error.is_builder() { permanent(model, short(&reason)) } else { transient(model, short(&reason), None) }
 }
 

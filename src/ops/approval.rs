@@ -9,7 +9,7 @@ use crate::venue::approvals;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -51,8 +51,7 @@ impl Operation for List {
         call.for_people::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = approvals::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
-        let items: Vec<_> = page.items.iter().map(|approval| approvals::seen_by(call.caller, approval)).collect();
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": page.behind(offset)}).into())
+        Ok(page.to_json(offset, |approval| approvals::seen_by(call.caller, approval)).into())
     }
 }
 

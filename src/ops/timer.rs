@@ -367,8 +367,7 @@ impl Operation for List {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let which = (self.agent_id.as_ref(), self.all);
         let page = timers::list(call.venue, &call.caller.owner, which, offset, limit).await?;
-        let items: Vec<_> = page.items.iter().map(Timer::shown).collect();
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "next": page.behind(offset)}).into())
+        Ok(page.to_json(offset, Timer::shown).into())
     }
 }
 

@@ -43,25 +43,15 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<As
     venue.store.get(owner, &keys::asset(id)).await
 }
 
-/// What is said about assets, and what they are by their first bytes; `None` of those that aren't there.
-pub async fn heads(
+/// The record of an asset, and what its content is by its first bytes; `None` when there is no such asset.
+pub async fn head(
     venue: &Venue,
     owner: &Owner,
-    assets: &[AssetId],
-) -> Result<Vec<Option<(AssetRecord, Option<Sniffed>)>>, StoreError> {
-    let keys: Vec<_> = assets.iter().map(keys::asset).collect();
-    let docs = if keys.is_empty() { Vec::new() } else { venue.store.read(owner, &keys).await? };
-    let mut heads = Vec::with_capacity(assets.len());
-    for ((asset, key), doc) in assets.iter().zip(&keys).zip(docs) {
-        let Some(bytes) = doc.value else {
-            heads.push(None);
-            continue;
-        };
-        let record: AssetRecord = decode(key, &bytes)?;
-        let sniffed = first_bytes(venue, owner, asset, record.size).await?;
-        heads.push(Some((record, sniffed)));
-    }
-    Ok(heads)
+    id: &AssetId,
+) -> Result<Option<(AssetRecord, Option<Sniffed>)>, StoreError> {
+    let Some(record) = get(venue, owner, id).await? else { return Ok(None) };
+    let sniffed = first_bytes(venue, owner, id, record.size).await?;
+    Ok(Some((record, sniffed)))
 }
 
 /// What a content is by its first bytes: remembered, because it never changes.

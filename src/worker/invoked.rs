@@ -6,7 +6,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobResult;
 use crate::store::StoreError;
 use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
-use crate::worker::arrive::share::OwnerShare;
+use crate::worker::arrive::share::{OwnerShare, first_with_fewest};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -82,8 +82,8 @@ impl Places {
                 taken.owners.remove(owner);
             }
         }
-        let with_room = taken.waiting.iter().enumerate().filter(|(_, (owner, _))| self.has_room(&taken, owner));
-        let (next, _) = with_room.min_by_key(|(_, (owner, _))| taken.taken_by(owner))?;
+        let waiting = taken.waiting.iter().map(|(owner, _)| (taken.taken_by(owner), self.has_room(&taken, owner)));
+        let next = first_with_fewest(waiting)?;
         let (owner, job) = taken.waiting.remove(next)?;
         *taken.owners.entry(owner.clone()).or_default() += 1;
         Some((owner, job))

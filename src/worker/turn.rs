@@ -146,7 +146,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                     Asked::Wait(wait, calls) => {
                         let deadline = deadline(&turn);
                         turn.pay(calls);
-                        waits::remember_calls(worker, leased, turn.asked()).await?;
+                        waits::remember_calls(worker, leased, turn.model_calls()).await?;
                         return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
                     }
                 }
@@ -164,11 +164,11 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 Box::pin(calls::make(worker, leased, &ground, meant, &turn, &planned, approved)).await?
             }
             Action::Suspend { reason } => {
-                waits::remember_calls(worker, leased, turn.asked()).await?;
+                waits::remember_calls(worker, leased, turn.model_calls()).await?;
                 return Box::pin(waits::suspend(worker, leased, agent, &reason)).await;
             }
             Action::Wait { reason } => {
-                let known = (deadline(&turn), turn.asked());
+                let known = (deadline(&turn), turn.model_calls());
                 return Box::pin(waits::unavailable(worker, leased, &reason, known)).await;
             }
             Action::Commit(decision) => {

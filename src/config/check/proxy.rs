@@ -7,7 +7,7 @@ const EXPECTED: &str = "`none`, `environment` or `http://[user:password@]host:po
 
 pub(super) fn read(l: &mut Layers, section: &str) -> ProxySettings {
     let exceptions = text(l, &format!("{section}.no_proxy"));
-    let Some(given) = urls::given(l, &format!("{section}.proxy")) else { return ProxySettings::default() };
+    let Some(given) = urls::read_url(l, &format!("{section}.proxy")) else { return ProxySettings::default() };
     ProxySettings::parse(&given.text, &exceptions, &l.variables).unwrap_or_else(|why| {
         given.refuse(l, EXPECTED, Some(&why));
         ProxySettings::default()

@@ -24,9 +24,9 @@ impl GivenUrl {
     }
 }
 
-/// Of the setting `key` or the file that `{key}_file` names, read when the process starts. `None`: an error is
+/// Reads the setting `key`, or the file that `{key}_file` names, read when the process starts. `None`: an error is
 /// recorded.
-pub(super) fn given(l: &mut Layers, key: &str) -> Option<GivenUrl> {
+pub(super) fn read_url(l: &mut Layers, key: &str) -> Option<GivenUrl> {
     let (setting, file_key) = (l.entry(key).clone(), format!("{key}_file"));
     let Some(file) = path(l, &file_key) else {
         let text = setting.value.as_str().unwrap_or_default().to_owned();
@@ -53,7 +53,7 @@ pub(super) fn given(l: &mut Layers, key: &str) -> Option<GivenUrl> {
 
 /// The same as a value.
 pub(super) fn read<T: Default>(l: &mut Layers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
-    let Some(given) = given(l, key) else { return T::default() };
+    let Some(given) = read_url(l, key) else { return T::default() };
     read(&given.text).unwrap_or_else(|| {
         given.refuse(l, expected, None);
         T::default()

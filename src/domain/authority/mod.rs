@@ -61,6 +61,11 @@ pub struct Denied {
 }
 
 impl Denied {
+    /// The capability that is missing, as a reason why something is not shown.
+    pub fn need(&self) -> String {
+        format!("capability denied: needs {} on {}", self.ability, self.resource)
+    }
+
     /// The text that a model gets instead of a result.
     pub fn text(&self, operation: &str) -> String {
         let held: Vec<_> = self.held.iter().map(ToString::to_string).collect();

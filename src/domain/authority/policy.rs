@@ -161,6 +161,18 @@ mod tests {
 
     const JOB: &str = "0123456789abcdef0123456789abcdef";
 
+    fn revocation(path: Option<&str>, holder: Option<&str>, grant: Option<&str>) -> Revocation {
+        Revocation {
+            id: "r".into(),
+            path: path.map(Into::into),
+            holder: holder.map(Into::into),
+            grant: grant.map(Into::into),
+            reason: None,
+            by: "t/u".into(),
+            at: Millis(0),
+        }
+    }
+
     fn permits(policy: &Policy, caps: Option<&[Capability]>, envelope: &Envelope, ability: &str, name: &str) -> bool {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let home = Scope { session: Some(session), job: Some(JOB.parse().unwrap()) };
@@ -191,15 +203,7 @@ mod tests {
     #[test]
     fn a_revocation_names_a_path_a_holder_or_a_grant_and_reaches_what_was_handed_on() {
         let revoked = |path: Option<&str>, holder: Option<&str>, grant: Option<&str>| {
-            let revocation = Revocation {
-                id: "1".into(),
-                path: path.map(Into::into),
-                holder: holder.map(Into::into),
-                grant: grant.map(Into::into),
-                reason: None,
-                by: "t/u".into(),
-                at: Millis(0),
-            };
+            let revocation = revocation(path, holder, grant);
             Policy { revocations: vec![revocation], ..Policy::default() }
         };
         let envelope = Envelope {
@@ -247,15 +251,7 @@ mod tests {
             (Some("w"), Some("t/ann"), None, false, false),
             (None, Some("t/ann"), None, false, false),
         ] {
-            let revocation = Revocation {
-                id: "r".into(),
-                path: path.map(Into::into),
-                holder: holder.map(Into::into),
-                grant: grant.map(Into::into),
-                reason: None,
-                by: "t/u".into(),
-                at: Millis(0),
-            };
+            let revocation = revocation(path, holder, grant);
             let policy = Policy { revocations: vec![revocation], ..Policy::default() };
             let is_closed = |request| policy.closes(&"g/a".into(), request).is_some();
             assert_eq!((is_closed(&ann), is_closed(&child)), (by_ann, by_agent), "{path:?} {holder:?} {grant:?}");
@@ -281,15 +277,7 @@ mod tests {
             (Some("w/else"), None, Some("jti-1"), false, true),
             (Some("w/pay"), None, None, false, false),
         ] {
-            let revocation = Revocation {
-                id: "r".into(),
-                path: path.map(Into::into),
-                holder: holder.map(Into::into),
-                grant: grant.map(Into::into),
-                reason: None,
-                by: "t/u".into(),
-                at: Millis(0),
-            };
+            let revocation = revocation(path, holder, grant);
             let text = revocation.refusal();
             let policy = Policy { revocations: vec![revocation], ..Policy::default() };
             let (creator, home) = (Authority::unlimited(), Scope::default());

@@ -31,14 +31,14 @@ const PREFIX: &str = "prefix";
 /// Headers by name.
 pub type ModelHeaders = BTreeMap<String, HeaderText>;
 
-/// What a header says.
+/// The value of a header: a plain text or a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderText {
     /// A text that anybody may read.
     Plain(String),
     /// The value of an owner's secret, behind a plain prefix (`Bearer `).
     Secret {
-        /// Which secret.
+        /// Name of the owner's secret.
         name: SecretName,
         /// Stands before its value.
         prefix: String,

@@ -73,11 +73,11 @@ pub struct ModelSettings {
 pub enum Effort {
     /// No reasoning, as far as the model can go without.
     None,
-    /// Little reasoning.
+    /// Less reasoning than the provider's middle.
     Low,
     /// The provider's middle.
     Medium,
-    /// Much reasoning.
+    /// More reasoning than the provider's middle.
     High,
     /// At most so many tokens, where the provider takes a number; else the nearest word.
     Tokens(u32),
@@ -234,14 +234,14 @@ impl ModelSettings {
         format!("{}{url}{key}{headers}", self.id())
     }
 
-    /// Where the model at this place of [`Self::in_order`] stands in a configuration.
-    pub fn place(at: usize) -> String {
+    /// Key in a configuration of the model at this index of [`Self::in_order`].
+    pub fn key_at(at: usize) -> String {
         at.checked_sub(1).map_or_else(|| "model".to_owned(), |at| format!("model.fallback[{at}]"))
     }
 
     /// Runs a check on each of the models in order; an error of a fallback names its place.
     pub fn check_each(&self, check: impl Fn(&Self) -> Result<(), String>) -> Result<(), String> {
-        let named = |at: usize, error: String| error.replace("`model.", &format!("`{}.", Self::place(at)));
+        let named = |at: usize, error: String| error.replace("`model.", &format!("`{}.", Self::key_at(at)));
         self.in_order().enumerate().try_for_each(|(at, model)| check(model).map_err(|error| named(at, error)))
     }
 

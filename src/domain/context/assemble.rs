@@ -184,7 +184,7 @@ impl<'i> Assembly<'i> {
             filled,
         };
         let fixed: usize = assembly.required().iter().map(|(_, bytes)| bytes).sum();
-        assembly.attachments = AttachmentPlan::of(inputs, assembly.budget.saturating_sub(fixed));
+        assembly.attachments = AttachmentPlan::new(inputs, assembly.budget.saturating_sub(fixed));
         assembly
     }
 
@@ -292,7 +292,7 @@ impl<'i> Assembly<'i> {
                     origin: item.origin.clone(),
                     ..shown.row
                 };
-                let text = shown.text.map(|body| Text::new(header, body).with(item.attachments.clone()));
+                let text = shown.text.map(|body| Text::new(header, body).with_attachments(item.attachments.clone()));
                 self.put(at, required, (text, wants), row)
             }
             Part::Event(section, _, event) => {
@@ -308,7 +308,9 @@ impl<'i> Assembly<'i> {
                     None => format!("inbox/{}", event.id),
                 };
                 let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
-                let text = shown.text.map(|body| Text::new(header, Foreign::inline(body.into_owned())).with(assets));
+                let text = shown
+                    .text
+                    .map(|body| Text::new(header, Foreign::inline(body.into_owned())).with_attachments(assets));
                 self.put(at, required, (text, wants), Row { key, source, ..shown.row })
             }
         }

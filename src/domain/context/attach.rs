@@ -44,9 +44,9 @@ pub fn references_of(event: &Event) -> References {
 
 /// Assets that a prompt may show, in the order of their weight: those of the open task, of pieces of context and of
 /// events, and then the newest of earlier turns; so many as are looked up.
-pub fn wanted(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Vec<AssetId> {
+pub fn assets_to_look_up(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Vec<AssetId> {
     let mut found: Vec<AssetId> = Vec::new();
-    let groups = Groups::of(items, served, turns);
+    let groups = Groups::collect(items, served, turns);
     for asset in groups.task.into_iter().chain(groups.current).chain(groups.earlier.into_iter().rev()) {
         if found.len() < ATTACHMENTS_READ && !found.contains(&asset) {
             found.push(asset);
@@ -65,7 +65,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Self {
+    fn collect(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Self {
         let events = served.results.iter().chain(&served.messages).map(|(_, event)| event);
         let current = items.iter().flat_map(|item| item.attachments.clone());
         let current = current.chain(events.flat_map(|event| references_of(event).assets)).collect();
@@ -119,12 +119,12 @@ pub(super) struct AttachmentPlan {
 }
 
 impl AttachmentPlan {
-    /// Of a prompt whose fixed parts leave so many bytes of the budget.
-    pub(super) fn of(inputs: &Inputs, left: usize) -> Self {
+    /// Plans a prompt whose fixed parts leave so many bytes of the budget.
+    pub(super) fn new(inputs: &Inputs, left: usize) -> Self {
         let budget = inputs.moment.budget;
         let known = inputs.attachments.iter().map(|known| (known.asset.clone(), known.clone())).collect();
         let mut plan = Self { known, weight: 0, budget };
-        let Groups { task, current, earlier } = Groups::of(&inputs.items, &inputs.served, &inputs.transcript);
+        let Groups { task, current, earlier } = Groups::collect(&inputs.items, &inputs.served, &inputs.transcript);
         let mut taken = Taken { weight: task.len() * LINE_BYTES, ..Taken::default() };
         plan.weight = taken.weight;
         for asset in &task {
@@ -210,7 +210,7 @@ impl AttachmentPlan {
 
     fn withhold(&mut self, asset: &AssetId, reason: Option<String>) {
         let Some(reason) = reason else { return };
-        let known = self.known.remove(asset).unwrap_or_else(|| Attachment::named(asset.clone()));
+        let known = self.known.remove(asset).unwrap_or_else(|| Attachment::of_asset(asset.clone()));
         let known = if known.is_shown() { known.withhold(reason) } else { known };
         self.known.insert(asset.clone(), known);
     }
@@ -226,7 +226,7 @@ impl AttachmentPlan {
         for message in messages {
             let ChatMessage::User { attachments, .. } = message else { continue };
             for attachment in attachments {
-                let unknown = || Attachment::named(attachment.asset.clone()).withhold(OLD);
+                let unknown = || Attachment::of_asset(attachment.asset.clone()).withhold(OLD);
                 let found = self.known.get(&attachment.asset).cloned().unwrap_or_else(unknown);
                 let is_repeated = found.is_shown() && !shown.insert(found.asset.clone());
                 *attachment = if is_repeated { found.withhold(REPEATED) } else { found };
@@ -254,7 +254,7 @@ impl AttachmentPlan {
     }
 }
 
-/// What is shown so far.
+/// Attachments that the plan shows so far.
 #[derive(Debug, Clone, Default)]
 struct Taken {
     assets: BTreeSet<AssetId>,

@@ -40,7 +40,7 @@ pub struct Inputs {
     pub served: Served,
     /// The order of the prompt.
     pub layout: Layout,
-    /// What is known of the assets that all of these refer to, as far as they were looked up.
+    /// Attachments of this prompt: each asset that an item, an event or a turn refers to, as it was looked up.
     pub attachments: Vec<Attachment>,
 }
 

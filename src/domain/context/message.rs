@@ -23,7 +23,7 @@ impl<'i> Text<'i> {
         Self { header: text, body: Foreign::text(""), attachments: Vec::new() }
     }
 
-    pub(super) fn with(self, attachments: Vec<AssetId>) -> Self {
+    pub(super) fn with_attachments(self, attachments: Vec<AssetId>) -> Self {
         Self { attachments, ..self }
     }
 
@@ -41,7 +41,7 @@ pub(super) struct Message {
     text: String,
     /// Between two parts.
     gap: &'static str,
-    /// Of all of its parts.
+    /// Attachments of all its parts.
     attachments: Vec<Attachment>,
 }
 
@@ -78,7 +78,7 @@ impl Message {
     pub(super) fn part(&mut self, part: &Text<'_>) {
         self.text(&part.header);
         self.text.push_str(part.body.as_str());
-        self.attachments.extend(part.attachments.iter().cloned().map(Attachment::named));
+        self.attachments.extend(part.attachments.iter().cloned().map(Attachment::of_asset));
     }
 
     /// These lines under their heading; nothing of none.

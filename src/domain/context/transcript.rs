@@ -392,7 +392,7 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask
             None if as_it_is => heard.text.clone(),
             None => text::heard(&heard.text).into_owned(),
         };
-        ChatMessage::User { text, attachments: heard.attachments.iter().cloned().map(Attachment::named).collect() }
+        ChatMessage::User { text, attachments: heard.attachments.iter().cloned().map(Attachment::of_asset).collect() }
     });
     // What others said is quoted first: what the venue puts in their place is its own.
     let quoted = |message: &ChatMessage| if as_it_is { message.clone() } else { said(message) };

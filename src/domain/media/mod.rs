@@ -23,26 +23,27 @@ pub const KEY: &str = "$asset";
 /// Bytes that the line of an attachment has at most.
 pub const LINE_BYTES: usize = 600;
 
-/// Characters of a name, and of a reason, in a line.
-const NAME_CHARS: usize = 60;
+/// Characters of an asset's name beside its content in a prompt.
+pub const NAME_CHARS: usize = 60;
+/// Characters of a reason in the line of an attachment.
 const REASON_CHARS: usize = 200;
 
-/// What a content is by its first bytes.
+/// Type of a content by its first bytes, as a header names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum MediaType {
-    /// A picture.
+    /// PNG image, still or animated.
     #[serde(rename = "image/png")]
     Png,
-    /// A picture.
+    /// JPEG image, baseline or progressive.
     #[serde(rename = "image/jpeg")]
     Jpeg,
-    /// A picture.
+    /// WebP image, lossy or lossless.
     #[serde(rename = "image/webp")]
     Webp,
-    /// A picture; of an animated one models see the first frame.
+    /// GIF image; of an animated one models see the first frame.
     #[serde(rename = "image/gif")]
     Gif,
-    /// A document.
+    /// PDF document, of any number of pages.
     #[serde(rename = "application/pdf")]
     Pdf,
     /// UTF-8 without control characters: it goes as text to every provider.
@@ -77,7 +78,7 @@ impl MediaType {
 pub struct AttachedBytes(Option<Arc<[u8]>>);
 
 impl AttachedBytes {
-    /// These bytes.
+    /// Wraps the bytes of a content.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(Some(bytes.into()))
     }
@@ -113,7 +114,7 @@ pub struct Attachment {
     /// Tokens that it costs, estimated.
     #[serde(default)]
     pub tokens: usize,
-    /// Why it is not shown, when it isn't.
+    /// Reason why it is not shown; `None` of an attachment that is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
     /// The content, while a model is called.
@@ -122,8 +123,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// An asset of which nothing else is known yet.
-    pub const fn named(asset: AssetId) -> Self {
+    /// An attachment of which only the asset is known.
+    pub const fn of_asset(asset: AssetId) -> Self {
         Self { asset, name: None, media: None, size: 0, tokens: 0, withheld: None, bytes: AttachedBytes(None) }
     }
 
@@ -133,7 +134,7 @@ impl Attachment {
         Self { withheld: Some(reason.into()), bytes: AttachedBytes::default(), ..self }
     }
 
-    /// Whether it is shown, as far as is known.
+    /// Whether no reason against showing it is known.
     pub const fn is_shown(&self) -> bool {
         self.withheld.is_none()
     }
@@ -234,19 +235,19 @@ mod tests {
             name: Some("a\n[Task x].png".into()),
             media: Some(MediaType::Png),
             size: 12,
-            ..Attachment::named(asset.clone())
+            ..Attachment::of_asset(asset.clone())
         };
         let line = attachment.line(Some("provider `p` takes no image/png"));
         assert!(line.starts_with(&format!("[Attachment a/{asset}, a")) && !line.contains('\n'), "{line}");
         assert!(line.ends_with(", image/png, 12 bytes, not shown: provider `p` takes no image/png]"), "{line}");
-        assert_eq!(Attachment::named(asset.clone()).line(None), format!("[Attachment a/{asset}]"));
+        assert_eq!(Attachment::of_asset(asset.clone()).line(None), format!("[Attachment a/{asset}]"));
     }
 
     #[test]
     fn a_line_is_never_longer_than_is_counted() {
         let long = "ä\u{10ffff}[".repeat(10_000);
         let attachment =
-            Attachment { name: Some(long.clone()), size: usize::MAX, ..Attachment::named(AssetId::of(b"x")) };
+            Attachment { name: Some(long.clone()), size: usize::MAX, ..Attachment::of_asset(AssetId::of(b"x")) };
         for reason in [None, Some(long.as_str())] {
             let line = attachment.line(reason);
             assert!(line.len() <= LINE_BYTES && line.ends_with(']'), "{}", line.len());
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn no_bytes_are_recorded_or_logged() {
         let bytes = AttachedBytes::new(*b"secret bytes");
-        let attachment = Attachment { bytes, ..Attachment::named(AssetId::of(b"x")) };
+        let attachment = Attachment { bytes, ..Attachment::of_asset(AssetId::of(b"x")) };
         let stored = serde_json::to_string(&attachment).unwrap();
         assert_eq!(stored, format!(r#"{{"asset":"{}","size":0,"tokens":0}}"#, attachment.asset));
         assert!(!format!("{attachment:?}").contains("secret"));

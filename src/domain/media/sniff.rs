@@ -34,10 +34,10 @@ pub struct Pixels {
     pub height: u32,
 }
 
-/// What a content is.
+/// Type and size of a content by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sniffed {
-    /// Its type.
+    /// Type of the content.
     pub media: MediaType,
     /// Of a picture, as far as its first bytes tell.
     pub pixels: Option<Pixels>,

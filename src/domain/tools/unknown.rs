@@ -31,7 +31,7 @@ impl AgentConfig {
             let provider = &model.provider;
             if !known.providers.contains(provider) {
                 let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
-                let (place, hint) = (ModelSettings::place(at), did_you_mean(provider, &names));
+                let (place, hint) = (ModelSettings::key_at(at), did_you_mean(provider, &names));
                 found.push(format!("`{place}.provider`: no provider `{provider}`{hint}"));
             }
         }

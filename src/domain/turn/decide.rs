@@ -55,7 +55,7 @@ pub struct Decision {
 }
 
 /// What the transcript keeps of an event.
-pub fn heard(event: &Event, prompt: PromptStyle) -> Heard {
+pub fn heard_entry(event: &Event, prompt: PromptStyle) -> Heard {
     let attachments = attach::references_of(event).assets;
     match &event.payload {
         Payload::Task { job, input } => Heard {
@@ -204,7 +204,7 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     let mut record = record(setting, None, &[], now);
     // What it answers is said with it: callers of `agent/chat` look for their event.
     let shown = answered(setting, consume);
-    record.heard = shown.iter().map(|event| heard(event, setting.config.prompt_style())).collect();
+    record.heard = shown.iter().map(|event| heard_entry(event, setting.config.prompt_style())).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::assistant(format!("[{error}]"), Vec::new()));
     // A task that was begun and isn't served goes on with its goals.

@@ -26,8 +26,8 @@ pub struct ModelCalls {
 }
 
 impl ModelCalls {
-    /// One model's use alone.
-    pub fn of(model: &str, spent: Spent) -> Self {
+    /// The use of one model alone.
+    pub fn of_model(model: &str, spent: Spent) -> Self {
         let mut calls = Self::default();
         calls.pay(model, spent);
         calls
@@ -154,7 +154,7 @@ pub struct MissedModel {
 
 impl MissedModel {
     /// The reason with the name of the model in it.
-    fn named(&self) -> String {
+    fn reason_with_name(&self) -> String {
         let reason = self.miss.reason();
         if reason.contains(&format!("`{}`", self.model)) {
             return reason.to_owned();
@@ -163,7 +163,7 @@ impl MissedModel {
     }
 
     /// Its line in a turn's record.
-    pub fn noted(&self) -> FailedModel {
+    pub fn to_record(&self) -> FailedModel {
         FailedModel { model: self.model.clone(), reason: self.miss.reason().chars().take(REASON_CHARS).collect() }
     }
 }
@@ -173,7 +173,7 @@ impl MissedModel {
 pub fn conclude(missed: &[MissedModel]) -> Option<Miss> {
     let leading = &missed.iter().min_by_key(|missed| missed.miss.rank())?.miss;
     let [_, _, ..] = missed else { return Some(leading.clone()) };
-    let reason = missed.iter().map(MissedModel::named).collect::<Vec<_>>().join("; ");
+    let reason = missed.iter().map(MissedModel::reason_with_name).collect::<Vec<_>>().join("; ");
     let waits = missed.iter().filter_map(|missed| match &missed.miss {
         Miss::Later(wait) => Some(wait),
         Miss::Failed(_) => None,
@@ -280,9 +280,9 @@ mod tests {
     #[test]
     fn calls_add_up_by_model() {
         let one = Spent { calls: 1, input: 2, ..Spent::default() };
-        let mut calls = ModelCalls::of("a/x", one);
+        let mut calls = ModelCalls::of_model("a/x", one);
         assert!(calls.is_plain());
-        let mut later = ModelCalls { answered: Some("a/y".into()), ..ModelCalls::of("a/x", one) };
+        let mut later = ModelCalls { answered: Some("a/y".into()), ..ModelCalls::of_model("a/x", one) };
         later.pay("a/y", one);
         later.pay("a/z", Spent::default());
         calls.add(later);

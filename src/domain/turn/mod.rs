@@ -433,7 +433,7 @@ impl Turn {
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let calls = if reply.truncated { plan::without_half(calls, &reply.calls) } else { calls };
         let (begun, shown) = (decide::begun(&self.setting), asking.shown.iter());
-        let heard = begun.map(|event| decide::heard(event, self.setting.config.prompt_style()));
+        let heard = begun.map(|event| decide::heard_entry(event, self.setting.config.prompt_style()));
         let recorded = Recorded {
             job: self.setting.plan.job().cloned(),
             calls,

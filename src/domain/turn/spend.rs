@@ -16,7 +16,7 @@ impl Turn {
     }
 
     /// The models that were asked for it so far.
-    pub const fn asked(&self) -> &ModelCalls {
+    pub const fn model_calls(&self) -> &ModelCalls {
         &self.asked
     }
 
@@ -41,7 +41,7 @@ impl Recorded {
     pub(super) fn calls(&self, setting: &Setting) -> ModelCalls {
         match &self.asked {
             Some(asked) => asked.clone(),
-            None => ModelCalls::of(&setting.config.model.id(), self.spent),
+            None => ModelCalls::of_model(&setting.config.model.id(), self.spent),
         }
     }
 }

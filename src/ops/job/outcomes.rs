@@ -35,8 +35,7 @@ impl Operation for Outcomes {
         call.for_people::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = outcomes::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
-        let next = page.behind(offset);
-        Ok(json!({"items": page.items, "total": page.total, "offset": offset, "next": next}).into())
+        Ok(page.to_json(offset, |outcome| outcome).into())
     }
 }
 

@@ -111,9 +111,9 @@ pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> R
     Ok(cancelled)
 }
 
-/// An agent as it is once no deletion of it goes on: what is left of one is done first. With it, for one that has ended,
-/// the part of a write that holds only as long as none begins.
-pub(super) async fn settled(
+/// Finishes a deletion of the agent that another process has left, and returns the agent. With it, for a terminated agent,
+/// the check that makes a write fail when a deletion begins meanwhile.
+pub(super) async fn finish_deletion(
     venue: &Venue,
     owner: &Owner,
     id: &AgentId,

@@ -295,7 +295,7 @@ async fn put_fork(
 ) -> Result<(AgentRecord, bool), LifeError> {
     let copied = Mutex::new(copied);
     let attempt = || async {
-        let (known, unmarked) = ending::settled(venue, owner, &new.id).await?;
+        let (known, unmarked) = ending::finish_deletion(venue, owner, &new.id).await?;
         let created = known.is_none();
         let (record, version) = match known {
             None => {

@@ -124,7 +124,7 @@ pub async fn apply(
     let maker = &Maker { authority: authority.nowhere(), trail };
     let now = venue.now();
     let attempt = || async {
-        let (known, unmarked) = ending::settled(venue, owner, id).await?;
+        let (known, unmarked) = ending::finish_deletion(venue, owner, id).await?;
         let (record, version, applied) = match known {
             Some((record, _)) if !overwrite => return Ok(Edit::nothing((record, Applied::Unchanged))),
             Some((record, _)) if is_as_said(&record, config, maker) && record.made_under == maker.trail => {

@@ -13,7 +13,7 @@ pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<Strin
     let models = config.model.in_order().enumerate();
     found.extend(models.filter_map(|(at, model)| {
         let why = venue.spend.unpriced(owner, model)?;
-        Some(format!("`{}`: {why}", ModelSettings::place(at)))
+        Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
     found
 }

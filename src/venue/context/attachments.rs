@@ -11,7 +11,7 @@ use crate::venue::operation::Caller;
 use futures::future::try_join_all;
 
 /// What is known of these assets, for a caller and for a provider, by their names.
-pub(super) async fn known(
+pub(super) async fn look_up(
     venue: &Venue,
     caller: &Caller,
     provider: &str,
@@ -26,16 +26,14 @@ pub(super) async fn known(
 
 async fn attachment(venue: &Venue, caller: &Caller, provider: &str, asset: AssetId) -> Result<Attachment, StoreError> {
     // The same answer whether or not anything is there.
-    if let Some(reason) = denial(caller, &asset) {
-        return Ok(Attachment::named(asset).withhold(reason));
+    if let Err(denied) = caller.authority.permits("crud/read", ResourcePath::asset(&asset)) {
+        return Ok(Attachment::of_asset(asset).withhold(denied.need()));
     }
-    let heads = match assets::heads(venue, &caller.owner, std::slice::from_ref(&asset)).await {
+    let (record, sniffed) = match assets::head(venue, &caller.owner, &asset).await {
         Err(error) if error.is_transient() => return Err(error),
-        Err(error) => return Ok(Attachment::named(asset).withhold(error.to_string())),
-        Ok(heads) => heads,
-    };
-    let Some((record, sniffed)) = heads.into_iter().flatten().next() else {
-        return Ok(Attachment::named(asset).withhold("no such asset"));
+        Err(error) => return Ok(Attachment::of_asset(asset).withhold(error.to_string())),
+        Ok(None) => return Ok(Attachment::of_asset(asset).withhold("no such asset")),
+        Ok(Some(head)) => head,
     };
     let attachment = record.attachment(asset, sniffed);
     let refusal = attachment.media.and_then(|media| refusal(provider, media));
@@ -43,12 +41,6 @@ async fn attachment(venue: &Venue, caller: &Caller, provider: &str, asset: Asset
         Some(reason) => attachment.withhold(reason),
         None => attachment,
     })
-}
-
-/// Why a caller may not see an asset.
-fn denial(caller: &Caller, asset: &AssetId) -> Option<String> {
-    let denied = caller.authority.permits("crud/read", ResourcePath::asset(asset)).err()?;
-    Some(format!("capability denied: needs {} on {}", denied.ability, denied.resource))
 }
 
 /// Why a provider is not sent this; of one that the configuration of the venue names no more is known.

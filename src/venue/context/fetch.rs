@@ -106,7 +106,7 @@ impl Reader<'_> {
     /// The same answer whether or not anything is there.
     fn denied(&self, resource: &ResourcePath) -> Option<(Absence, String)> {
         let denied = self.caller.authority.permits("crud/read", resource).err()?;
-        Some((Absence::Denied, format!("capability denied: needs {} on {}", denied.ability, denied.resource)))
+        Some((Absence::Denied, denied.need()))
     }
 
     async fn path(&self, path: &Path, reads: &Reads) -> Result<Found, StoreError> {
@@ -134,11 +134,11 @@ impl Reader<'_> {
         if self.denied(&ResourcePath::asset(&asset)).is_some() {
             return Ok(None);
         }
-        let heads = match assets::heads(self.venue, &self.caller.owner, std::slice::from_ref(&asset)).await {
+        let head = match assets::head(self.venue, &self.caller.owner, &asset).await {
             Err(error) if error.is_transient() => return Err(error),
-            heads => heads.unwrap_or_default(),
+            head => head.unwrap_or_default(),
         };
-        let Some((record, Some(sniffed))) = heads.into_iter().flatten().next() else { return Ok(None) };
+        let Some((record, Some(sniffed))) = head else { return Ok(None) };
         if sniffed.media == MediaType::Text {
             return Ok(None);
         }

@@ -89,8 +89,8 @@ impl PromptView<'_> {
             last: setting.last.is_some(),
             ..setting.plan.served(&setting.state, &setting.mandate)
         };
-        let wanted = attach::wanted(&items, &served, &transcript);
-        let attachments = attachments::known(venue, &caller, &config.model.provider, wanted).await?;
+        let wanted = attach::assets_to_look_up(&items, &served, &transcript);
+        let attachments = attachments::look_up(venue, &caller, &config.model.provider, wanted).await?;
         let ratio = venue.prompts.ratio(&config.model);
         Ok(Inputs {
             frame,

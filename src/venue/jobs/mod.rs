@@ -18,9 +18,10 @@ use crate::venue::Venue;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -193,6 +194,12 @@ impl<T> ListPage<T> {
     /// Where the page behind this one, which begins at `offset`, begins; `None`: this is the last.
     pub fn behind(&self, offset: usize) -> Option<usize> {
         (offset < self.next && self.next < self.total).then_some(self.next)
+    }
+
+    /// As operations return a page that begins at `offset`.
+    pub fn to_json<'p, S: Serialize>(&'p self, offset: usize, item: impl FnMut(&'p T) -> S) -> Value {
+        let items: Vec<S> = self.items.iter().map(item).collect();
+        json!({"items": items, "total": self.total, "offset": offset, "next": self.behind(offset)})
     }
 }
 

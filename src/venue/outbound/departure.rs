@@ -23,40 +23,39 @@ impl Departure {
     }
 }
 
-/// A body in one piece that marks the departure of its request.
+/// A body in one piece that notes the departure of its request.
 ///
 /// The HTTP client asks a body for its end and its bytes only when it has a connection and writes the request's head:
 /// name, connection, TLS and a proxy's tunnel are through by then. A mark that comes too early would be harmless: the
 /// outcome would count as unknown.
-pub(super) struct WatchedBody {
+pub(crate) struct WatchedBody<F> {
     bytes: Option<Bytes>,
-    length: u64,
-    departure: Departure,
+    note_departure: F,
 }
 
-impl WatchedBody {
-    pub(super) fn new(bytes: Bytes, departure: &Departure) -> Self {
-        let length = bytes.len() as u64;
-        Self { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()), length, departure: departure.clone() }
+impl<F: Fn()> WatchedBody<F> {
+    /// `note_departure` may be called several times, the first time before any byte is written.
+    pub(crate) fn new(bytes: Bytes, note_departure: F) -> Self {
+        Self { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()), note_departure }
     }
 }
 
-impl Body for WatchedBody {
+impl<F: Fn() + Unpin> Body for WatchedBody<F> {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.departure.set_left(true);
+        (self.note_departure)();
         Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.departure.set_left(true);
+        (self.note_departure)();
         self.bytes.is_none()
     }
 
     /// Exact, so that the request has a `Content-Length`.
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(if self.bytes.is_some() { self.length } else { 0 })
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }
 }

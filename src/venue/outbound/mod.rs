@@ -2,7 +2,7 @@
 //! models. Each hop is checked before it is made; nothing here says who may ask for it.
 
 mod address;
-mod departure;
+pub(crate) mod departure;
 pub mod proxy;
 pub mod endpoint;
 pub(crate) mod send;
@@ -16,6 +16,7 @@ use address::{Guarded, is_internal_name};
 use proxy::ProxyRoute;
 use reqwest::Url;
 use reqwest::dns::Resolve;
+use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -97,6 +98,17 @@ impl HttpPolicy {
         let (lookup, setting) = (Arc::clone(&self.lookup), self.setting.clone());
         Arc::new(Guarded { lookup, allow_private: self.allow_private, setting })
     }
+}
+
+/// The texts of an error and of its causes, the outermost first.
+pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
+    let mut texts = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        texts.push(cause.to_string());
+        next = cause.source();
+    }
+    texts
 }
 
 impl Default for HttpPolicy {

@@ -1,10 +1,10 @@
 //! The proxy that carries outgoing calls, and how its failures are told from those of the servers behind it.
 
+use super::causes;
 use crate::config::proxy::ProxySettings;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{ClientBuilder, Proxy, StatusCode, Url};
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -132,17 +132,6 @@ impl ProxyRoute {
         let has_login = !proxy.username().is_empty() || proxy.password().is_some();
         ProxyFailure::Login { setting: self.setting.clone(), has_login }
     }
-}
-
-/// The texts of an error and of its causes.
-fn causes(error: &reqwest::Error) -> Vec<String> {
-    let mut texts = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        texts.push(error.to_string());
-        cause = error.source();
-    }
-    texts
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::address::NotPublic;
 use super::departure::{Departure, WatchedBody};
-use super::{HttpPolicy, check_url};
+use super::{HttpPolicy, causes, check_url};
 use crate::domain::decode;
 use crate::domain::headers::is_of_connection;
 use crate::venue::failure::OpError;
@@ -151,7 +151,8 @@ impl Sender {
         }
         if ask.body.is_some() || !ask.repeatable {
             let bytes = ask.body.as_ref().map(|(bytes, _)| bytes.clone()).unwrap_or_default();
-            request = request.body(reqwest::Body::wrap(WatchedBody::new(bytes, departure)));
+            let departure = departure.clone();
+            request = request.body(reqwest::Body::wrap(WatchedBody::new(bytes, move || departure.set_left(true))));
         }
         let proxy = &self.policy.proxy;
         let response =
@@ -268,11 +269,5 @@ fn refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
 
 /// An error and its causes on one line.
 fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    causes(error).join(": ")
 }

@@ -8,7 +8,7 @@
 //! is remembered here. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
 //! owner has as many here, and who scales a fleet by the queue sees them.
 
-use super::share::OwnerShare;
+use super::share::{OwnerShare, first_with_fewest};
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;
@@ -275,8 +275,8 @@ impl Seats {
         if table.taken >= self.slots {
             return None;
         }
-        let with_room = table.turns.iter().enumerate().filter(|(_, owner)| self.room(&table, owner) > 0);
-        let (turn, _) = with_room.min_by_key(|(_, owner)| table.taken_by(owner))?;
+        let waiting = table.turns.iter().map(|owner| (table.taken_by(owner), self.room(&table, owner) > 0));
+        let turn = first_with_fewest(waiting)?;
         let owner = table.turns.remove(turn)?;
         let sitting = table.owners.get_mut(&owner)?;
         let session = sitting.waiting.pop_front()?;

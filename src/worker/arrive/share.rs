@@ -33,9 +33,36 @@ impl OwnerShare {
     }
 }
 
+/// The place of the one that takes the next slot: the first of those with room that hold the fewest. `waiting` says of
+/// each, in turn, how many it holds and whether it has room.
+pub(crate) fn first_with_fewest(waiting: impl Iterator<Item = (usize, bool)>) -> Option<usize> {
+    let mut found: Option<(usize, usize)> = None;
+    for (at, (held, has_room)) in waiting.enumerate() {
+        if has_room && found.is_none_or(|(fewest, _)| held < fewest) {
+            found = Some((held, at));
+            if held == 0 {
+                break;
+            }
+        }
+    }
+    found.map(|(_, at)| at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_holds_the_fewest_goes_first_and_then_who_has_waited_longest() {
+        for (waiting, expected) in [
+            (vec![], None),
+            (vec![(1, false), (0, false)], None),
+            (vec![(2, true), (1, true), (1, true)], Some(1)),
+            (vec![(1, true), (0, false), (0, true), (0, true)], Some(2)),
+        ] {
+            assert_eq!(first_with_fewest(waiting.iter().copied()), expected, "{waiting:?}");
+        }
+    }
 
     #[test]
     fn a_share_is_never_nothing_and_leaves_slots_for_two_others() {

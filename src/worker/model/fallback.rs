@@ -79,14 +79,14 @@ impl Round {
         if let Observed::Answered(Ok(_)) = &observed {
             self.calls.answered = Some(model.to_owned());
         }
-        self.calls.failed = self.missed.iter().map(MissedModel::noted).collect();
+        self.calls.failed = self.missed.iter().map(MissedModel::to_record).collect();
         Asked::Made(Box::new(observed), self.calls)
     }
 
     /// No model is left.
     fn conclude(mut self) -> Asked {
         if self.missed.len() > 1 {
-            self.calls.failed = self.missed.iter().map(MissedModel::noted).collect();
+            self.calls.failed = self.missed.iter().map(MissedModel::to_record).collect();
         }
         match conclude(&self.missed) {
             Some(Miss::Later(wait)) => Asked::Wait(wait, self.calls),

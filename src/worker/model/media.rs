@@ -22,7 +22,7 @@ pub(crate) async fn load<'w>(
     turn: &Turn,
     request: &mut ModelRequest,
 ) -> Result<Option<SemaphorePermit<'w>>, Stop> {
-    let bytes: usize = shown(request).map(|attachment| attachment.size).sum();
+    let bytes: usize = shown_attachments(request).map(|attachment| attachment.size).sum();
     if bytes == 0 {
         return Ok(None);
     }
@@ -33,13 +33,13 @@ pub(crate) async fn load<'w>(
         () = leased.cancelled.cancelled() => return Ok(None),
         permit = worker.venue.prompts.room.acquire_many(u32::try_from(units).unwrap_or(u32::MAX)) => permit.ok(),
     };
-    for attachment in shown(request) {
+    for attachment in shown_attachments(request) {
         read(worker, turn, attachment).await?;
     }
     Ok(permit)
 }
 
-fn shown(request: &mut ModelRequest) -> impl Iterator<Item = &mut Attachment> {
+fn shown_attachments(request: &mut ModelRequest) -> impl Iterator<Item = &mut Attachment> {
     let attachments = request.messages.iter_mut().flat_map(|message| match message {
         ChatMessage::User { attachments, .. } => attachments.as_mut_slice(),
         ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => &mut [],
@@ -50,7 +50,7 @@ fn shown(request: &mut ModelRequest) -> impl Iterator<Item = &mut Attachment> {
 async fn read(worker: &Worker, turn: &Turn, attachment: &mut Attachment) -> Result<(), Stop> {
     let (setting, asset) = (turn.setting(), &attachment.asset);
     let withheld = if let Err(denied) = setting.authority.permits("crud/read", ResourcePath::asset(asset)) {
-        format!("capability denied: needs {} on {}", denied.ability, denied.resource)
+        denied.need()
     } else {
         match assets::content(&worker.venue, &setting.owner, asset).await {
             Ok(Some(found)) => {

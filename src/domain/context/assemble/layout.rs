@@ -42,7 +42,7 @@ struct Messages {
 
 impl Messages {
     fn user(&mut self, text: impl Into<String>, assets: Vec<AssetId>) {
-        let attachments = assets.into_iter().map(Attachment::named).collect();
+        let attachments = assets.into_iter().map(Attachment::of_asset).collect();
         self.all.push(ChatMessage::User { text: text.into(), attachments });
     }
 

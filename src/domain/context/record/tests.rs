@@ -259,7 +259,7 @@ impl Random {
             pieces: (0..self.below(4)).map(|_| (self.text(), placed(self))).collect(),
         };
         let layout = if self.below(4) == 0 { Layout::MapFirst } else { Layout::StableFirst(self.maybe(prefix)) };
-        let attachments = self.maybe(Attachment { tokens: 7, ..Attachment::named(AssetId::of(b"x")) });
+        let attachments = self.maybe(Attachment { tokens: 7, ..Attachment::of_asset(AssetId::of(b"x")) });
         let attachments = attachments.into_iter().collect();
         Inputs {
             layout,

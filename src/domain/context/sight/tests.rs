@@ -249,7 +249,7 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         item(Some("w/gone"), &[("crud/read", "w/gone")], Content::Absent(Absence::Denied, String::new())),
         item(Some("r/scratchpad/b"), &[], text()),
     ];
-    let shown = Attachment::named(AssetId::of(b"x"));
+    let shown = Attachment::of_asset(AssetId::of(b"x"));
     let attachments = [shown.clone().withhold("gone"), shown];
     let found = used(&items, &attachments[..1], &Authority::unlimited());
     assert_eq!(found, [cap("w/a", "crud/read"), cap("w/b", "crud/read"), cap("https://x", "http/get")]);

@@ -14,7 +14,7 @@ fn asset(n: usize) -> AssetId {
 
 /// A picture of 1,000 tokens: 4,000 bytes of the budget.
 fn picture(n: usize) -> Attachment {
-    Attachment { media: Some(MediaType::Png), size: 1_000, tokens: 1_000, ..Attachment::named(asset(n)) }
+    Attachment { media: Some(MediaType::Png), size: 1_000, tokens: 1_000, ..Attachment::of_asset(asset(n)) }
 }
 
 fn heard(turn: u64, assets: &[usize]) -> TurnRecord {

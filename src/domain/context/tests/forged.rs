@@ -45,7 +45,7 @@ fn everything(evil: &str) -> Inputs {
     let said = TurnRecord {
         turn: 2,
         used: Some(Vec::new()),
-        heard: told.iter().map(|event| decide::heard(event, PromptStyle::Full)).collect(),
+        heard: told.iter().map(|event| decide::heard_entry(event, PromptStyle::Full)).collect(),
         said: vec![
             ChatMessage::assistant(evil.into(), vec![call]),
             tool(result::tool_result(&json!(evil), 1_000, &Rest::Lost)),

@@ -9,7 +9,7 @@ fn spent(calls: u32, input: u64) -> Spent {
 
 /// The agent's own model broke off, and was charged; the fallback answered.
 fn by_fallback() -> ModelCalls {
-    let mut calls = ModelCalls::of("scripted/x", spent(1, 10));
+    let mut calls = ModelCalls::of_model("scripted/x", spent(1, 10));
     calls.pay("scripted/y", spent(1, 20));
     let failed = vec![FailedModel { model: "scripted/x".into(), reason: "the reply ended in the middle".into() }];
     ModelCalls { answered: Some("scripted/y".into()), failed, ..calls }
@@ -68,7 +68,7 @@ fn a_limit_that_the_fallback_reached_is_its_own() {
 fn a_record_of_the_agents_own_model_says_nothing_more() {
     let (mut turn, _) = Turn::begin(with_fallback(1), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    turn.pay(ModelCalls { answered: Some("scripted/x".into()), ..ModelCalls::of("scripted/x", spent(1, 10)) });
+    turn.pay(ModelCalls { answered: Some("scripted/x".into()), ..ModelCalls::of_model("scripted/x", spent(1, 10)) });
     let reply = calls(&[("v_ops_lattice_read", json!({"path": "w/x"}))]);
     let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
     let stored = serde_json::to_value(&recorded).unwrap();
