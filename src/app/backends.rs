@@ -6,6 +6,7 @@ use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions};
 use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
 use crate::process::clock::Clock;
+use crate::process::file::{SETTINGS_FILE_BYTES, read_file};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::telemetry::Metrics;
 use crate::store::Store;
@@ -92,7 +93,7 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<(Arc<dyn Store>
 /// Reads the files of `store.tls_*`.
 fn certificates(files: &TlsFiles) -> Result<RedisTls, SettingFileError> {
     let read = |setting, file: &PathBuf| {
-        std::fs::read(file).map_err(|error| SettingFileError { setting, file: file.clone(), error })
+        read_file(file, SETTINGS_FILE_BYTES).map_err(|error| SettingFileError { setting, file: file.clone(), error })
     };
     let authority = files.ca.as_ref().map(|file| read("store.tls_ca", file)).transpose()?;
     let client = files

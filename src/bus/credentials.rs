@@ -1,6 +1,7 @@
 //! What a client of NATS shows of itself and whom it trusts: logins out of addresses, certificates, `.creds` files.
 
 use crate::config::{SettingFileError, TlsFiles};
+use crate::process::file::{SETTINGS_FILE_BYTES, read_file, read_text_file};
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use async_nats::rustls::{ClientConfig, RootCertStore};
@@ -31,7 +32,7 @@ impl NatsFiles {
         }
         if let Some((cert, key)) = &self.tls.client {
             let certificates = certificates(cert).map_err(bad("bus.tls_cert", cert))?;
-            let text = std::fs::read(key).map(Zeroizing::new).map_err(bad("bus.tls_key", key))?;
+            let text = read_file(key, SETTINGS_FILE_BYTES).map(Zeroizing::new).map_err(bad("bus.tls_key", key))?;
             let found = PrivateKeyDer::from_pem_slice(&text).map_err(|_| invalid("no PEM key in it"));
             let found = found.map_err(bad("bus.tls_key", key))?;
             let client = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
@@ -71,14 +72,14 @@ fn invalid(what: &str) -> io::Error {
 }
 
 fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let text = std::fs::read(file)?;
+    let text = read_file(file, SETTINGS_FILE_BYTES)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     found.ok().filter(|found| !found.is_empty()).ok_or_else(|| invalid("no PEM certificate in it"))
 }
 
 /// The user of a `.creds` file, and its signature of what the server wants signed.
 fn sign(file: &Path, nonce: &[u8]) -> io::Result<Auth> {
-    let text = Zeroizing::new(std::fs::read_to_string(file)?);
+    let text = Zeroizing::new(read_text_file(file, SETTINGS_FILE_BYTES)?);
     let part = |name: &str| part(&text, name).ok_or_else(|| invalid(&format!("no `{name}` in it")));
     let (jwt, seed) = (part("NATS USER JWT")?, part("USER NKEY SEED")?);
     // The words of the error could show a part of the seed.

@@ -5,6 +5,7 @@ use super::exit::Failure;
 use crate::domain::ids::AssetId;
 use crate::domain::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
 use crate::domain::media::{reference, sniff};
+use crate::process::file::read_file;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -29,11 +30,7 @@ pub(crate) async fn with_files(client: &Client, input: Value, files: &[PathBuf])
 async fn store(client: &Client, file: &Path) -> Result<Value, Failure> {
     let shown = file.display();
     let bad = |why: String| Failure::usage(format!("file `{shown}` can't be attached: {why}"));
-    let size = std::fs::metadata(file).map_err(|e| bad(e.to_string()))?.len();
-    if size > ATTACHMENT_BYTES as u64 {
-        return Err(bad(format!("it has {size} bytes, expected at most {ATTACHMENT_BYTES}")));
-    }
-    let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
+    let bytes = read_file(file, ATTACHMENT_BYTES as u64).map_err(|e| bad(e.to_string()))?;
     let Some(found) = sniff(&bytes, true) else {
         return Err(bad("expected png, jpeg, webp, gif, pdf or text, and its bytes are none of these".into()));
     };

@@ -2,6 +2,7 @@
 
 use super::exit::Failure;
 use crate::domain::decode;
+use crate::process::file::read_text_file;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -23,8 +24,7 @@ pub(crate) fn text(argument: &str) -> Result<String, Failure> {
 /// The text of a file.
 pub(crate) fn file(path: &Path) -> Result<String, Failure> {
     let name = format!("file `{}`", path.display());
-    let opened = std::fs::File::open(path).map_err(|e| Failure::usage(format!("{name} can't be read: {e}")))?;
-    read(&name, opened)
+    read_text_file(path, INPUT_BYTES_MAX).map_err(|e| Failure::usage(format!("{name} can't be read: {e}")))
 }
 
 fn read(name: &str, from: impl Read) -> Result<String, Failure> {

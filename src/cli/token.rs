@@ -8,6 +8,7 @@ use crate::config::AuthMode;
 use crate::domain::token::{TokenRefused, TokenSubject};
 use crate::http;
 use crate::process::clock::Clock;
+use crate::process::file::{SETTINGS_FILE_BYTES, read_file};
 use crate::venue::auth::signing::SigningKey;
 use crate::venue::auth::{Auth, Verified};
 use base64::Engine;
@@ -135,7 +136,7 @@ impl Keygen {
             public["trellis_owner"] = json!(self.speaks_for);
         }
         if let Some(path) = &self.jwks {
-            let mut set: Value = match fs::read(path) {
+            let mut set: Value = match read_file(path, SETTINGS_FILE_BYTES) {
                 Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"keys": []}),
                 Err(error) => return Err(failed(path, error)),

@@ -1,6 +1,8 @@
 //! The layers of configuration, merged key by key with the origin of each value.
 
 use super::{ShownKey, mask_value};
+use crate::domain::visible::beginning;
+use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::{collections::BTreeMap, fmt, path::Path};
 use toml::{Table, Value};
 
@@ -152,7 +154,7 @@ impl Layers {
 
     fn add_file(&mut self, path: &Path) {
         let origin = SettingOrigin::File(path.display().to_string());
-        let parsed = std::fs::read_to_string(path)
+        let parsed = read_text_file(path, SETTINGS_FILE_BYTES)
             .map_err(|error| format!("can't be read: {error}"))
             .and_then(|text| text.parse::<Table>().map_err(|error| format!("is not TOML: {}", one_line(&error))));
         match parsed {
@@ -293,9 +295,12 @@ fn shown(key: &str, value: &Value) -> String {
     }
 }
 
+/// Bytes of a reason why a file is no TOML.
+const REASON_BYTES: usize = 400;
+
 /// Place and reason. Not the offending line itself, which may hold a credential.
 fn one_line(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let place = text.lines().next().unwrap_or_default().trim_start_matches("TOML parse error at ");
-    format!("{place}: {}", error.message().replace('\n', "; "))
+    format!("{place}: {}", beginning(error.message().replace('\n', "; "), REASON_BYTES))
 }

@@ -191,6 +191,9 @@ pub const SEGMENTS: usize = 20;
 /// Answers to a task with typed outputs that are given back with what is wrong, before it fails.
 pub const OUTPUT_REFUSALS: u32 = 2;
 
+/// Calls of one reply that are made: models that make several at once make some ten.
+pub const REPLY_CALLS: usize = 128;
+
 /// Bytes of the sections that one call hands on.
 pub const HAND_OFF_BYTES: usize = 64 * 1024;
 

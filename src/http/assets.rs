@@ -67,7 +67,6 @@ async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem
         (header::CONTENT_TYPE, HeaderValue::from_str(&asset.record.content_type).unwrap_or(bytes)),
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         tag(id),
     ];
     Ok((headers, asset.bytes).into_response())

@@ -18,7 +18,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -26,6 +26,9 @@ use futures::FutureExt;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+
+/// Where a browser's request comes from; see Fetch Metadata Request Headers.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
@@ -218,6 +221,14 @@ fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<()
             )));
         }
     }
+    // A form or a link of a page sends no `Origin` with some methods; newer browsers say where it comes from.
+    if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site")
+        && headers.get(header::ORIGIN).is_none()
+    {
+        return Err(Problem::denied(
+            "a request that a page of another site makes (`Sec-Fetch-Site: cross-site`) is not allowed without authentication",
+        ));
+    }
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or("?");
         let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -297,6 +308,7 @@ mod tests {
             (vec![("host", "rebound.example:8420")], "host `rebound.example:8420`"),
             (vec![("host", "localhost"), ("origin", "https://evil.example")], "origin `https://evil.example`"),
             (vec![("host", "localhost"), ("origin", "null")], "origin `null`"),
+            (vec![("host", "localhost"), ("sec-fetch-site", "cross-site")], "`Sec-Fetch-Site: cross-site`"),
         ] {
             let error = check(&entries).unwrap_err();
             assert!(error.contains(part), "{error}");

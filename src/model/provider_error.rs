@@ -187,9 +187,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(wait) = seconds(asked) {
         return Some(wait);
     }
-    let date = |text: &str| jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp());
-    let until = date(asked)?.as_second() - date(text(&DATE)?)?.as_second();
-    u64::try_from(until).ok().map(Duration::from_secs)
+    let date = |text: &str| httpdate::parse_http_date(text).ok();
+    date(asked)?.duration_since(date(text(&DATE)?)?).ok()
 }
 
 #[cfg(test)]
@@ -201,13 +200,19 @@ mod tests {
     #[test]
     fn retry_after_is_read_in_all_its_forms() {
         type Given<'t> = &'t [(HeaderName, &'t str)];
-        let table: [(Given, Option<u64>); 7] = [
+        let table: [(Given, Option<u64>); 10] = [
             (&[], None),
             (&[(RETRY_AFTER, "2")], Some(2_000)),
             (&[(RETRY_AFTER, "1.5")], Some(1_500)),
             (&[(RETRY_AFTER, "2"), (RETRY_AFTER_MS, "120")], Some(120)),
             (&[(RETRY_AFTER, "-1")], None),
             (&[(RETRY_AFTER, "Wed, 21 Oct 2015 07:28:10 GMT"), (DATE, "Wed, 21 Oct 2015 07:28:00 GMT")], Some(10_000)),
+            (
+                &[(RETRY_AFTER, "Wednesday, 21-Oct-15 07:28:10 GMT"), (DATE, "Wed, 21 Oct 2015 07:28:00 GMT")],
+                Some(10_000),
+            ),
+            (&[(RETRY_AFTER, "Wed Oct 21 07:28:10 2015"), (DATE, "Wed, 21 Oct 2015 07:28:00 GMT")], Some(10_000)),
+            (&[(RETRY_AFTER, "Wed, 21 Oct 2015 07:28:00 GMT"), (DATE, "Wed, 21 Oct 2015 07:28:10 GMT")], None),
             (&[(RETRY_AFTER, "soon")], None),
         ];
         for (given, expected) in table {

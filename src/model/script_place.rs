@@ -2,12 +2,8 @@
 
 use crate::model::calls_log::CallsLog;
 use crate::model::rules::{RulesError, ScriptRules};
-use std::fs::File;
-use std::io::Read;
+use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::path::{Component, Path, PathBuf};
-
-/// Longest rules file read.
-const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Why there are no rules; none of them goes away by asking again. What is outside the place is not told.
 #[derive(Debug, thiserror::Error)]
@@ -76,28 +72,13 @@ pub fn file(path: &Path) -> Result<FoundRules, PlaceError> {
 
 fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRules, PlaceError> {
     let unreadable = |reason: String| PlaceError::Unreadable { file: name.clone(), reason };
-    let text = text_of(path).map_err(unreadable)?;
+    let text = read_text_file(path, SETTINGS_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
     let mut rules = ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error })?;
     let log = match rules.calls_log.take() {
         None => None,
         Some(log) => Some(log_in(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
     };
     Ok(FoundRules { name, every, rules, log })
-}
-
-/// A regular file, whole. What it says of its size is not believed.
-fn text_of(path: &Path) -> Result<String, String> {
-    let regular = |is_file: bool| if is_file { Ok(()) } else { Err("expected a regular file".to_owned()) };
-    // Before it is opened, for a pipe without a writer opens never; and after it, for it may be another by then.
-    regular(path.metadata().map_err(|error| error.to_string())?.is_file())?;
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    regular(file.metadata().map_err(|error| error.to_string())?.is_file())?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("expected at most {FILE_BYTES_MAX} bytes, got more"));
-    }
-    String::from_utf8(bytes).map_err(|_| "expected UTF-8".to_owned())
 }
 
 /// A path in a folder that can't leave it by its name.

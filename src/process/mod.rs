@@ -2,6 +2,7 @@
 //! tells of itself. Knows nothing of jobs and agents.
 
 pub mod clock;
+pub mod file;
 pub mod host;
 pub mod pace;
 pub mod retry;

@@ -24,6 +24,10 @@ when = { agent = "patient", text = "first" }
 then = { text = "later", fault = "rate_limit", retry_after_ms = 60000 }
 
 [[rule]]
+when = { agent = "brief" }
+then = { text = "never", fault = "rate_limit", retry_after_ms = 2000 }
+
+[[rule]]
 when = { agent = "down" }
 then = { fault = "overloaded", text = "never" }
 
@@ -145,6 +149,11 @@ async fn attempts_and_total_time_are_limited_by_retry() {
     venue.agent("down", json!({"retry": {"total": 0}})).await;
     let job = venue.run("down", "t2", json!("go")).await;
     assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError), "by its total time");
+    venue.agent("brief", json!({"retry": {"total": 3}})).await;
+    let job = venue.run("brief", "t3", json!("go")).await;
+    assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError));
+    let calls = venue.model_calls().into_iter().filter(|call| call["agent"] == "brief" && call["event"] == "started");
+    assert_eq!(calls.count(), 2, "a third call would have begun after the total time");
 }
 
 #[tokio::test]

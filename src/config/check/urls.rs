@@ -2,6 +2,7 @@
 
 use super::super::{SettingOrigin, mask_value};
 use super::{Layers, path};
+use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 
 /// The text that stands for a URL, and where it stands.
 pub(super) struct GivenUrl {
@@ -38,7 +39,7 @@ pub(super) fn read_url(l: &mut Layers, key: &str) -> Option<GivenUrl> {
         return None;
     }
     let shown = file.display();
-    match std::fs::read_to_string(&file) {
+    match read_text_file(&file, SETTINGS_FILE_BYTES) {
         Err(error) => {
             l.fail(&file_key, origin, format!("file `{shown}` can't be read: {error}"));
             None

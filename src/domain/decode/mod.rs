@@ -15,12 +15,16 @@ mod strict;
 
 use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
 use crate::lines;
+use crate::visible::told;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
 pub use number::number;
 pub use place::{Code, Fact, Wrong};
 pub use propose::proposed;
+
+/// Longest line of a TOML text that an error shows.
+const SHOWN_LINE_BYTES: usize = 200;
 
 /// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
 pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
@@ -96,11 +100,21 @@ fn unreal(value: &toml::Value) -> Option<(f64, Vec<place::Step>)> {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TomlError {
     /// It isn't TOML.
-    #[error("{0}")]
+    #[error("{}", syntax_text(.0))]
     Syntax(toml::de::Error),
     /// It can't be taken as it is.
     #[error("{0}")]
     Value(Wrong),
+}
+
+/// The place, the line and the reason; without the line where it is too long to be shown.
+fn syntax_text(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    if text.lines().all(|line| line.len() <= SHOWN_LINE_BYTES) {
+        return text;
+    }
+    let place = text.lines().next().filter(|line| line.len() <= SHOWN_LINE_BYTES).unwrap_or("TOML parse error");
+    told(format!("{place}\n{}", error.message()))
 }
 
 /// What the venue has written itself. Of what was let in before there was a limit, or by another

@@ -1,7 +1,7 @@
 //! Numbers of a JSON text as they are written: each is exact as a value, or refused.
 //!
-//! The JSON reader hands out a float for a whole number beyond 64 bits, with other digits than were sent. What such a
-//! float was is looked up in the text.
+//! The JSON reader hands out a float for a whole number beyond 64 bits, with other digits than were sent, and zero for a
+//! number that is closer to zero than any float. What such a float was is looked up in the text.
 
 use crate::visible::beginning;
 use serde_json::Number;
@@ -15,25 +15,42 @@ const SHOWN_BYTES: usize = 48;
 
 /// Reads a number that stands alone; `None` also for one that would lose digits.
 pub fn number(text: &str) -> Option<Number> {
-    if is_too_large(text) { None } else { text.parse().ok() }
+    if check_literal(text).is_some() { None } else { text.parse().ok() }
 }
 
-/// Whether a float can be what is left of a whole number beyond 64 bits.
+/// Whether a float can be what is left of a number that 64 bits don't hold.
 pub(super) fn is_suspect(float: f64) -> bool {
-    float.abs() >= SUSPECT
+    float.abs() >= SUSPECT || float == 0.0
+}
+
+/// Why a number literal can't be taken as it is written, or `None`.
+pub(super) fn check_literal(literal: &str) -> Option<&'static str> {
+    if is_too_large(literal) {
+        Some("is larger than 64 bits hold: write it as a text")
+    } else if is_too_small(literal) {
+        Some("is closer to zero than 64 bits hold: write 0, or write it as a text")
+    } else {
+        None
+    }
+}
+
+/// Whether a literal has digits other than zero and is read as zero.
+fn is_too_small(literal: &str) -> bool {
+    let mantissa = literal.split(['e', 'E']).next().unwrap_or_default();
+    mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9')) && literal.parse::<f64>().is_ok_and(|float| float == 0.0)
 }
 
 /// Whether a literal is a whole number, without a point or an exponent, that neither i64 nor u64 holds.
-pub(super) fn is_too_large(literal: &str) -> bool {
+fn is_too_large(literal: &str) -> bool {
     let digits = literal.strip_prefix('-').unwrap_or(literal);
     let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_whole && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err()
 }
 
-/// The reason for refusing such a number; without `shown` its value is a secret.
-pub(super) fn too_large(shown: Option<&str>) -> String {
+/// The error for a number and the reason of [`check_literal`]; without `shown` its value is a secret.
+pub(super) fn refusal(shown: Option<&str>, reason: &str) -> String {
     let number = shown.map_or_else(|| "a number".to_owned(), |text| format!("number {text}"));
-    format!("{} is larger than 64 bits hold: write it as a text", beginning(number, SHOWN_BYTES))
+    format!("{} {reason}", beginning(number, SHOWN_BYTES))
 }
 
 /// The number literals of a JSON text in their order. As much of the text as is walked over must be valid JSON.
@@ -102,6 +119,23 @@ mod tests {
     }
 
     #[test]
+    fn only_numbers_that_lose_all_digits_are_too_small() {
+        for (text, expected) in [
+            ("0", false),
+            ("-0.000", false),
+            ("0e-400", false),
+            ("5e-324", false),
+            ("1e-400", true),
+            ("-0.1E-400", true),
+            ("1e-324", true),
+            ("", false),
+        ] {
+            assert_eq!(is_too_small(text), expected, "{text}");
+            assert!(!expected || is_suspect(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
     fn only_whole_numbers_beyond_64_bits_are_too_large() {
         for (text, expected) in [
             ("0", false),
@@ -129,6 +163,7 @@ mod tests {
             ("18446744073709551615", Some("18446744073709551615")),
             ("18446744073709551616", None),
             ("1e400", None),
+            ("1e-400", None),
             ("x", None),
         ] {
             assert_eq!(number(text).map(|number| number.to_string()).as_deref(), expected, "{text}");

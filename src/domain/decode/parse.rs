@@ -80,7 +80,7 @@ impl Node<'_> {
         not_shown(self.rules.depth).into()
     }
 
-    /// Refuses a float that stands for a whole number beyond 64 bits. What this venue has written is taken as it is:
+    /// Refuses a float that stands for a number which 64 bits don't hold. What this venue has written is taken as it is:
     /// it was let in before there was this rule.
     fn check_float<E: Error>(self, float: f64) -> Result<(), E> {
         let index = self.numbers.count_one();
@@ -88,11 +88,9 @@ impl Node<'_> {
             return Ok(());
         }
         let literal = self.numbers.literals.borrow_mut().nth_literal(index).unwrap_or_default();
-        if !number::is_too_large(literal) {
-            return Ok(());
-        }
+        let Some(reason) = number::check_literal(literal) else { return Ok(()) };
         let is_secret = self.way.borrow().iter().any(|step| matches!(step, Step::Key(key) if is_secret_name(key)));
-        Err(E::custom(number::too_large((!is_secret).then_some(literal))))
+        Err(E::custom(number::refusal((!is_secret).then_some(literal), reason)))
     }
 }
 

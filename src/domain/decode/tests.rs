@@ -283,6 +283,7 @@ fn whole_numbers_are_exact_or_refused() {
     check(&"9".repeat(300), &format!("number {}… is larger", "9".repeat(38)));
     check(&format!("{{\"token\": [{LARGE}]}}"), "`token[0]`: a number is larger");
     check("[1e400]", "number out of range");
+    check("[0.0, {\"a\": -1e-400}]", "`[1].a`: number -1e-400 is closer to zero than 64 bits hold: write 0");
     for taken in ["[1e+19,\"99999999999999999999\",{\"99999999999999999999\":1}]", "[-9223372036854775808]"] {
         assert_eq!(data(taken.as_bytes()).unwrap().to_string(), taken);
     }
@@ -306,6 +307,8 @@ fn numbers_of_toml_are_exact_or_refused() {
     check("a = 123456789012345678901234567890", "integer `123456789012345678901234567890`");
     check("a = 1e400", "floating-point number overflowed");
     check("[a]\nb = [1, inf]", "`a.b[1]`: expected a finite number, got number inf");
+    check(&format!("a = {}\n", "x".repeat(5_000)), "TOML parse error at line 1, column 5\n");
+    assert!(toml(&format!("a = {}", "x".repeat(5_000))).unwrap_err().to_string().len() < 3_000);
     check("a = nan", "`a`: expected a finite number, got number NaN");
     assert_eq!(toml("a = [0.1, 1e30, -3]").unwrap(), json!({"a": [0.1, 1e30, -3]}));
 }

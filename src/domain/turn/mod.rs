@@ -18,6 +18,7 @@ pub mod options;
 mod outcome;
 mod plan;
 mod record;
+mod reply_room;
 pub mod run;
 pub mod scoped;
 mod setting;
@@ -430,8 +431,11 @@ impl Turn {
     }
 
     fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
+        let room = reply_room::next_prompt_room(&asking.ledger);
+        let left_out = reply_room::leave_out_calls(&mut reply, &asking.tools, room);
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let calls = if reply.truncated { plan::without_half(calls, &reply.calls) } else { calls };
+        let calls = reply_room::with_last_unmade(calls, left_out);
         let (begun, shown) = (decide::begun(&self.setting), asking.shown.iter());
         let heard = begun.map(|event| decide::heard_entry(event, self.setting.config.prompt_style()));
         let recorded = Recorded {

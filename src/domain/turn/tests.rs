@@ -34,6 +34,7 @@ mod loose;
 mod scoped;
 mod settle;
 mod silence;
+mod reply_room;
 mod truncated;
 
 const NOW: Millis = Millis(9_000);

@@ -14,8 +14,8 @@ use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
-use axum::http::{Method, StatusCode, Uri, header};
-use axum::middleware::from_fn_with_state;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use std::sync::LazyLock;
@@ -119,7 +119,16 @@ async fn openapi() -> Response {
 /// All of them behind the guard.
 pub(super) fn router(api: Api) -> Router {
     let all = routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
-    all.fallback(nowhere).layer(from_fn_with_state(api.clone(), guard::guard)).with_state(api)
+    all.fallback(nowhere)
+        .layer(from_fn_with_state(api.clone(), guard::guard))
+        .layer(map_response(forbid_sniffing))
+        .with_state(api)
+}
+
+/// No browser takes an answer for another type than it says.
+async fn forbid_sniffing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 async fn nowhere(method: Method, uri: Uri) -> Problem {

@@ -2,13 +2,13 @@
 
 use crate::domain::decode;
 use crate::domain::token::SpeaksFor;
+use crate::process::file::read_file;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde_json::Value;
-use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -151,7 +151,7 @@ impl Watched {
 fn metadata(path: &Path) -> Result<Metadata, String> {
     let metadata = fs::metadata(path).map_err(|error| format!("can't be read: {error}"))?;
     // A pipe or a device would keep its reader waiting.
-    if metadata.is_file() { Ok(metadata) } else { Err("is no regular file".into()) }
+    if metadata.is_file() { Ok(metadata) } else { Err("can't be read: expected a regular file".into()) }
 }
 
 fn stamp(path: &Path) -> Result<Stamp, String> {
@@ -164,14 +164,7 @@ fn stamp(path: &Path) -> Result<Stamp, String> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    metadata(path)?;
-    let failed = |error| format!("can't be read: {error}");
-    let mut bytes = Vec::new();
-    File::open(path).map_err(failed)?.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_BYTES {
-        return Err(format!("has more than {FILE_BYTES} bytes"));
-    }
-    Ok(bytes)
+    read_file(path, FILE_BYTES).map_err(|error| format!("can't be read: {error}"))
 }
 
 #[derive(Deserialize)]
@@ -305,11 +298,13 @@ mod tests {
     fn what_is_no_file_of_a_reasonable_size_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys.json");
-        for (at, problem) in [(Path::new("/dev/zero"), "is no regular file"), (dir.path(), "is no regular file")] {
+        for (at, problem) in
+            [(Path::new("/dev/zero"), "expected a regular file"), (dir.path(), "expected a regular file")]
+        {
             assert!(Jwks::open(at).unwrap_err().problem.contains(problem), "{}", at.display());
         }
         fs::write(&path, " ".repeat(2 << 20)).unwrap();
-        assert!(Jwks::open(&path).unwrap_err().problem.contains("has more than 1048576 bytes"));
+        assert!(Jwks::open(&path).unwrap_err().problem.contains("expected at most 1048576 bytes, got more"));
     }
 
     #[test]

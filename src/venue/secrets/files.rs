@@ -2,6 +2,7 @@
 
 use super::random;
 use crate::domain::secret::{Key, KeyError, KeyRing};
+use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -87,7 +88,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     if mode & 0o007 != 0 {
         return Err(KeyFileError::Open { path: path.to_owned(), mode });
     }
-    std::fs::read_to_string(path).map(Zeroizing::new).map_err(failed)
+    read_text_file(path, SETTINGS_FILE_BYTES).map(Zeroizing::new).map_err(failed)
 }
 
 /// A fresh key.

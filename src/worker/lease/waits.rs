@@ -56,8 +56,9 @@ async fn remember(worker: &Worker, leased: &Leased, failures: &Failures) -> Resu
     Ok(())
 }
 
-/// How long to wait after the failure that just happened; `None` when the tries are used up.
-pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Option<Duration> {
+/// How long to wait after the failure that just happened, `asked` at least; `None` when the tries are used up, or when
+/// the wait would end after the total time of all tries.
+pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry, asked: Option<Duration>) -> Option<Duration> {
     let policy = policy_of(retry, worker.options.retry);
     let before = failures(leased);
     let tried = before.as_ref().map_or(1, |before| before.count + 1);
@@ -65,14 +66,13 @@ pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Opti
         return None;
     }
     let before = before.filter(|before| before.count > 0);
-    if let (Some(total), Some(before)) = (policy.total, &before)
-        && worker.venue.now().since(before.since) >= total
-    {
-        return None;
-    }
-    let mut waits = crate::process::retry::RetryPolicy { total: None, ..policy }.waits();
+    let elapsed = before.as_ref().map_or(Duration::ZERO, |before| worker.venue.now().since(before.since));
+    let mut waits = RetryPolicy { total: None, ..policy }.waits();
     let skip = before.map_or(0, |failures| failures.count);
-    std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
+    let wait = std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))?;
+    let wait = asked.map_or(wait, |asked| wait.max(asked));
+    let is_within = policy.total.is_none_or(|total| elapsed.saturating_add(wait) <= total);
+    is_within.then_some(wait)
 }
 
 /// Gives the lease back until the provider may answer again: a waiting session holds no slot.
@@ -110,11 +110,6 @@ pub(crate) async fn until(
     let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: firm };
     leased.release(worker, now, then).await?;
     Ok(false)
-}
-
-/// How long all tries together may take.
-pub(crate) fn longest(worker: &Worker, retry: &Retry) -> Duration {
-    policy_of(retry, worker.options.retry).total.unwrap_or(Duration::MAX)
 }
 
 /// The venue's policy with what the agent says of its own.

@@ -8,7 +8,7 @@ use crate::domain::turn::{ModelFailure, Observed};
 use crate::model::meter::CallMeter;
 use crate::model::{LiveText, ModelError};
 use crate::venue::secrets::{Secret, SecretError};
-use crate::worker::lease::waits::{longest, next_wait};
+use crate::worker::lease::waits::next_wait;
 use crate::worker::lease::{Leased, Stop, keeper};
 use crate::worker::{Worker, live};
 use std::sync::Arc;
@@ -68,16 +68,11 @@ pub(crate) async fn model(
         }
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
-            let wait = next_wait(worker, leased, retry);
             // A provider that wants to be left alone for longer than all tries may take has said no.
-            let too_long = retry_after.filter(|asked| *asked > longest(worker, retry));
-            let wait = wait.filter(|_| too_long.is_none());
-            let until = too_long.map(|asked| worker.venue.now().plus(asked).rfc3339());
+            let wait = next_wait(worker, leased, retry, retry_after);
+            let until = retry_after.filter(|_| wait.is_none()).map(|asked| worker.venue.now().plus(asked).rfc3339());
             let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
-            leased.pause = match (wait, retry_after) {
-                (Some(wait), Some(asked)) => Some(wait.max(asked)),
-                (wait, _) => wait,
-            };
+            leased.pause = wait;
             ModelFailure::Transient { reason: format!("{error}{until}"), exhausted: wait.is_none() }
         }
     };

@@ -1,0 +1,64 @@
+//! Small files that a person names: regular ones only, and no longer than expected.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Result};
+use std::path::Path;
+
+/// Longest settings file, key, certificate or secret, in bytes.
+pub const SETTINGS_FILE_BYTES: u64 = 4 << 20;
+
+/// Reads a regular file of at most `max` bytes. A pipe without a writer would never open, a device never end, and a file
+/// may grow while it is read, so its size is not taken from its metadata.
+pub fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
+    // Before it is opened, for a pipe may block there; and after it, for another file may have its name by then.
+    check_regular(path.metadata()?.is_file())?;
+    let file = File::open(path)?;
+    check_regular(file.metadata()?.is_file())?;
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(invalid(format!("expected at most {max} bytes, got more")));
+    }
+    Ok(bytes)
+}
+
+/// [`read_file`] as UTF-8 text.
+pub fn read_text_file(path: &Path, max: u64) -> Result<String> {
+    String::from_utf8(read_file(path, max)?).map_err(|_| invalid("expected UTF-8".to_owned()))
+}
+
+fn check_regular(is_regular: bool) -> Result<()> {
+    if is_regular { Ok(()) } else { Err(invalid("expected a regular file".to_owned())) }
+}
+
+fn invalid(reason: String) -> Error {
+    Error::new(ErrorKind::InvalidData, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_the_expected_length_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        std::fs::write(place("four"), "four").unwrap();
+        std::fs::write(place("latin"), [0xe9]).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(place("pipe")).status().unwrap();
+        assert!(made.success());
+        let read = |name: &str, max| read_text_file(&place(name), max).map_err(|error| error.to_string());
+        assert_eq!(read("four", 4), Ok("four".to_owned()));
+        for (name, max, reason) in [
+            ("four", 3, "expected at most 3 bytes, got more"),
+            ("latin", 3, "expected UTF-8"),
+            ("pipe", 3, "expected a regular file"),
+            ("", 3, "expected a regular file"),
+            ("/dev/zero", 3, "expected a regular file"),
+            ("none", 3, "No such file"),
+        ] {
+            let error = read(name, max).unwrap_err();
+            assert!(error.contains(reason), "{name}: {error}");
+        }
+    }
+}
