@@ -12,7 +12,7 @@ use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
 use super::{
     AuthMode, BusConfig, BusUrl, CatalogConfig, Config, EndpointConfig, GrantsConfig, HttpClientConfig, HttpConfig,
     LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
-    mask_value,
+    error_value,
 };
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
@@ -20,7 +20,10 @@ use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
 use crate::domain::rate::Limit;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
-use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use crate::domain::visible::is_unseen;
+use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, time::Duration};
+use tracing::level_filters::LevelFilter;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Most turns of one worker at the same time: one that waits for its model takes about 50 KB.
@@ -82,7 +85,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             }),
             level: parse(l, "log.level", "a level (`info`) or filter (`info,trellis::worker=debug`)", |text| {
                 let filter = tracing_subscriber::EnvFilter::builder().parse(text);
-                (!text.is_empty() && filter.is_ok()).then(|| text.to_owned())
+                (filter.is_ok() && text.split(',').all(has_level)).then(|| text.to_owned())
             }),
         },
         retry: RetryConfig {
@@ -144,7 +147,10 @@ fn grants(l: &mut Layers) -> GrantsConfig {
 
 fn worker(l: &mut Layers) -> WorkerConfig {
     WorkerConfig {
-        name: text(l, "worker.name"),
+        name: parse(l, "worker.name", WORKER_NAME_RULE, |text| {
+            let is_legal = text.chars().count() <= 128 && !text.chars().any(|c| c.is_control() || is_unseen(c));
+            is_legal.then(|| text.to_owned())
+        }),
         listen: parse(l, "worker.listen", "`` or an address such as `0.0.0.0:8420`", |text| match text {
             "" => Some(None),
             text => text.parse().ok().map(Some),
@@ -188,7 +194,7 @@ fn models(l: &mut Layers) -> ModelsConfig {
             let origin = leaves.get("base_url").or(leaves.get("api_key_env")).map(|entry| entry.origin.clone());
             let key = format!("models.endpoints.{name}.base_url");
             let problem =
-                format!("expected a URL with `http://` or `https://`, got `{}`", mask_value(&key, &endpoint.base_url));
+                format!("expected a URL with `http://` or `https://`, got `{}`", error_value(&key, &endpoint.base_url));
             errors.push((key, origin, problem));
         }
         endpoints.insert(name, endpoint);
@@ -199,6 +205,17 @@ fn models(l: &mut Layers) -> ModelsConfig {
     let rule = "limits with commas between such as `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`";
     let limits = parse(l, "models.limits", rule, |text| Limit::list(text).map(Some)).unwrap_or_default();
     let (scripted, calls_log) = (path(l, "models.scripted"), path(l, "models.calls_log"));
+    if let Some(path) = scripted.as_ref().filter(|path| !path.exists()) {
+        refuse_path(l, "models.scripted", &format!("a file or a folder of rules, and `{}` is neither", path.display()));
+    }
+    let folder = calls_log.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        refuse_path(
+            l,
+            "models.calls_log",
+            &format!("a file in a folder that exists, and `{}` is none", folder.display()),
+        );
+    }
     ModelsConfig { scripted, calls_log, timeout, limits, endpoints, proxy: proxy::read(l, "models") }
 }
 
@@ -264,6 +281,8 @@ fn combinations(l: &mut Layers, config: &Config) {
     );
 }
 
+const WORKER_NAME_RULE: &str = "up to 128 characters without line breaks or other control characters";
+
 const PREFIX_RULE: &str = "1 to 32 lower-case letters, digits, `-` or `_`, starting with a letter";
 
 /// Legal as a Redis key part, a subject token and, in capitals, a stream name.
@@ -298,6 +317,18 @@ fn has_host(url: &str, schemes: &[&str]) -> bool {
     schemes.iter().filter_map(|scheme| url.strip_prefix(scheme)).any(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
+/// Whether a part of a filter says a level. A single word that is none would be the name of a program's part, with all
+/// other lines off.
+fn has_level(directive: &str) -> bool {
+    let directive = directive.trim();
+    directive.contains('=') || (!directive.is_empty() && directive.parse::<LevelFilter>().is_ok())
+}
+
+fn refuse_path(l: &mut Layers, key: &str, expected: &str) {
+    let origin = l.entry(key).origin.clone();
+    l.fail(key, origin, format!("expected {expected}"));
+}
+
 fn text(l: &Layers, key: &str) -> String {
     l.entry(key).value.as_str().unwrap_or_default().to_owned()
 }
@@ -310,7 +341,7 @@ fn parse<T: Default>(l: &mut Layers, key: &str, expected: &str, read: impl Fn(&s
     let Entry { value, origin } = l.entry(key).clone();
     let text = value.as_str().unwrap_or_default();
     read(text).unwrap_or_else(|| {
-        l.fail(key, origin, format!("expected {expected}, got `{}`", mask_value(key, text)));
+        l.fail(key, origin, format!("expected {expected}, got `{}`", error_value(key, text)));
         T::default()
     })
 }

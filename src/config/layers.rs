@@ -1,6 +1,6 @@
 //! The layers of configuration, merged key by key with the origin of each value.
 
-use super::{ShownKey, mask_value};
+use super::{ShownKey, error_value, mask_value};
 use crate::domain::visible::beginning;
 use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::{collections::BTreeMap, fmt, path::Path};
@@ -290,8 +290,10 @@ fn kind(value: &Value) -> &'static str {
 /// A value inside an error message.
 fn shown(key: &str, value: &Value) -> String {
     match value {
-        Value::String(text) => format!("`{}`", mask_value(key, text)),
-        other => format!("`{other}`"),
+        Value::String(text) => format!("`{}`", error_value(key, text)),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => format!("`{value}`"),
+        // A credential may be in it.
+        Value::Array(_) | Value::Table(_) => kind(value).to_owned(),
     }
 }
 

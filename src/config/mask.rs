@@ -1,18 +1,21 @@
 //! Hiding credentials where configuration is shown.
 
-use crate::domain::visible::is_secret_name;
+use crate::domain::visible::{beginning, is_secret_name};
 
 const HIDDEN: &str = "***";
+
+/// Bytes of a value that an error shows.
+const ERROR_VALUE_BYTES: usize = 400;
 
 /// How the login of Sentinels begins in `store.url`.
 const SENTINEL_LOGIN: &str = "?sentinel_";
 
-/// `url` without its user and password, and of Redis without all that stands behind the place; comma-separated URLs are
+/// `url` without its user and password, and without all that stands behind the place; comma-separated URLs are
 /// masked one by one. (A comma may be in a password, and between the hosts of one URL.)
 pub fn mask_url(url: &str) -> String {
     let one = |url: &str| match url.split_once("://") {
         Some((scheme, rest)) if scheme.starts_with("redis") => format!("{scheme}://{}", redis_place(rest)),
-        Some((scheme, rest)) => format!("{scheme}://{}", place(rest)),
+        Some((scheme, rest)) => format!("{scheme}://{}", without_query(&place(rest), &['?', '#'])),
         None => url.to_owned(),
     };
     let mut urls: Vec<String> = Vec::new();
@@ -31,8 +34,17 @@ fn place(rest: &str) -> String {
     // A password may hold an unescaped `/`, so the last `@` counts when the authority has none.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{HIDDEN}{}", &rest[at..]),
-        None => rest.to_owned(),
+        None => format!("{}{}", hosts(&rest[..end]), &rest[end..]),
     }
+}
+
+/// Hosts with their ports, `,` between them. What is no port behind a `:` is a password whose host is missing.
+fn hosts(text: &str) -> String {
+    let host = |host: &str| match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_err() && !name.starts_with('[') => format!("{name}:{HIDDEN}"),
+        Some(_) | None => host.to_owned(),
+    };
+    text.split(',').map(host).collect::<Vec<_>>().join(",")
 }
 
 /// The same of Redis: the Sentinels' login stands at the end, and may be misspelled.
@@ -41,10 +53,13 @@ fn redis_place(rest: &str) -> String {
     if login.is_some_and(|login| rest[login..].contains('@')) {
         return HIDDEN.to_owned();
     }
-    let place = place(rest);
-    match place.find(['?', '#', '&', ';']) {
+    without_query(&place(rest), &['?', '#', '&', ';'])
+}
+
+fn without_query(place: &str, ends: &[char]) -> String {
+    match place.find(ends) {
         Some(end) => format!("{}?{HIDDEN}", &place[..end]),
-        None => place,
+        None => place.to_owned(),
     }
 }
 
@@ -59,6 +74,13 @@ pub fn mask_value(key: &str, value: &str) -> String {
         return format!("{HIDDEN}@{place}");
     }
     if value.contains("://") { mask_url(value) } else { value.to_owned() }
+}
+
+/// [`mask_value`] in one line of an error: control characters are escaped, and the line has an end.
+pub(super) fn error_value(key: &str, value: &str) -> String {
+    let masked = mask_value(key, value);
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    beginning(masked.chars().map(escape).collect(), ERROR_VALUE_BYTES)
 }
 
 /// Whether a scheme stands where [`mask_url`] looks for it.

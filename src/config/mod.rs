@@ -7,6 +7,7 @@ mod mask;
 pub mod proxy;
 
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, SettingOrigin};
+use mask::error_value;
 pub use mask::{mask_url, mask_value};
 
 use crate::domain::authority::envelope::Mode;

@@ -125,9 +125,37 @@ fn single_wrong_values_say_what_was_expected() {
         ("models.endpoints.x.base_url", "ftp://x", "expected a URL with `http://` or `https://`, got `ftp://x`"),
         ("models.endpoints.x.url", "http://x", "is not a setting; did you mean `models.endpoints.x.base_url`?"),
         ("log.level", "a=b=c", "expected a level (`info`) or filter (`info,trellis::worker=debug`), got `a=b=c`"),
+        ("log.level", "loud", "expected a level (`info`) or filter (`info,trellis::worker=debug`), got `loud`"),
+        (
+            "log.level",
+            "info,hyper",
+            "expected a level (`info`) or filter (`info,trellis::worker=debug`), got `info,hyper`",
+        ),
+        ("log.level", "", "expected a level (`info`) or filter (`info,trellis::worker=debug`), got ``"),
+        (
+            "worker.name",
+            "a\nERROR forged",
+            "expected up to 128 characters without line breaks or other control characters, got `a\\nERROR forged`",
+        ),
+        (
+            "models.scripted",
+            "/nowhere/rules.toml",
+            "expected a file or a folder of rules, and `/nowhere/rules.toml` is neither",
+        ),
+        ("models.calls_log", "/nowhere/calls.jsonl", "expected a file in a folder that exists, and `/nowhere` is none"),
     ] {
         check_errors("", &[], &[(key, value)], &[&format!("`{key}` (flag): {expected}")]);
     }
+}
+
+#[test]
+fn a_value_of_another_type_shows_no_credential() {
+    check_errors(
+        "[store]\nurl = [\"redis://u:hunter2@h\"]\n",
+        &[],
+        &[],
+        &["`store.url` (file FILE): expected text, got a list"],
+    );
 }
 
 #[test]
@@ -278,6 +306,12 @@ fn credentials_are_masked_where_configuration_is_shown() {
         ("nats://u:p,q@a,nats://t@b,c", "nats://***@a,nats://***@b,c"),
         ("embedded:./x@y", "embedded:./x@y"),
         ("http://h/a", "http://h/a"),
+        ("nats://h:4222?token=p", "nats://h:4222?***"),
+        ("redis://u:p", "redis://u:***"),
+        ("redis+cluster://a:1,b:p", "redis+cluster://a:1,b:***"),
+        ("nats://u:p/h", "nats://u:***/h"),
+        ("redis://[::1]:1", "redis://[::1]:1"),
+        ("redis://[::1]", "redis://[::1]"),
     ] {
         assert_eq!(mask_url(url), shown);
     }

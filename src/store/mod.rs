@@ -88,7 +88,7 @@ pub enum StoreError {
         what: String,
     },
     /// A bug or a damaged record; calling again won't help.
-    #[error("store `{store}` answered nonsense: {reason}")]
+    #[error("store `{store}` returned an invalid record or reply: {reason}")]
     Corrupt {
         /// Where.
         store: String,

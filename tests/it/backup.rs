@@ -57,12 +57,15 @@ fn an_embedded_store_is_copied_while_it_works_and_goes_on_elsewhere() {
     let restored = tempfile::tempdir().unwrap();
     copy(&path, &restored.path().join("data"));
     copy(&up.dir.path().join("slow.rules"), restored.path());
+    let half_made = restored.path().join("data/backups/.half");
+    std::fs::create_dir_all(half_made.join("db")).unwrap();
     let listen = format!("127.0.0.1:{}", port::lasting());
     let args = ["up", "--data", "data", "--listen", &listen, "--set", "models.scripted=."];
     let mut process = Process::start(restored.path(), args);
     let url = process.says("HTTP API on ").split(' ').next().unwrap().to_owned();
     let there = |args: &[&str]| run(restored.path(), &[args, &["--url", &url]].concat());
     let audit = |args: &[&str]| books(&there(&[&["audit", "--output", "json"], args].concat()).ok());
+    assert!(!half_made.exists(), "what a crash left of a backup is removed");
     let found = completed("the copy goes on", 23, || audit(&[]));
     assert_eq!((&found["accepted"], &found["unaccounted"]), (&23.into(), &0.into()), "{found}");
     assert_eq!(audit(&["--after-loss"])["setBack"], serde_json::json!([]), "its queue is as old as it");

@@ -2,7 +2,7 @@
 
 use super::super::layers::{Entry, KINDS, Layers};
 use super::super::url::callable;
-use super::super::{ResourceKind, ResourcesConfig, SettingOrigin, mask_value};
+use super::super::{ResourceKind, ResourcesConfig, SettingOrigin, error_value};
 use crate::domain::authority::envelope::Mode;
 use crate::domain::limits::REMOTE_KINDS;
 use crate::domain::resource::remote::{check_kind, verbs};
@@ -46,7 +46,7 @@ fn kind(leaves: &BTreeMap<&str, &Entry>, wrong: &mut impl FnMut(&str, String)) -
     if let Err(problem) = callable(&place) {
         wrong(
             "url",
-            format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", mask_value("url", &place)),
+            format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", error_value("url", &place)),
         );
     }
     let operations = verbs(&text("operations", "search, read")).unwrap_or_else(|expected| {

@@ -1,6 +1,6 @@
 //! A URL of a setting, or what the file of its `…_file` holds: a password there isn't read in the environment.
 
-use super::super::{SettingOrigin, mask_value};
+use super::super::{SettingOrigin, error_value};
 use super::{Layers, path};
 use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 
@@ -19,7 +19,7 @@ impl GivenUrl {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let problem = match &self.file {
             Some(file) => format!("expected {expected} in file `{file}`, and something else is there{why}"),
-            None => format!("expected {expected}, got `{}`{why}", mask_value(&self.key, &self.text)),
+            None => format!("expected {expected}, got `{}`{why}", error_value(&self.key, &self.text)),
         };
         l.fail(&self.key, self.origin, problem);
     }

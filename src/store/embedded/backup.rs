@@ -17,8 +17,8 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Copies `state` into the new store `to`, whose parent is made.
 ///
-/// After it: `to` is whole and durable. A crash before it leaves `to` absent, and what is half written under another
-/// name, which the next one of the same name removes.
+/// After it: `to` is whole and durable. A crash before it leaves `to` absent, and what is half written under a name with
+/// a dot before it, which [`remove_unfinished`] removes.
 pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, StoreError> {
     let cannot = |what: &str, error: std::io::Error| StoreError::Unavailable {
         store: store.to_owned(),
@@ -41,9 +41,24 @@ pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, 
         let _ = std::fs::remove_dir_all(&part);
         fault.at(store)
     })?;
-    std::fs::rename(&part, to).map_err(|error| cannot("named", error))?;
+    std::fs::rename(&part, to).map_err(|error| {
+        let _ = std::fs::remove_dir_all(&part);
+        cannot("named", error)
+    })?;
     File::open(parent).and_then(|folder| folder.sync_all()).map_err(|error| cannot("named", error))?;
     Ok(BackedUp::Made(BackupMade { path: to.to_owned(), ..made }))
+}
+
+/// Removes what a crash left of backups. For the process that holds the store's lock, before it makes any.
+pub(super) fn remove_unfinished(backups: &Path) {
+    let Ok(entries) = std::fs::read_dir(backups) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".")) {
+        let path = entry.path();
+        match std::fs::remove_dir_all(&path) {
+            Ok(()) => tracing::info!("removed the unfinished backup `{}`", path.display()),
+            Err(error) => tracing::warn!("the unfinished backup `{}` can't be removed: {error}", path.display()),
+        }
+    }
 }
 
 fn fill(state: &Durable, database: &Path) -> Result<BackupMade, Fault> {

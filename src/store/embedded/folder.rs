@@ -1,5 +1,6 @@
 //! The store in a folder: the database and the threads that serve it.
 
+use super::backup;
 use super::open::{self, StoreOpenError};
 use super::reclaim::Reclaimer;
 use super::tx::{Durable, Fault};
@@ -43,6 +44,7 @@ impl Folder {
         let database = open::folder(dir);
         let reclaimer = Some(Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?);
         let (backups, requests) = (dir.join("backups"), Some(requests));
+        backup::remove_unfinished(&backups);
         Ok(Self { durable, fsyncs, database, backups, limit, reclaimer, requests, writer, _lock: lock })
     }
 

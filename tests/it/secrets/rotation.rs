@@ -118,7 +118,7 @@ async fn a_record_that_was_moved_or_changed_is_refused() {
     assert!(value(&vault("a"), &*site.store, one, "X").await.is_err());
     put(one, "X", b"{}".to_vec()).await;
     let error = value(&vault("a"), &*site.store, one, "X").await.unwrap_err();
-    assert!(error.contains("answered nonsense: `s/X`"), "{error}");
+    assert!(error.contains("returned an invalid record or reply: `s/X`"), "{error}");
     put(one, "X", original.to_vec()).await;
     assert!(value(&vault("a"), &*site.store, one, "X").await.is_ok());
     let other = Vault::new(KeyRing::parse(&format!("a:{}", "77".repeat(32))).unwrap());
