@@ -143,6 +143,12 @@ impl Invoked {
         Self { due, begun: self.begun.saturating_sub(1), taken: None, ..self }
     }
 
+    /// Not begun yet, and looked at then.
+    #[must_use]
+    pub fn postponed(self, due: Millis) -> Self {
+        Self { due, ..self }
+    }
+
     /// Whether it is the take of this token.
     pub fn is_held(&self, token: &str) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.token == token)

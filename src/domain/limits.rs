@@ -158,6 +158,12 @@ pub const INVOKED_GRACE: Duration = Duration::from_secs(5);
 /// minutes of work for a worker's places for operations.
 pub const INVOKED_OPEN: usize = 1_000;
 
+/// Pause before an operation with effects is looked at again whose owner had no room for what it returns.
+pub const INVOKED_ROOM: Duration = Duration::from_secs(5);
+
+/// Bytes of a result, a reason or an answer that no quota refuses: it ends work that was accepted.
+pub const END_BYTES: usize = 4 * 1024;
+
 /// Depth of a chain of jobs.
 pub const JOB_DEPTH: u32 = 5;
 

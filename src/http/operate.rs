@@ -13,7 +13,6 @@ use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::priority::Priority;
-use crate::domain::quota::QuotaUsage;
 use crate::ingress;
 use crate::ops::agent::task::is_of_task;
 use crate::venue::invoked::{self, InvokedAdmission};
@@ -146,9 +145,8 @@ pub(super) async fn invoke(
     }
     ingress::room(&api.venue).await.map_err(OpError::from)?;
     if is_hidden || is_quick {
-        // Its record is written when it has ended, whatever is kept then.
-        let (documents, jobs) = (4, 1);
-        api.venue.room(who.owner(), QuotaUsage { documents, jobs, ..QuotaUsage::default() }).await?;
+        // Its record is written when it has ended: what has no room for it by then isn't run.
+        api.venue.room(who.owner(), invoked::least_record(&head)).await?;
     }
     let ran = if is_hidden {
         // What it is given is kept nowhere: nobody else could run it.

@@ -178,6 +178,7 @@ pub async fn decide(
     digest: Option<&str>,
 ) -> Result<Approval, OpError> {
     let owner = &caller.owner;
+    let bytes = serde_json::to_vec(&verdict).map_or(0, |bytes| bytes.len());
     let attempt = || async {
         let found = get(&*venue.store, owner, id).await?;
         let Some((approval, version)) = found else {
@@ -194,6 +195,7 @@ pub async fn decide(
                 Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")))
             }
             None => {
+                venue.room_to_end(owner, bytes).await?;
                 let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
                 let mark = DocWrite::put(mark_of(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };

@@ -9,10 +9,11 @@ use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::invoked::{self as rules, Asker, Invoked, InvokedLook};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::lattice::layout::Scope;
-use crate::domain::limits::{INVOKED_GRACE, INVOKED_OPEN};
+use crate::domain::limits::{END_BYTES, INVOKED_GRACE, INVOKED_OPEN, INVOKED_ROOM};
+use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
-use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, Window, keys};
+use crate::store::{Change, DocWrite, Edit, OutsideWrite, StoreError, Window, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::operation::NOTHING;
@@ -103,12 +104,29 @@ fn count_outcome(venue: &Venue, result: &JobResult) {
     }
 }
 
-/// Records a job that has ended already; false: there is, or was, one of that id.
+/// What the record of a job that is about to be run takes at least: its head, its status, its place and its result.
+pub fn least_record(head: &JobHead) -> QuotaUsage {
+    let size = |write: &DocWrite| match &write.change {
+        Change::Put(value) => (write.key.len() + value.len()) as u64,
+        Change::Delete | Change::Check => 0,
+    };
+    let writes = opened(head, JobStatus::Pending, head.created);
+    QuotaUsage { documents: 4, jobs: 1, bytes: writes.iter().map(size).sum(), ..QuotaUsage::default() }
+}
+
+/// Records a job that has ended already; false: there is, or was, one of that id. What may have done something is recorded
+/// whatever its owner's quota is; the output of one that only reads can be had again, and is kept where there is room.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
     writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
-    let is_new = venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done;
+    let written = match effect(venue, &job.head) {
+        Some(Effect::Read) => venue.keep(owner, &writes).await?,
+        Some(Effect::Idempotent | Effect::Buffered | Effect::Once) | None => {
+            venue.store.write(venue.now(), owner, &writes).await?
+        }
+    };
+    let is_new = written == OutsideWrite::Done;
     if let Some(result) = job.result.as_ref().filter(|_| is_new) {
         count_outcome(venue, result);
     }
@@ -190,17 +208,51 @@ pub struct HeldOperation {
     token: String,
 }
 
+/// What running the operation of a job does; `None`: it can't be run.
+fn effect(venue: &Venue, head: &JobHead) -> Option<Effect> {
+    let op = head.op.as_deref().unwrap_or_default();
+    let settled = dispatch::settle(&venue.catalog, op, head.input.clone(), true).ok()?;
+    Some(settled.found.spec.effect)
+}
+
 /// Whether running it again does no more than running it once.
 fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
+    match effect(venue, head) {
+        // One that can't be run does nothing.
+        Some(Effect::Read | Effect::Idempotent) | None => true,
+        // Outside a turn nothing keeps a write until a commit.
+        Some(Effect::Buffered | Effect::Once) => false,
+    }
+}
+
+/// Whether an operation waits until its owner has room: one that must not be repeated and goes outside, for what it is
+/// answered may be much and must be kept.
+async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
     let op = head.op.as_deref().unwrap_or_default();
-    match dispatch::settle(&venue.catalog, op, head.input.clone(), true) {
-        Ok(settled) => match settled.found.spec.effect {
-            Effect::Read | Effect::Idempotent => true,
-            // Outside a turn nothing keeps a write until a commit.
-            Effect::Buffered | Effect::Once => false,
-        },
-        // It can't be run: it does nothing.
-        Err(_) => true,
+    let settled = dispatch::settle(&venue.catalog, op, head.input.clone(), true);
+    if !settled.is_ok_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
+        return Ok(false);
+    }
+    match venue.room_to_end(owner, END_BYTES + 1).await {
+        Err(StoreError::Over(_)) => Ok(true),
+        room => room.map(|()| false),
+    }
+}
+
+/// The end of an operation as its owner's quota has room for it: what only reads fails where there is none for its output.
+async fn fitted(
+    venue: &Venue,
+    owner: &Owner,
+    head: &JobHead,
+    result: &JobResult,
+) -> Result<Option<JobResult>, StoreError> {
+    if effect(venue, head) != Some(Effect::Read) {
+        return Ok(None);
+    }
+    let bytes = serde_json::to_vec(result).map_or(0, |bytes| bytes.len());
+    match venue.room_to_end(owner, bytes).await {
+        Err(StoreError::Over(over)) => Ok(Some(JobResult::failed(ErrorCode::QuotaExceeded, over.to_string()))),
+        room => room.map(|()| None),
     }
 }
 
@@ -234,6 +286,10 @@ pub async fn take(
             })));
         }
         let looked = invoked.look(now, &op, may_be_repeated(venue, &head), by.crash_limit);
+        if looked == InvokedLook::Take && awaits_room(venue, owner, &head).await? {
+            let later = invoked.clone().postponed(now.plus(INVOKED_ROOM));
+            return Ok(Edit::write(moved(&invoked, version, &later), None));
+        }
         let right = |invoked| HeldOperation { invoked, version, head, status_version, token: mark.clone() };
         Ok(match looked {
             InvokedLook::Later(_) => Edit::nothing(None),
@@ -303,6 +359,8 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
 /// Ends it so; false when it had ended, or another has it: then this end counts for nothing.
 pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
     let now = venue.now();
+    let fitted = fitted(venue, owner, &held.head, result).await?;
+    let result = fitted.as_ref().unwrap_or(result);
     // Nothing has changed since, mostly.
     if venue.store.write(now, owner, &ending(held, result, now)).await? == OutsideWrite::Done {
         count_outcome(venue, result);

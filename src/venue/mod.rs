@@ -44,6 +44,7 @@ use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::limits::END_BYTES;
 use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
@@ -149,6 +150,15 @@ impl Venue {
     pub async fn room(&self, owner: &Owner, adds: QuotaUsage) -> Result<(), StoreError> {
         let Standing { used, own } = self.store.usage(owner).await?;
         self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
+    }
+
+    /// Whether an owner may keep a result, a reason or an answer of so many bytes, which ends work that was accepted. Of up
+    /// to [`END_BYTES`] it always may.
+    pub async fn room_to_end(&self, owner: &Owner, bytes: usize) -> Result<(), StoreError> {
+        if bytes <= END_BYTES {
+            return Ok(());
+        }
+        self.room(owner, QuotaUsage { bytes: bytes as u64, ..QuotaUsage::default() }).await
     }
 
     /// What lies in the outbox until it is published: those of `messages` that do, and `more`.

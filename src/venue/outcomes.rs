@@ -69,7 +69,7 @@ pub async fn settle(
     id: &JobId,
     settlement: Settlement,
 ) -> Result<UnknownOutcome, OpError> {
-    check(&settlement)?;
+    let bytes = check(&settlement)?;
     let owner = &caller.owner;
     let attempt = || async {
         let (found, version) = venue.store.versioned::<UnknownOutcome>(owner, &keys::outcome(id)).await?;
@@ -91,6 +91,7 @@ pub async fn settle(
                 before.by
             ))),
             None => {
+                venue.room_to_end(owner, bytes).await?;
                 let settled = UnknownOutcome { settled: Some(settlement.clone()), ..outcome };
                 Ok(Edit::write([DocWrite::json(keys::outcome(id), &settled).at(version)], settled))
             }
@@ -104,7 +105,8 @@ pub async fn settle(
     Ok(outcome)
 }
 
-fn check(settlement: &Settlement) -> Result<(), OpError> {
+/// The bytes of what it says.
+fn check(settlement: &Settlement) -> Result<usize, OpError> {
     if !settlement.done && settlement.result.is_some() {
         return Err(OpError::Invalid("what was not done has no result".into()));
     }
@@ -115,5 +117,5 @@ fn check(settlement: &Settlement) -> Result<(), OpError> {
     if bytes > INPUT_BYTES {
         return Err(OpError::Invalid(format!("the result has {bytes} bytes, at most {INPUT_BYTES} are kept")));
     }
-    Ok(())
+    Ok(bytes + settlement.note.as_ref().map_or(0, String::len))
 }

@@ -92,6 +92,7 @@ mod priorities;
 mod prompts;
 mod queue;
 mod quota;
+mod quota_writes;
 mod read_on;
 mod reads;
 mod real_model;

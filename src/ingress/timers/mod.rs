@@ -8,7 +8,6 @@ use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::principal::Principal;
-use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Timer, TimerKind, TimerRequest};
 use crate::ingress::{self, Arrival};
@@ -22,6 +21,7 @@ use crate::venue::timers::{arm, get, moved};
 pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<Timer, OpError> {
     let agent = &wanted.agent;
     let missing = || OpError::NotFound(format!("no agent `{agent}`"));
+    let quota = venue.quota().await;
     let attempt = || async {
         let now = venue.now();
         let (known, version) = get(venue, owner, &wanted.id).await?;
@@ -42,27 +42,13 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
         if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
             check_number(venue, owner, agent).await?;
         }
-        venue.room(owner, comes(known.as_ref(), &timer)).await?;
-        Ok(Edit::write(moved(known.as_ref(), version, &timer), (timer, true)))
+        Ok(Edit::write(moved(known.as_ref(), version, &timer), (timer, true)).within(quota))
     };
     let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", &wanted.id), attempt).await?;
     if changed {
         arm(venue, owner, &timer).await;
     }
     Ok(timer)
-}
-
-/// What a timer adds in the place of the one `before`.
-fn comes(before: Option<&Timer>, timer: &Timer) -> QuotaUsage {
-    let weight = |timer: &Timer| serde_json::to_vec(timer).map_or(0, |bytes| bytes.len() as u64);
-    let documents = match before {
-        None => 3,
-        Some(before) if before.is_active() => 0,
-        // Its place among those that fire.
-        Some(_) => 1,
-    };
-    let bytes = weight(timer).saturating_sub(before.map_or(0, weight));
-    QuotaUsage { documents, bytes, ..QuotaUsage::default() }
 }
 
 /// Whether it could fire as it is: what would be refused then is refused now.

@@ -56,6 +56,7 @@ async fn find(call: &Invocation<'_>, agent: Option<&str>, task: Option<&JobId>) 
 /// Ends a task with a result.
 async fn end(call: &Invocation<'_>, job: &Job, result: &JobResult) -> Result<Output, OpError> {
     let (venue, owner, id) = (call.venue, &call.caller.owner, &job.head.id);
+    venue.room_to_end(owner, serde_json::to_vec(result).map_or(0, |bytes| bytes.len())).await?;
     let children = jobs::cancel_children(venue, owner, id, result.status).await?;
     match jobs::end(venue, owner, job, result, children).await? {
         Finished::Done => {

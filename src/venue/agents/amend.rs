@@ -110,7 +110,9 @@ async fn keep(
     state: &SessionState,
     deadline: Duration,
 ) -> Result<bool, LifeError> {
-    let then = Amendment::State(Bytes::from(serde_json::to_vec(state).expect("states serialise")));
+    let state = Bytes::from(serde_json::to_vec(state).expect("states serialise"));
+    venue.room_to_end(owner, state.len().saturating_sub(seen.state.as_ref().map_or(0, Bytes::len))).await?;
+    let then = Amendment::State(state);
     let amend = Amend { version: seen.version, was: seen.state, then, writes: Vec::new() };
     match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
         Amended::Done => Ok(true),

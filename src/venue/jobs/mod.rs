@@ -12,6 +12,7 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
+use crate::domain::visible::told;
 use crate::outbox;
 use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps};
 use crate::venue::Venue;
@@ -363,7 +364,7 @@ pub enum Cancelled {
 /// Cancels a job, and with it what it has started; a running model call is dropped within a second.
 pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&str>) -> Result<Cancelled, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
-    let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| format!("cancelled: {r}"));
+    let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| told(format!("cancelled: {r}")));
     let result = JobResult::ended(JobStatus::Cancelled, ErrorCode::Cancelled, why);
     let children = cancel_children(venue, owner, id, JobStatus::Cancelled).await?;
     let finished = end(venue, owner, &job, &result, children).await?;

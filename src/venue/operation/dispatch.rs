@@ -85,6 +85,11 @@ impl Settled<'_> {
             parsed => parsed?.needs(),
         }
     }
+
+    /// Whether a call with these arguments sends something to a server outside the venue.
+    pub fn goes_outside(&self) -> bool {
+        self.found.parse(self.arguments.clone()).is_ok_and(|parsed| parsed.destination().is_some())
+    }
 }
 
 /// What a call really runs, with its valid arguments. With `mask` no error shows an argument.

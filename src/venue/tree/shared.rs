@@ -97,6 +97,7 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
     }
     let (key, rest) = place(&target)?;
     let (store, owner) = (&*call.venue.store, tenant_owner(&call.caller.owner));
+    let quota = call.venue.quota().await;
     let attempt = || async {
         let (before, version) = store.versioned(&owner, &key).await?;
         let (after, mut answer) = apply(&op, before.as_ref(), &rest, &target)?;
@@ -107,7 +108,7 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
             None => DocWrite::delete(key.as_str()),
             Some(values) => DocWrite::put(key.as_str(), encode(&values, &target)?),
         };
-        Ok(Edit::write([write.at(version)], answer))
+        Ok(Edit::write([write.at(version)], answer).within(quota))
     };
     store.edit(call.venue.now(), &owner, ("the value", &target), attempt).await
 }
