@@ -48,6 +48,7 @@ mod egress;
 mod effects;
 mod embedded_store;
 mod endless;
+mod event_streams;
 mod examples;
 mod expiry;
 mod external;

@@ -11,7 +11,7 @@ use futures::TryStreamExt;
 use std::time::Duration;
 
 impl NatsBus {
-    async fn stream(&self, name: String) -> Result<Stream, BusError> {
+    pub(super) async fn stream(&self, name: String) -> Result<Stream, BusError> {
         self.line().await?.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
     }
 
