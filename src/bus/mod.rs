@@ -282,6 +282,11 @@ pub trait Witness: Send + Sync {
     /// What was told of a job's end; `None` when it isn't kept any more.
     async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError>;
 
+    /// The clock by which the queue rings alarms; `None`: it doesn't tell.
+    async fn time(&self) -> Result<Option<Millis>, BusError> {
+        Ok(None)
+    }
+
     /// A job that ended so long ago is deleted: what was told of it goes, too, if it can still be there.
     async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError>;
 }

@@ -36,6 +36,7 @@ mod cli_fleet;
 mod cli_life;
 mod cli_policy;
 mod cli_up;
+mod clocks;
 mod contended;
 mod context;
 mod crash_points;
