@@ -27,6 +27,7 @@ use crate::upkeep::audit::tail;
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
+use crate::venue::clocks::{self, ClockWatch};
 use crate::venue::context::PromptCache;
 use crate::venue::local::LocalWorker;
 use crate::venue::outbound::HttpPolicy;
@@ -211,6 +212,10 @@ impl App {
             history,
             metrics,
         };
+        // What begins before the first comparison of a role that stays goes by the store's clock, too.
+        if let Err(error) = clocks::compare(&venue).await {
+            tracing::debug!(%error, "clocks not compared yet");
+        }
         Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
     }
 
@@ -246,11 +251,28 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
     }
+    if role == Role::Serve {
+        watch_clocks(config, &app, &shutdown);
+    }
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
     shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
+}
+
+/// Compares the clocks in a process without a worker, which does it itself.
+fn watch_clocks(config: &Config, app: &App, shutdown: &Shutdown) {
+    let (limit, every) = (config.worker.clock_limit, config.worker.sweep);
+    let (venue, ending) = (Arc::clone(&app.venue), shutdown.ending().clone());
+    shutdown.spawn_rounds("clocks", move || {
+        let (venue, ending) = (Arc::clone(&venue), ending.clone());
+        async move {
+            let mut watch = ClockWatch::new(limit);
+            watch.start(&venue).await;
+            watch.run(&venue, every, &ending).await;
+        }
+    });
 }
 
 /// Whether an embedded store is in the hands of a running process.
@@ -313,6 +335,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         rates: Rates { limits: config.models.limits.clone(), hold: c.lease },
         auth: Arc::default(),
         retention: config.retention,
+        clock_limit: c.clock_limit,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Calls of a store and of a bus, counted for a measurement: a layer around each that no other process has.
 
 use crate::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, WhenEmpty, Witness,
+    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Ringing, Settle, Signal, Unreadable, WhenEmpty,
+    Witness,
 };
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::message::{Address, Message};
@@ -172,9 +173,9 @@ impl Bus for CountedBus {
         self.inner.control().await
     }
 
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        self.counts.bus_call("follow");
-        self.inner.follow(job, after).await
+    fn live(&self) -> &dyn LiveText {
+        self.counts.bus_call("live");
+        self.inner.live()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

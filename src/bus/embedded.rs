@@ -17,7 +17,9 @@ use self::pieces::Pieces;
 use self::queue::Queue;
 use self::queued::{Head, Queued};
 use self::topics::Topics;
-use super::{Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, Message, Piece, Settle, Signal, WhenEmpty};
+use super::{
+    Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, LiveText, Message, Settle, Signal, WhenEmpty,
+};
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
@@ -346,8 +348,8 @@ impl Bus for EmbeddedBus {
         Ok(self.0.control.listen(&()))
     }
 
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        Ok(self.0.pieces.follow(job, after))
+    fn live(&self) -> &dyn LiveText {
+        &self.0.pieces
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

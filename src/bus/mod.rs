@@ -205,9 +205,8 @@ pub trait Bus: Send + Sync + 'static {
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
 
-    /// What is sent about a job from now on, and before it what was sent after the place `after`, as
-    /// far as it is still kept: some minutes.
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError>;
+    /// Live text of jobs, as it is kept for those who read it late.
+    fn live(&self) -> &dyn LiveText;
 
     /// Producer ids of messages accepted and not acknowledged, for the audit.
     async fn in_transit(&self) -> Result<Vec<String>, BusError>;
@@ -222,6 +221,18 @@ pub trait Bus: Send + Sync + 'static {
 
     /// Alarms for timers, of a queue that keeps the time for a fleet. `None`: workers watch it themselves.
     fn alarms(&self) -> Option<&dyn Alarms>;
+}
+
+/// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing.
+#[async_trait]
+pub trait LiveText: Send + Sync {
+    /// What is sent about a job from now on, and before it what was sent after the place `after` (`None`: from the
+    /// first), as far as it is still kept. A place that the queue hasn't reached was one of a queue that has begun anew
+    /// since: then all of it is sent.
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError>;
+
+    /// Place of the last piece about a job that is still kept.
+    async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
 }
 
 /// When a timer is due, as it was when the alarm was set.
@@ -270,6 +281,11 @@ pub trait Witness: Send + Sync {
 
     /// What was told of a job's end; `None` when it isn't kept any more.
     async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError>;
+
+    /// The clock by which the queue rings alarms; `None`: it doesn't tell.
+    async fn time(&self) -> Result<Option<Millis>, BusError> {
+        Ok(None)
+    }
 
     /// A job that ended so long ago is deleted: what was told of it goes, too, if it can still be there.
     async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError>;

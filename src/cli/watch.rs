@@ -30,7 +30,11 @@ pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exi
         // The server closed the stream; a job that ended meanwhile says so now.
         let record = client.get(&format!("jobs/{job}"), &[]).await;
         match record {
-            Ok(record) if wait::ended(&record) => return shown.end(&record),
+            Ok(record) if wait::ended(&record) => {
+                // What is left of its text comes before its record.
+                let last = stream(client, job, &mut shown).await.ok().flatten();
+                return shown.end(&last.unwrap_or(record));
+            }
             Ok(_) => tokio::time::sleep(AWAY.first).await,
             Err(failure) if failure.exit == Exit::Unreachable => {
                 let Some(pause) = away.next_wait() else { return Err(failure) };

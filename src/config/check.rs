@@ -168,6 +168,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         audit: duration(l, "worker.audit", SECOND..=DAY),
         upkeep_share: number(l, "worker.upkeep_share", 1..=100),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
+        clock_limit: duration(l, "worker.clock_limit", SECOND..=DAY),
     }
 }
 

@@ -227,6 +227,8 @@ pub struct WorkerConfig {
     pub upkeep_share: u32,
     /// Deadline of a shutdown.
     pub grace: Duration,
+    /// Distance to the store's clock beyond which a worker begins nothing.
+    pub clock_limit: Duration,
 }
 
 /// Secrets at rest.

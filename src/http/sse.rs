@@ -1,7 +1,7 @@
 //! `GET jobs/{id}/sse`: a job's record at each change and its live text, until it has ended.
 //!
-//! Live text has the place of its piece as the event's `id`: a client that comes back with it in
-//! `Last-Event-ID` goes on behind it.
+//! Live text has the place of its piece as the event's `id`: a client that comes back with it in `Last-Event-ID` goes on
+//! behind it; without one it has all text that is still there. The record that ends the stream is its last event.
 
 use super::Api;
 use super::extract::Who;
@@ -27,6 +27,9 @@ use tokio::time::Instant;
 /// First and longest pause between two looks at the job.
 const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
+/// Longest wait of the last record for text that the queue has and has not delivered yet.
+const DRAIN: Duration = Duration::from_secs(2);
+
 /// The handler.
 pub(super) async fn stream(
     State(api): State<Api>,
@@ -38,22 +41,27 @@ pub(super) async fn stream(
     let after = after(&headers)?;
     let seen = sight(&api, &who, &id).await?;
     // Listening begins before the first look, so that no text falls between the two.
-    let live = match api.venue.bus.follow(&id, after).await {
-        Ok(live) if seen == JobSight::Whole => live,
+    let live = match api.venue.bus.live().follow(&id, after).await {
+        Ok(live) if seen == JobSight::Whole => Some(live),
         // What is said while it works is what comes out.
-        Ok(_) => stream::pending().boxed(),
+        Ok(_) => None,
         Err(error) => {
             tracing::debug!(%error, job = %id, "no live text on this stream");
-            stream::pending().boxed()
+            None
         }
     };
+    let has_text = live.is_some();
     let alive = KeepAlive::new().interval(api.options.heartbeat).text("alive");
     let watch = Watch {
         owner: who.owner().clone(),
         reader: who.caller.reader(),
         job: id,
-        live,
+        live: live.unwrap_or_else(|| stream::pending().boxed()),
+        has_text,
+        place: after,
+        is_new: true,
         held: None,
+        last: None,
         seen: None,
         pause: Duration::ZERO,
         look: Instant::now(),
@@ -77,13 +85,37 @@ struct Watch {
     reader: Reader,
     job: JobId,
     live: BoxStream<'static, Piece>,
+    /// False for a reader who sees no text.
+    has_text: bool,
+    /// Place of the last piece that was sent, at first the one that the client named.
+    place: Option<u64>,
+    /// Nothing was sent yet behind the place that the client named.
+    is_new: bool,
     /// Text that waits for the record that goes before it.
     held: Option<Piece>,
+    last: Option<LastRecord>,
     /// Status and time of the last record that was sent.
     seen: Option<(JobStatus, Millis)>,
     pause: Duration,
     look: Instant,
     ended: bool,
+}
+
+/// The record that ends the stream, while text is on its way that was written before it.
+struct LastRecord {
+    record: Value,
+    /// Place of the job's last piece; `None`: the queue has none, or doesn't say.
+    behind: Option<u64>,
+    deadline: Instant,
+}
+
+impl LastRecord {
+    /// Whether all text was sent that goes before it, or was waited for long enough. A new stream whose place is past all
+    /// text is one of a queue that has begun anew since.
+    fn is_due(&self, place: Option<u64>, is_new: bool) -> bool {
+        let is_sent = if is_new { place == self.behind } else { place >= self.behind };
+        self.behind.is_none() || is_sent || self.deadline <= Instant::now()
+    }
 }
 
 impl Watch {
@@ -93,15 +125,20 @@ impl Watch {
 
     async fn next(&mut self) -> Option<Event> {
         if let Some(text) = self.held.take() {
-            return Some(live(&text));
+            return Some(self.send(&text));
         }
         while !self.ended {
+            if let Some(last) = self.last.take_if(|last| last.is_due(self.place, self.is_new)) {
+                self.ended = true;
+                return Some(event("job-update", &last.record));
+            }
             let closing = self.api.closing.clone();
-            // Text that has arrived goes out before the record that ends the stream.
+            let wake = self.last.as_ref().map_or(self.look, |last| last.deadline);
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return None,
-                Some(text) = self.live.next() => {
+                // The first event is the job's record, or, of a job that has ended, its text.
+                Some(text) = self.live.next(), if self.seen.is_some() => {
                     // That the job has started is said before its first text.
                     if self.seen.is_some_and(|(status, _)| status == JobStatus::Pending)
                         && let Some(record) = self.look().await
@@ -110,10 +147,10 @@ impl Watch {
                         return Some(event("job-update", &record));
                     }
                     self.pause = Duration::ZERO;
-                    return Some(live(&text));
+                    return Some(self.send(&text));
                 }
-                () = tokio::time::sleep_until(self.look) => {
-                    if let Some(record) = self.look().await {
+                () = tokio::time::sleep_until(wake) => {
+                    if self.last.is_none() && let Some(record) = self.look().await {
                         return Some(event("job-update", &record));
                     }
                 }
@@ -122,7 +159,12 @@ impl Watch {
         None
     }
 
-    /// The record when it has changed since the last look.
+    fn send(&mut self, text: &Piece) -> Event {
+        (self.place, self.is_new) = (Some(text.sequence), false);
+        live(text)
+    }
+
+    /// The record when it has changed since the last look; the one of a job that has ended waits in `last`.
     async fn look(&mut self) -> Option<Value> {
         self.pause = (self.pause * 3 / 2).clamp(POLL.0, POLL.1);
         self.look = Instant::now() + self.pause;
@@ -147,9 +189,21 @@ impl Watch {
         }
         self.seen = now;
         self.pause = Duration::ZERO;
-        self.ended = job.status.is_terminal();
-        Some(self.reader.record(&job))
+        let record = self.reader.record(&job);
+        if !job.status.is_terminal() {
+            return Some(record);
+        }
+        let behind = if self.has_text { last_place(&self.api, &self.job).await } else { None };
+        self.last = Some(LastRecord { record, behind, deadline: Instant::now() + DRAIN });
+        None
     }
+}
+
+async fn last_place(api: &Api, job: &JobId) -> Option<u64> {
+    api.venue.bus.live().last_piece(job).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, %job, "the place of the last text isn't known");
+        None
+    })
 }
 
 /// A piece with its place: text, or what is done.

@@ -1,8 +1,12 @@
 //! The clock: a struct with a function, the only place that asks the system for the time.
 
 use crate::domain::time::Millis;
+use parking_lot::RwLock;
 use std::{
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::watch;
@@ -10,9 +14,12 @@ use tokio::sync::watch;
 /// Where [`Clock::steady`] counts from.
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Tells the time. Clones of a manual clock share its hands.
+/// Tells the time. Clones of one share what moves it, and what it is set by.
 #[derive(Debug, Clone, Default)]
-pub struct Clock(Hands);
+pub struct Clock {
+    hands: Hands,
+    reference: Arc<Reference>,
+}
 
 /// What moves it.
 #[derive(Debug, Clone, Default)]
@@ -25,25 +32,43 @@ enum Hands {
     Timers { since: tokio::time::Instant, start: Millis },
 }
 
+/// Another clock that counts, and whether this machine's is fit to work by.
+#[derive(Debug, Default)]
+struct Reference {
+    /// The time there, at a moment of [`Clock::steady`]. `None`: this machine's clock counts.
+    set: RwLock<Option<(Duration, Millis)>>,
+    is_wrong: AtomicBool,
+}
+
 impl Clock {
     /// The machine's.
-    pub const fn system() -> Self {
-        Self(Hands::System)
+    pub fn system() -> Self {
+        Self::moved_by(Hands::System)
     }
 
     /// One that stands at `start` until it is moved.
     pub fn manual(start: Millis) -> Self {
-        Self(Hands::Manual(Arc::new(watch::Sender::new(start.0))))
+        Self::moved_by(Hands::Manual(Arc::new(watch::Sender::new(start.0))))
     }
 
     /// One that is at `start` now and goes on with the timers of the runtime, whose time may be a simulated one.
     pub fn timers(start: Millis) -> Self {
-        Self(Hands::Timers { since: tokio::time::Instant::now(), start })
+        Self::moved_by(Hands::Timers { since: tokio::time::Instant::now(), start })
     }
 
-    /// Now.
+    fn moved_by(hands: Hands) -> Self {
+        Self { hands, reference: Arc::default() }
+    }
+
+    /// Now, by the clock that it was last set by, else by the machine's.
     pub fn now(&self) -> Millis {
-        match &self.0 {
+        let set = *self.reference.set.read();
+        set.map_or_else(|| self.of_machine(), |(at, time)| time.plus(self.steady().saturating_sub(at)))
+    }
+
+    /// Now by the clock of this machine, whatever it was set by.
+    pub fn of_machine(&self) -> Millis {
+        match &self.hands {
             Hands::Manual(hands) => Millis(*hands.borrow()),
             Hands::Timers { since, start } => start.plus(since.elapsed()),
             Hands::System => {
@@ -53,10 +78,25 @@ impl Clock {
         }
     }
 
+    /// From now on [`Clock::now`] goes by another clock, which was at `time` at this moment of [`Clock::steady`].
+    pub fn set_by(&self, at: Duration, time: Millis) {
+        *self.reference.set.write() = Some((at, time));
+    }
+
+    /// Says whether this machine's clock is too far from the one that counts. Returns whether that is news.
+    pub fn set_wrong(&self, is_wrong: bool) -> bool {
+        self.reference.is_wrong.swap(is_wrong, Ordering::Relaxed) != is_wrong
+    }
+
+    /// Whether this machine's clock is too far from the one that counts for this process to begin anything.
+    pub fn is_wrong(&self) -> bool {
+        self.reference.is_wrong.load(Ordering::Relaxed)
+    }
+
     /// The time since some moment in the past. It never goes back, whoever sets the machine's
     /// clock: for waits and ages inside one process.
     pub fn steady(&self) -> Duration {
-        match &self.0 {
+        match &self.hands {
             Hands::Manual(hands) => Duration::from_millis(*hands.borrow()),
             Hands::Timers { since, .. } => since.elapsed(),
             Hands::System => BEGIN.elapsed(),
@@ -65,7 +105,7 @@ impl Clock {
 
     /// Returns as soon as [`Clock::steady`] is at `at`; on a manual clock, when its hands are.
     pub async fn until(&self, at: Duration) {
-        match &self.0 {
+        match &self.hands {
             Hands::Manual(hands) => {
                 let mut hands = hands.subscribe();
                 // An error would mean that the hands are gone; `self` holds them.
@@ -77,7 +117,7 @@ impl Clock {
 
     /// Moves a manual clock forward and returns its new time; others stay as they are.
     pub fn advance(&self, by: Duration) -> Millis {
-        if let Hands::Manual(hands) = &self.0 {
+        if let Hands::Manual(hands) = &self.hands {
             let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
             hands.send_modify(|now| *now += by);
         }
@@ -124,6 +164,18 @@ mod tests {
         let now = Clock::system().now();
         assert!(now > Millis(1_700_000_000_000) && now < Millis(4_100_000_000_000), "{now}");
         assert!(Clock::system().advance(Duration::from_hours(24)).since(now) < Duration::from_mins(1));
+    }
+
+    #[test]
+    fn a_clock_goes_by_the_one_it_is_set_by() {
+        let clock = Clock::manual(Millis(1_000));
+        let other = clock.clone();
+        clock.set_by(Duration::from_millis(900), Millis(50_000));
+        assert_eq!((other.now(), other.of_machine()), (Millis(50_100), Millis(1_000)));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!((other.now(), other.of_machine()), (Millis(51_100), Millis(2_000)));
+        assert!(clock.set_wrong(true) && !clock.set_wrong(true) && other.is_wrong());
+        assert!(clock.set_wrong(false) && !other.is_wrong());
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use std::sync::atomic::AtomicU64;
 
 /// One label with its value.
 pub type Label = (&'static str, &'static str);
@@ -46,6 +47,10 @@ pub struct Metrics {
     pub unaccounted: Gauge,
     /// Hundredths of its memory, or of its size on the disk, that the store uses; 0 without a limit.
     pub store_fill: Gauge,
+    /// Seconds that this machine's clock is ahead, by `of`: `store` or `queue`.
+    pub clock_ahead_seconds: Family<[Label; 1], Gauge<f64, AtomicU64>>,
+    /// 1 while this machine's clock is too far from the store's for a worker here to begin anything.
+    pub clock_wrong: Gauge,
     /// Tasks that panicked.
     pub task_panics: Counter,
     /// Seconds from grant to commit.
@@ -79,6 +84,8 @@ impl Metrics {
             http_refused: Counter::default(),
             unaccounted: Gauge::default(),
             store_fill: Gauge::default(),
+            clock_ahead_seconds: Family::default(),
+            clock_wrong: Gauge::default(),
             task_panics: Counter::default(),
             // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
             turn_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 17)),
@@ -116,6 +123,9 @@ impl Metrics {
             self.unaccounted.clone(),
         );
         r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
+        let ahead = self.clock_ahead_seconds.clone();
+        r.register("clock_ahead_seconds", "seconds that this machine's clock is ahead, negative behind", ahead);
+        r.register("clock_wrong", "1 while a worker here begins nothing because of its clock", self.clock_wrong.clone());
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());
@@ -125,6 +135,11 @@ impl Metrics {
     /// conflict, refused or error.
     pub fn admitted(&self, kind: &'static str, outcome: &'static str) {
         self.events_admitted.get_or_create(&[("kind", kind), ("outcome", outcome)]).inc();
+    }
+
+    /// How far this machine's clock is ahead of the one of the `store` or the `queue`.
+    pub fn clock_ahead(&self, of: &'static str, seconds: f64) {
+        self.clock_ahead_seconds.get_or_create(&[("of", of)]).set(seconds);
     }
 
     /// A session runs in a slot until this is dropped.

@@ -361,6 +361,10 @@ pub trait Inspect {
     #[repeat(Reads)]
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError>;
 
+    /// The clock by which the store judges what is due; `None`: by that of its callers. Of several servers the middle one.
+    #[repeat(Reads)]
+    async fn time(&self) -> Result<Option<Millis>, StoreError>;
+
     /// Names of what has been written so far, of each server that answers: a new one when a server has begun anew or
     /// has made place for another, which may lack what was acknowledged last.
     #[repeat(Reads)]

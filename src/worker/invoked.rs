@@ -107,7 +107,7 @@ impl Drop for Place {
 
 /// Runs it here as soon as there is a place, if it is to be run.
 pub(super) fn offer(worker: &Arc<Worker>, owner: &Owner, job: &JobId) {
-    if !worker.shutdown.stopping().is_cancelled() && worker.places.enter(owner, job) {
+    if worker.takes_work() && worker.places.enter(owner, job) {
         start(worker, owner.clone(), job.clone());
     }
 }
@@ -116,7 +116,7 @@ fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
     let place = Place { worker: Arc::clone(worker), owner, job };
     worker.shutdown.spawn_turn("operation", async move {
         let Place { worker, owner, job } = &place;
-        if worker.shutdown.stopping().is_cancelled() {
+        if !worker.takes_work() {
             return;
         }
         if let Err(error) = run_job(worker, owner, job).await {

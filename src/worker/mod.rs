@@ -3,7 +3,7 @@
 //! ```text
 //! arrive ─▶ lease ─▶ session ─▶ turn: context ─▶ model ─▶ (record) ─▶ tools ─▶ commit ─▶ outbox
 //! invoked ─▶ operations that callers have invoked, beside turns
-//! rounds  ─▶ the sweep wakes what is due and relays what was left, alarms fire timers, the auditor and the tidy go about
+//! rounds  ─▶ clocks are compared, the sweep wakes what is due and relays what was left, alarms fire timers, the auditor and the tidy go about
 //! ```
 //!
 //! The modules stand in that order. An event goes down through them; back up only the lease is asked for, and what was
@@ -78,6 +78,8 @@ pub struct WorkerOptions {
     pub auth: Arc<Auth>,
     /// How long jobs, turns and sessions are kept.
     pub retention: RetentionRules,
+    /// Distance to the store's clock beyond which this worker begins nothing.
+    pub clock_limit: Duration,
 }
 
 /// A running worker.
@@ -118,6 +120,11 @@ impl Worker {
         self.share.lock().clone()
     }
 
+    /// Whether it may begin anything: it goes on, and its clock is right.
+    pub(crate) fn takes_work(&self) -> bool {
+        !self.shutdown.stopping().is_cancelled() && !self.venue.clock.is_wrong()
+    }
+
     /// Starts what goes round until the worker ends.
     pub(crate) fn spawn_rounds<F>(self: &Arc<Self>, name: &'static str, run: impl Fn(Arc<Self>) -> F + Send + 'static)
     where
@@ -143,6 +150,7 @@ impl Worker {
 /// What goes on beside the sessions.
 fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     worker.shutdown.spawn_service("relay", outbox::run(Arc::clone(worker), pending));
+    worker.spawn_rounds("clocks", rounds::clocks::run);
     worker.spawn_rounds("sweep", rounds::sweep::run);
     worker.spawn_rounds("alarms", rounds::alarms::run);
     worker.spawn_rounds("auditor", rounds::auditor::run);
@@ -174,6 +182,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         quarantine: lease::quarantine::Quarantine::default(),
         share: parking_lot::Mutex::default(),
     });
+    rounds::clocks::start(&worker).await;
     let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
     worker.venue.local.is(&worker.options.name, &direct);
     start_rounds(&worker, pending);

@@ -77,7 +77,7 @@ async fn call_next(worker: &Worker) {
     }
 }
 
-/// Shutting down: another worker takes the session at once.
+/// Nothing is begun here any more: another worker takes the session at once.
 async fn give_back(worker: &Worker, leased: &Leased) -> End {
     let now = worker.venue.now();
     let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
@@ -94,7 +94,7 @@ async fn turns(worker: &Worker, leased: &mut Leased) -> End {
         return wait_outside(worker, leased).await;
     }
     loop {
-        if worker.shutdown.stopping().is_cancelled() {
+        if !worker.takes_work() {
             return give_back(worker, leased).await;
         }
         match step(worker, leased).await {

@@ -139,7 +139,7 @@ async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
     let (venue, _dir) = venue().await;
     venue.agent("waiter", json!({"tools": ["v/ops/test/never", "v/ops/test/echo"]})).await;
     let job = submit(&venue, "waiter", "go").await;
-    let mut pieces = venue.venue.bus.follow(&job, Some(0)).await.unwrap();
+    let mut pieces = venue.venue.bus.live().follow(&job, Some(0)).await.unwrap();
     while !String::from_utf8_lossy(&pieces.next().await.unwrap().body).contains("test_never") {}
     jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);

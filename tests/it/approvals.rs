@@ -272,6 +272,7 @@ async fn what_waits_survives_a_restart() {
         model_timeout: venue.model_timeout,
         owner_cap: 0,
         owner_share: venue.owner_share,
+        clock_limit: venue.clock_limit,
         approval_time: venue.approval_time,
         turns_per_origin: 1_000,
         audit: venue.audit,

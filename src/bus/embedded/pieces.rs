@@ -1,10 +1,11 @@
 //! Live text of jobs with its places, kept for a while so that a watcher whose connection broke goes
 //! on where it was.
 
-use super::super::Piece;
+use super::super::{BusError, LiveText, Piece};
 use super::topics::Topics;
 use crate::domain::ids::JobId;
 use crate::domain::time::Millis;
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{BoxStream, iter};
@@ -51,13 +52,21 @@ impl Pieces {
             kept.bytes -= old.body.len();
         }
     }
+}
 
-    pub(super) fn follow(&self, job: &JobId, after: Option<u64>) -> BoxStream<'static, Piece> {
+#[async_trait]
+impl LiveText for Pieces {
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let kept = self.kept.lock();
         let new = self.watched.listen(job);
-        let from = after.unwrap_or(u64::MAX);
+        let from = after.filter(|after| *after <= kept.last).unwrap_or_default();
         let missed = kept.pieces.iter().filter(|(of, piece)| of == job && piece.sequence > from);
         let missed: Vec<_> = missed.map(|(_, piece)| piece.clone()).collect();
-        iter(missed).chain(new).boxed()
+        Ok(iter(missed).chain(new).boxed())
+    }
+
+    async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError> {
+        let kept = self.kept.lock();
+        Ok(kept.pieces.iter().rev().find(|(of, _)| of == job).map(|(_, piece)| piece.sequence))
     }
 }

@@ -9,6 +9,7 @@ mod broken;
 mod connect;
 mod inspect;
 mod line;
+mod live;
 mod monitor;
 mod partitions;
 mod receive;
@@ -18,7 +19,7 @@ mod witness;
 
 use super::credentials::NatsFiles;
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, LiveSubject, Message, Piece, Signal, Unreadable, WhenEmpty, Witness,
+    Address, Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Message, Signal, Unreadable, WhenEmpty, Witness,
     chain, headers, subject,
 };
 use crate::config::{Config, mask_url};
@@ -27,7 +28,6 @@ use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
 use async_nats::connection::State;
-use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -407,27 +407,8 @@ impl Bus for NatsBus {
         Ok(messages.filter_map(signal).boxed())
     }
 
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        let unavailable =
-            |error: &dyn std::error::Error| BusError::Unavailable { bus: self.name.clone(), reason: chain(error) };
-        let line = self.line().await?;
-        let stream = line.context.get_stream(streams::live_name(self.prefix())).await.map_err(|e| unavailable(&e))?;
-        // The stream is in memory: after a restart of the server its places begin anew.
-        let last = stream.cached_info().state.last_sequence;
-        let deliver_policy = match after {
-            Some(after) if after <= last => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
-            Some(_) | None => DeliverPolicy::New,
-        };
-        let filter_subject = subject::live_subject(self.prefix(), &LiveSubject::Job(job.clone()));
-        let config = pull::OrderedConfig { filter_subject, deliver_policy, ..pull::OrderedConfig::default() };
-        let consumer = stream.create_consumer(config).await.map_err(|e| unavailable(&e))?;
-        let messages = consumer.messages().await.map_err(|e| unavailable(&e))?;
-        let piece = |message: Result<async_nats::jetstream::Message, _>| async move {
-            let message = message.ok()?;
-            let sequence = message.info().ok()?.stream_sequence;
-            Some(Piece { sequence, body: message.payload.clone() })
-        };
-        Ok(messages.filter_map(piece).boxed())
+    fn live(&self) -> &dyn LiveText {
+        self
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

@@ -5,13 +5,21 @@ use super::{NatsBus, streams};
 use crate::domain::decode;
 use crate::domain::epoch::Mark;
 use crate::domain::event::Completion;
+use crate::domain::time::Millis;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_trait::async_trait;
 use futures::TryStreamExt;
+use serde::Deserialize;
 use std::time::Duration;
 
+/// The time of an answer of `JetStream`.
+#[derive(Deserialize)]
+struct Told {
+    ts: Option<String>,
+}
+
 impl NatsBus {
-    async fn stream(&self, name: String) -> Result<Stream, BusError> {
+    pub(super) async fn stream(&self, name: String) -> Result<Stream, BusError> {
         self.line().await?.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
     }
 
@@ -59,6 +67,12 @@ impl Witness for NatsBus {
         let stream = self.stream(streams::outbound_name(self.prefix())).await?;
         let body = self.last(&stream, &self.completion_subject(of)).await?;
         Ok(body.and_then(|body| decode::stored(&body).ok()))
+    }
+
+    async fn time(&self) -> Result<Option<Millis>, BusError> {
+        let subject = format!("STREAM.INFO.{}", streams::epoch_name(self.prefix()));
+        let told: Result<Told, _> = self.line().await?.context.request(subject, &()).await;
+        Ok(told.map_err(|error| self.unavailable(&error))?.ts.as_deref().and_then(Millis::parse))
     }
 
     async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError> {

@@ -405,6 +405,10 @@ impl Inspect for EmbeddedStore {
         self.call(move |tx| outbox::all(tx, &owner)).await
     }
 
+    async fn time(&self) -> Result<Option<Millis>, StoreError> {
+        Ok(None)
+    }
+
     /// One for good: what is acknowledged is on the disk.
     async fn history(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())

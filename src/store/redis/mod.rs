@@ -481,6 +481,10 @@ impl Inspect for RedisStore {
         settings::read(&self.pool).await
     }
 
+    async fn time(&self) -> Result<Option<Millis>, StoreError> {
+        settings::time(&self.pool, self.clock).await
+    }
+
     async fn history(&self) -> Result<Vec<String>, StoreError> {
         self.tidy_libraries().await;
         let history = settings::history(&self.pool).await;

@@ -1,7 +1,9 @@
 //! The server's settings on which the guarantees rest, for `trellis doctor`.
 
 use super::connection::Pool;
+use super::options::ServerOrInjected;
 use super::wire::text;
+use crate::domain::time::Millis;
 use crate::store::{BackendSetting, Fill, StoreError};
 use redis::Value;
 
@@ -47,6 +49,26 @@ pub async fn history(pool: &Pool) -> Vec<String> {
         text(answer).lines().find_map(|line| line.strip_prefix("master_replid:")).map(|id| id.trim().to_owned())
     };
     answers.iter().filter_map(id).collect()
+}
+
+/// [`crate::store::Inspect::time`].
+pub async fn time(pool: &Pool, clock: ServerOrInjected) -> Result<Option<Millis>, StoreError> {
+    if clock == ServerOrInjected::Injected {
+        return Ok(None);
+    }
+    let mut times: Vec<_> = pool.everywhere_now(&redis::cmd("TIME")).await.iter().filter_map(told_time).collect();
+    times.sort_unstable();
+    let reason = || "no server tells the time".to_owned();
+    let middle = times.get(times.len() / 2).copied();
+    middle.map(Some).ok_or_else(|| StoreError::Unavailable { store: pool.store().to_owned(), reason: reason() })
+}
+
+/// Seconds, and microseconds beside them.
+fn told_time(answer: &Value) -> Option<Millis> {
+    let Value::Array(parts) = answer else { return None };
+    let [seconds, micros] = parts.as_slice() else { return None };
+    let (seconds, micros): (u64, u64) = (text(seconds).parse().ok()?, text(micros).parse().ok()?);
+    Some(Millis(seconds.checked_mul(1_000)?.checked_add(micros / 1_000)?))
 }
 
 /// What each primary answers; nothing where it refuses.

@@ -15,7 +15,7 @@ pub(in crate::worker) struct Direct(pub(in crate::worker) Arc<Worker>);
 impl DirectWorker for Direct {
     async fn admit(&self, admit: Admit) -> Brought {
         let worker = &self.0;
-        if worker.shutdown.stopping().is_cancelled() {
+        if !worker.takes_work() {
             return Brought::Back(Box::new(admit));
         }
         let Some(seat) = worker.seats.take(&admit.owner) else { return Brought::Back(Box::new(admit)) };

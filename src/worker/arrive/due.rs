@@ -79,7 +79,7 @@ pub(in crate::worker) async fn call(worker: &Arc<Worker>) {
 }
 
 fn call_waiting(worker: &Arc<Worker>) {
-    if worker.shutdown.stopping().is_cancelled() {
+    if !worker.takes_work() {
         return;
     }
     while let Some((seat, session)) = worker.seats.next() {

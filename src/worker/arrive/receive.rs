@@ -35,6 +35,12 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
             () = stop.cancelled() => break,
             ask = worker.seats.ask(more) => ask,
         };
+        if worker.venue.clock.is_wrong() {
+            // What waits is for workers whose clock is right.
+            due::call_elsewhere(worker).await;
+            tokio::time::sleep(RECEIVE_PAUSE).await;
+            continue;
+        }
         let received = tokio::select! {
             biased;
             () = stop.cancelled() => break,
@@ -95,6 +101,9 @@ async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &Queue) {
 
 /// A slot for the session that a message may be for.
 fn seat(worker: &Worker, delivery: &Delivery) -> Option<Seat> {
+    if worker.venue.clock.is_wrong() {
+        return None;
+    }
     match delivery.kind {
         InKind::Task | InKind::Message | InKind::Result | InKind::Wake => worker.seats.take(&delivery.owner),
         InKind::Cancel | InKind::Pause | InKind::Resume | InKind::Decide => None,

@@ -43,6 +43,10 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 }
 
 async fn ring(worker: &Worker, Ringing { alarm, settle }: Ringing) {
+    if worker.venue.clock.is_wrong() {
+        // Another worker has it.
+        return settle.nak(PAUSE).await;
+    }
     match timers::ring(&worker.venue, &alarm).await {
         Ok(Rung::Fired | Rung::Stale) => settle.ack().await,
         // Two clocks differ. After the next sweep it counts no more.

@@ -3,6 +3,7 @@
 
 pub(super) mod alarms;
 pub(super) mod auditor;
+pub(super) mod clocks;
 pub(super) mod roll;
 pub(super) mod sweep;
 pub(super) mod tidy;

@@ -70,7 +70,7 @@ async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
     loop {
         let next = soon.first().map(|(at, _)| *at);
         clock.until(next.map_or(sweep, |next| next.min(sweep))).await;
-        if clock.steady() >= sweep {
+        if clock.steady() >= sweep || clock.is_wrong() {
             return;
         }
         while soon.first().is_some_and(|(at, _)| *at <= clock.steady()) {
@@ -91,8 +91,8 @@ async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
 /// next sweep.
 async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     let venue = &worker.venue;
-    if !venue.bus.is_connected() {
-        // Nothing could be sent; others take the share of one that says nothing.
+    if !venue.bus.is_connected() || venue.clock.is_wrong() {
+        // Nothing could be sent, or it isn't known what is due; others take the share of one that says nothing.
         return Ok((false, Soon::new()));
     }
     match venue.has_owners(2).await {

@@ -17,7 +17,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             () = stop.cancelled() => return,
             () = clock.until(clock.steady() + PACE) => {}
         }
-        let Some(share) = worker.share() else { continue };
+        let Some(share) = worker.share().filter(|_| worker.takes_work()) else { continue };
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return,

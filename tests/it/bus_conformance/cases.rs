@@ -365,7 +365,7 @@ pub async fn signals_reach_who_listens(f: impl Fixture) {
 pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     let bus = f.bus();
     let (job, other) = (JobId::new(&"0f".repeat(16)).unwrap(), JobId::new(&"1f".repeat(16)).unwrap());
-    let mut first = bus.follow(&job, None).await.unwrap();
+    let mut first = bus.live().follow(&job, None).await.unwrap();
     for (of, body) in [(&job, "a"), (&other, "x"), (&job, "b"), (&job, "c")] {
         bus.signal(&LiveSubject::Job(of.clone()), Bytes::from(body)).await.unwrap();
     }
@@ -376,15 +376,24 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     let said = |pieces: &[Piece]| pieces.iter().map(|piece| piece.body.clone()).collect::<Vec<_>>();
     assert_eq!(said(&pieces), ["a", "b", "c"]);
     assert!(pieces.is_sorted_by_key(|piece| piece.sequence), "{pieces:?}");
-    // One that comes back has what it missed, and then what is new; one that comes late only that.
-    let mut again = bus.follow(&job, Some(pieces[0].sequence)).await.unwrap();
-    let mut late = bus.follow(&job, None).await.unwrap();
+    // One that comes back has what it missed, and then what is new; one that comes late has all of it.
+    let mut again = bus.live().follow(&job, Some(pieces[0].sequence)).await.unwrap();
+    let mut late = bus.live().follow(&job, None).await.unwrap();
     bus.signal(&LiveSubject::Job(job.clone()), Bytes::from("d")).await.unwrap();
     for expected in ["b", "c", "d"] {
         let piece = tokio::time::timeout(LIMIT, again.next()).await.expect("a piece").unwrap();
         assert_eq!(piece.body, expected);
     }
-    assert_eq!(tokio::time::timeout(LIMIT, late.next()).await.expect("a piece").unwrap().body, "d");
+    let mut astray = bus.live().follow(&job, Some(u64::MAX)).await.unwrap();
+    for stream in [&mut late, &mut astray] {
+        for expected in ["a", "b", "c", "d"] {
+            let piece = tokio::time::timeout(LIMIT, stream.next()).await.expect("a piece").unwrap();
+            assert_eq!(piece.body, expected);
+        }
+    }
+    assert_eq!(bus.live().last_piece(&other).await.unwrap(), Some(pieces[0].sequence + 1));
+    assert!(bus.live().last_piece(&job).await.unwrap() > Some(pieces[2].sequence));
+    assert_eq!(bus.live().last_piece(&JobId::new(&"2f".repeat(16)).unwrap()).await.unwrap(), None);
 }
 
 pub async fn control_hears_every_owner_and_says_whose_subject_it_was(f: impl Fixture) {

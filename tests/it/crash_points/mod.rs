@@ -164,6 +164,7 @@ impl Run {
             crash_limit: 5,
             owner_cap: 0,
             owner_share: 100,
+            clock_limit: Duration::from_secs(5),
             approval_time: Duration::from_hours(1),
             turns_per_origin: 1_000,
             audit: Duration::from_hours(1_000_000),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Settle, Signal, WhenEmpty};
+use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Settle, Signal, WhenEmpty};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
@@ -146,8 +146,8 @@ impl Bus for Line {
         self.inner.control().await
     }
 
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        self.inner.follow(job, after).await
+    fn live(&self) -> &dyn LiveText {
+        self.inner.live()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

@@ -22,7 +22,7 @@ async fn signs_start_a_job_and_its_result_wakes_the_session() {
     office.books_are_closed().await;
     office.say(&taken, json!({"status": "STARTED"})).await;
     let first = office.started(&taken.job).await.outbound.unwrap();
-    let mut live = office.venue.venue.bus.follow(&taken.job, None).await.unwrap();
+    let mut live = office.venue.venue.bus.live().follow(&taken.job, None).await.unwrap();
     office.say(&taken, json!({"status": "STARTED", "progress": {"page": 3, "of": 9}})).await;
     let piece = timeout(LIMIT, live.next()).await.unwrap().unwrap();
     assert_eq!(piece.body, r#"{"progress":{"page":3,"of":9}}"#);

@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, WhenEmpty, Witness,
+    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveSubject, LiveText, Piece, Ringing, Settle, Signal,
+    WhenEmpty, Witness,
 };
 use trellis::domain::epoch::Mark;
 use trellis::domain::event::Completion;
@@ -148,6 +149,31 @@ impl Settle for Answered {
 }
 
 #[async_trait]
+impl LiveText for FarQueue {
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+        let (queue, job) = (Arc::clone(&self.server), job.clone());
+        let after = after.filter(|after| *after <= queue.pieces()).unwrap_or_default();
+        let pieces = unfold((queue, job, after), |(queue, job, after)| async move {
+            let piece = loop {
+                let mut changed = pin!(queue.changed.notified());
+                changed.as_mut().enable();
+                match queue.piece(&job, after) {
+                    Some(piece) => break piece,
+                    None => changed.await,
+                }
+            };
+            let after = piece.sequence;
+            Some((piece, (queue, job, after)))
+        });
+        Ok(pieces.boxed())
+    }
+
+    async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError> {
+        Ok(self.server.last_piece(job))
+    }
+}
+
+#[async_trait]
 impl Bus for FarQueue {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         self.link.way(Server::Queue).await.map_err(unavailable)?;
@@ -217,22 +243,8 @@ impl Bus for FarQueue {
         }))
     }
 
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        let (queue, job) = (Arc::clone(&self.server), job.clone());
-        let after = after.unwrap_or_else(|| queue.pieces());
-        let pieces = unfold((queue, job, after), |(queue, job, after)| async move {
-            let piece = loop {
-                let mut changed = pin!(queue.changed.notified());
-                changed.as_mut().enable();
-                match queue.piece(&job, after) {
-                    Some(piece) => break piece,
-                    None => changed.await,
-                }
-            };
-            let after = piece.sequence;
-            Some((piece, (queue, job, after)))
-        });
-        Ok(pieces.boxed())
+    fn live(&self) -> &dyn LiveText {
+        self
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

@@ -161,6 +161,7 @@ impl Fleet {
             crash_limit: 5,
             owner_cap: 0,
             owner_share: 75,
+            clock_limit: Duration::from_secs(5),
             approval_time: Duration::from_mins(10),
             turns_per_origin: 1_000,
             audit: if audits { Duration::from_secs(5) } else { Duration::from_hours(1_000) },

@@ -249,6 +249,11 @@ impl Queue {
         pieces.next().map(|(_, piece)| piece.clone())
     }
 
+    pub fn last_piece(&self, job: &JobId) -> Option<u64> {
+        let kept = self.kept.lock().unwrap();
+        kept.pieces.iter().rev().find(|(of, _)| of == job).map(|(_, piece)| piece.sequence)
+    }
+
     /// Where the last piece of anything stands.
     pub fn pieces(&self) -> u64 {
         self.kept.lock().unwrap().pieces.len() as u64

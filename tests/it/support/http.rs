@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::secret::KeyRing;
@@ -75,6 +76,14 @@ impl Server {
         Self { _dir: Some(dir), ..server }
     }
 
+    /// A server without a worker, over this queue.
+    pub async fn on(bus: Arc<dyn Bus>) -> Self {
+        let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let server = Self::of(Self::venue_on(store, bus).await).await;
+        Self { _dir: Some(dir), ..server }
+    }
+
     /// A server without a worker, with other limits.
     pub async fn limited(change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
         let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
@@ -91,11 +100,15 @@ impl Server {
 
     async fn venue(store: Arc<dyn Store>, queue: &Arc<EmbeddedStore>) -> Arc<Venue> {
         let bus = EmbeddedBus::new(Arc::clone(queue), Duration::from_secs(30), Clock::system()).unwrap();
+        Self::venue_on(store, Arc::new(bus)).await
+    }
+
+    async fn venue_on(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Arc<Venue> {
         let clock = Clock::system();
         let key = load_or_make_key(&*store, clock.now()).await.unwrap();
         Arc::new(Venue {
             store,
-            bus: Arc::new(bus),
+            bus,
             clock,
             name: "test venue".into(),
             key,

@@ -71,6 +71,7 @@ pub struct TestVenue {
     pub turns_per_origin: u32,
     /// Pause of its workers between two looks for what is lost; so long that there is none.
     pub audit: Duration,
+    pub clock_limit: Duration,
     /// What previews have shown of its turns, where that is looked at.
     pub foresight: Option<Arc<Foresight>>,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
@@ -117,6 +118,7 @@ impl TestVenue {
             model_timeout: Duration::from_mins(10),
             owner_cap: 0,
             owner_share: 75,
+            clock_limit: Duration::from_secs(5),
             approval_time: Duration::from_hours(1),
             turns_per_origin: 1_000,
             audit: Duration::from_hours(1_000_000),
@@ -218,6 +220,7 @@ impl TestVenue {
             upkeep: Pace::default(),
             retry: self.retry,
             retention: self.retention,
+            clock_limit: self.clock_limit,
         };
         let (venue, shutdown) = (Arc::clone(&self.venue), self.shutdown.clone());
         self.shutdown.spawn_service("worker", worker::run(venue, models, options, shutdown));

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, Piece, Ringing, Settle, Signal, Unreadable, WhenEmpty, Witness,
+    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Ringing, Settle, Signal, Unreadable, WhenEmpty,
+    Witness,
 };
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, Message};
@@ -282,9 +283,9 @@ impl Bus for CountedBus {
         self.inner.control().await
     }
 
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        self.count.add("follow", 0);
-        self.inner.follow(job, after).await
+    fn live(&self) -> &dyn LiveText {
+        self.count.add("live", 0);
+        self.inner.live()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

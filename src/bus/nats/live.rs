@@ -1,0 +1,45 @@
+//! Live text of jobs, out of the stream that keeps it for some minutes.
+
+use super::super::{BusError, LiveSubject, LiveText, Piece, chain, subject};
+use super::{NatsBus, streams};
+use crate::domain::ids::JobId;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use async_trait::async_trait;
+use futures::{StreamExt, stream::BoxStream};
+
+#[async_trait]
+impl LiveText for NatsBus {
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+        let unavailable =
+            |error: &dyn std::error::Error| BusError::Unavailable { bus: self.name.clone(), reason: chain(error) };
+        let line = self.line().await?;
+        let stream = line.context.get_stream(streams::live_name(self.prefix())).await.map_err(|e| unavailable(&e))?;
+        // The stream is in memory: after a restart of the server its places begin anew.
+        let last = stream.cached_info().state.last_sequence;
+        let deliver_policy = match after {
+            Some(after) if after <= last => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
+            Some(_) | None => DeliverPolicy::All,
+        };
+        let filter_subject = subject::live_subject(self.prefix(), &LiveSubject::Job(job.clone()));
+        let config = pull::OrderedConfig { filter_subject, deliver_policy, ..pull::OrderedConfig::default() };
+        let consumer = stream.create_consumer(config).await.map_err(|e| unavailable(&e))?;
+        let messages = consumer.messages().await.map_err(|e| unavailable(&e))?;
+        let piece = |message: Result<async_nats::jetstream::Message, _>| async move {
+            let message = message.ok()?;
+            let sequence = message.info().ok()?.stream_sequence;
+            Some(Piece { sequence, body: message.payload.clone() })
+        };
+        Ok(messages.filter_map(piece).boxed())
+    }
+
+    async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError> {
+        let stream = self.stream(streams::live_name(self.prefix())).await?;
+        let subject = subject::live_subject(self.prefix(), &LiveSubject::Job(job.clone()));
+        match stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => Ok(Some(message.sequence)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(self.unavailable(&error)),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The clock of this process beside those of the store and the queue: what is due is judged by the store's.
+//!
+//! Each comparison sets [`Clock::now`] by the store's clock, so that deadlines, timers and retention mean the same in every
+//! process. A machine whose own clock is far off is a machine to distrust: its worker begins nothing until that is right.
+
+use crate::process::clock::Clock;
+use crate::store::StoreError;
+use crate::venue::Venue;
+use crate::domain::time::Millis;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Beyond it a difference is told.
+const NOTED: Duration = Duration::from_secs(1);
+
+/// An answer that took longer says too little of the time.
+const SLOWEST: Duration = Duration::from_secs(1);
+
+/// Longest wait for the first comparison of a process.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// Slack of rounding to milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+/// How far the clock of this machine is from another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockGap {
+    /// At least so far apart.
+    pub apart: Duration,
+    /// This machine's is the one that is ahead.
+    pub is_ahead: bool,
+}
+
+impl ClockGap {
+    /// As readings that were taken within `exact_to` of each other say.
+    fn between(machine: Millis, other: Millis, exact_to: Duration) -> Self {
+        let (is_ahead, apart) = (machine > other, machine.since(other).max(other.since(machine)));
+        Self { apart: apart.saturating_sub(exact_to), is_ahead }
+    }
+
+    /// Seconds that this machine's clock is ahead, negative behind.
+    pub fn seconds(self) -> f64 {
+        if self.is_ahead { self.apart.as_secs_f64() } else { -self.apart.as_secs_f64() }
+    }
+}
+
+impl std::fmt::Display for ClockGap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let apart = Duration::from_millis(u64::try_from(self.apart.as_millis()).unwrap_or(u64::MAX));
+        let apart = if apart > NOTED { Duration::from_secs(apart.as_secs()) } else { apart };
+        let side = if self.is_ahead { "ahead of" } else { "behind" };
+        write!(f, "{} {side}", humantime::format_duration(apart))
+    }
+}
+
+/// What a comparison has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClockReport {
+    /// `None`: the store goes by the clock of this process, or its answer came too late to tell.
+    pub store: Option<ClockGap>,
+    /// `None`: the queue has no clock of its own, or its answer came too late to tell.
+    pub bus: Option<ClockGap>,
+}
+
+/// Compares, and goes by the store's clock from now on.
+pub async fn compare(venue: &Venue) -> Result<ClockReport, StoreError> {
+    let clock = &venue.clock;
+    let asked = clock.steady();
+    let store = venue.store.time().await?.and_then(|time| Reading::of(clock, asked, time));
+    if let Some(reading) = &store {
+        let expected = clock.now();
+        let apart = expected.since(reading.other).max(reading.other.since(expected));
+        if apart > reading.exact_to {
+            clock.set_by(reading.at, reading.other);
+        }
+    }
+    let asked = clock.steady();
+    let bus = match venue.bus.witness() {
+        Some(witness) if venue.bus.is_connected() => match witness.time().await {
+            Ok(time) => time.and_then(|time| Reading::of(clock, asked, time)),
+            Err(error) => {
+                tracing::debug!(%error, "the time of the queue isn't known");
+                None
+            }
+        },
+        Some(_) | None => None,
+    };
+    Ok(ClockReport { store: store.map(Reading::gap), bus: bus.map(Reading::gap) })
+}
+
+/// Two clocks at one moment.
+struct Reading {
+    /// The moment, by the steady clock.
+    at: Duration,
+    machine: Millis,
+    other: Millis,
+    exact_to: Duration,
+}
+
+impl Reading {
+    /// What another clock has told between `asked` and now; `None` when that took too long.
+    fn of(clock: &Clock, asked: Duration, other: Millis) -> Option<Self> {
+        let at = clock.steady();
+        let took = at.saturating_sub(asked);
+        let half = took / 2;
+        (took <= SLOWEST).then(|| Self {
+            at,
+            machine: clock.of_machine(),
+            other: other.plus(half),
+            exact_to: half + ROUNDING,
+        })
+    }
+
+    fn gap(self) -> ClockGap {
+        ClockGap::between(self.machine, self.other, self.exact_to)
+    }
+}
+
+/// Compares now and then, and says what has changed.
+#[derive(Debug)]
+pub struct ClockWatch {
+    /// A worker whose clock is farther from the store's begins nothing.
+    limit: Duration,
+    told: [bool; 2],
+}
+
+impl ClockWatch {
+    /// With this limit for the distance to the store's clock.
+    pub const fn new(limit: Duration) -> Self {
+        Self { limit, told: [false; 2] }
+    }
+
+    /// The first comparison of a process: before it begins anything, if the servers answer soon.
+    pub async fn start(&mut self, venue: &Venue) {
+        if tokio::time::timeout(FIRST, self.look(venue)).await.is_err() {
+            tracing::debug!("clocks not compared yet; the servers take too long");
+        }
+    }
+
+    /// Compares every so often until `end`.
+    pub async fn run(mut self, venue: &Venue, every: Duration, end: &CancellationToken) {
+        let next = || venue.clock.until(venue.clock.steady() + every);
+        while end.run_until_cancelled(next()).await.is_some()
+            && end.run_until_cancelled(self.look(venue)).await.is_some()
+        {}
+    }
+
+    /// Compares, warns of what is new, and stops or lets go on what goes by [`Clock::is_wrong`].
+    pub async fn look(&mut self, venue: &Venue) {
+        let report = match compare(venue).await {
+            Ok(report) => report,
+            Err(error) => return tracing::debug!(%error, "clocks not compared; it comes again"),
+        };
+        let peers = [("store", report.store), ("queue", report.bus)];
+        for ((peer, gap), told) in peers.into_iter().zip(&mut self.told) {
+            let Some(gap) = gap else { continue };
+            venue.metrics.clock_ahead(peer, gap.seconds());
+            let is_far = gap.apart > NOTED;
+            if is_far && !*told {
+                tracing::warn!(
+                    "the clock of this machine is {gap} that of the {peer}; times are the store's; set the clocks by NTP"
+                );
+            }
+            if !is_far && *told {
+                tracing::info!("the clock of this machine and that of the {peer} agree again");
+            }
+            *told = is_far;
+        }
+        let Some(gap) = report.store else { return };
+        let is_wrong = gap.apart > self.limit;
+        if !venue.clock.set_wrong(is_wrong) {
+            return;
+        }
+        venue.metrics.clock_wrong.set(i64::from(is_wrong));
+        let limit = humantime::format_duration(self.limit);
+        if is_wrong {
+            tracing::error!(
+                "the clock of this machine is {gap} that of the store, more than `worker.clock_limit` = {limit}: a worker here takes no lease, fires no timer and deletes nothing old until it is right; set it by NTP"
+            );
+        } else {
+            tracing::info!("the clock of this machine is right again: its worker goes on");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_told_with_its_side_and_without_what_is_not_exact() {
+        let gap = |machine, other| ClockGap::between(Millis(machine), Millis(other), Duration::from_millis(10));
+        for (machine, other, seconds, text) in [
+            (1_000, 1_005, 0.0, "0s behind"),
+            (2_010, 1_000, 1.0, "1s ahead of"),
+            (1_000, 2_510, -1.5, "1s behind"),
+            (3_456_000_510, 500, 3_456_000.0, "40d ahead of"),
+        ] {
+            let gap = gap(machine, other);
+            assert!((gap.seconds() - seconds).abs() < 1e-9, "{gap:?}");
+            assert_eq!(gap.to_string(), text);
+        }
+    }
+}
