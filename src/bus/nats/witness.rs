@@ -11,12 +11,12 @@ use futures::TryStreamExt;
 use std::time::Duration;
 
 impl NatsBus {
-    async fn stream(&self, name: String) -> Result<Stream, BusError> {
+    pub(super) async fn stream(&self, name: String) -> Result<Stream, BusError> {
         self.line().await?.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
     }
 
     /// The body of the last message on a subject.
-    async fn last(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
+    pub(super) async fn last(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
