@@ -23,7 +23,7 @@ use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::StoreError;
 use crate::store::embedded::{EmbeddedStore, StoreOpenError};
-use crate::upkeep::audit::tail;
+use crate::upkeep::audit::{journal, tail};
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
@@ -226,6 +226,11 @@ impl App {
 
     /// Sends what is queued and closes the connections.
     pub async fn close(&self) {
+        if let Some(journaled) = self.venue.history.journal()
+            && let Err(error) = journaled.flush().await
+        {
+            tracing::warn!(%error, "the last entries of the journal aren't kept");
+        }
         if let Some(nats) = &self.nats {
             nats.close().await;
         }
@@ -255,6 +260,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
         watch_clocks(config, &app, &shutdown);
     }
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
+    let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.ending().clone());
+    shutdown.spawn_rounds("journal", move || journal::flush(Arc::clone(&venue_of_journal), end.clone()));
     shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
@@ -313,13 +320,18 @@ pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
     shutdown.spawn_service("worker", work);
 }
 
+/// The name of this process among those of the venue.
+fn process_name(config: &Config) -> String {
+    let name = &config.worker.name;
+    if name.is_empty() { format!("{}-{}", host::name(), std::process::id()) } else { name.clone() }
+}
+
 fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
     let (first, max, total) = (config.retry.first, config.retry.max, Some(config.retry.total));
     let retry = RetryPolicy { first, max, total, jitter: RetryPolicy::JITTER };
-    let name = if c.name.is_empty() { format!("{}-{}", host::name(), std::process::id()) } else { c.name.clone() };
     WorkerOptions {
-        name,
+        name: process_name(config),
         slots: c.slots,
         operations: c.operations,
         lease: c.lease,

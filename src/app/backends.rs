@@ -1,19 +1,20 @@
 //! The store and the queue that a configuration names.
 
-use super::{AppError, Role};
-use crate::bus::Bus;
+use super::{AppError, Role, process_name};
 use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions};
+use crate::bus::{Bus, Journal};
 use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
 use crate::process::clock::Clock;
 use crate::process::file::{SETTINGS_FILE_BYTES, read_file};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::telemetry::Metrics;
-use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::journaled::JournaledStore;
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
+use crate::store::{HistoryCheck, Store};
 use crate::venue::history::History;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,8 +49,9 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
             let options = NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics));
             // Nobody has to wait for a server to learn that a file is missing.
             options.files.check()?;
-            let (store, history) = redis(config, url, role).await?;
+            let redis = redis(config, url, role).await?;
             let bus = Arc::new(NatsBus::open(&options).await?);
+            let (store, history) = remembered(config, role, redis, &bus).await?;
             Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, history, nats: Some(bus), fsyncs: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
@@ -58,7 +60,7 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
     }
 }
 
-async fn redis(config: &Config, url: &str, role: Role) -> Result<(Arc<dyn Store>, History), AppError> {
+async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<RedisStore>, AppError> {
     let c = &config.store;
     Servers::of(url).map_err(AppError::StoreUrl)?;
     let options = RedisOptions {
@@ -75,12 +77,28 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<(Arc<dyn Store>
         async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
     })
     .await?;
-    let shards = store.is_cluster().then_some(c.shards);
+    Ok(store)
+}
+
+/// The store with everything that is known against a loss of its last seconds; what protects owners is in force in it.
+async fn remembered(
+    config: &Config,
+    role: Role,
+    store: Arc<RedisStore>,
+    bus: &Arc<NatsBus>,
+) -> Result<(Arc<dyn Store>, History), AppError> {
+    let shards = store.is_cluster().then_some(config.store.shards);
     if role == Role::Doctor {
         return Ok((store, History::of(None, shards)));
     }
-    let tail = Arc::new(TailStore::new(store));
-    let history = History::of(Some(Arc::clone(&tail)), shards);
+    let journal = Arc::clone(bus) as Arc<dyn Journal>;
+    let journaled = Arc::new(JournaledStore::new(Arc::clone(&store) as Arc<dyn Store>, journal, &process_name(config)));
+    let check = Arc::clone(&journaled) as Arc<dyn HistoryCheck>;
+    store.set_check(Arc::downgrade(&check));
+    let first = || async { check.check_history().await.map_err(AttemptFailure::from) };
+    retry(role.patience(), "what protects owners", first).await?;
+    let tail = Arc::new(TailStore::new(Arc::clone(&journaled) as Arc<dyn Store>));
+    let history = History::of(Some(Arc::clone(&tail)), shards).with_journal(journaled);
     if role == Role::Serve {
         // A caller is told at once, and when to try again.
         return Ok((tail, history));

@@ -8,6 +8,7 @@
 //! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`Address::Reply`] | as given |
 //! | [`Witness`](super::Witness) | `<prefix>.epoch` |
+//! | [`Journal`](super::Journal) | `<prefix>.journal`, `<prefix>.protection.<tenant>.<user>.<name>` |
 //! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
 //! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
 //! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |
@@ -170,6 +171,21 @@ pub fn all_outbound(prefix: &str) -> String {
 /// Where the store's epoch is kept.
 pub fn epoch(prefix: &str) -> String {
     format!("{prefix}.epoch")
+}
+
+/// Where batches of the journal are kept.
+pub fn journal(prefix: &str) -> String {
+    format!("{prefix}.journal")
+}
+
+/// Where the newest record of one thing that protects an owner is kept.
+pub fn protection(prefix: &str, owner: &Owner, name: &str) -> String {
+    format!("{prefix}.protection.{}.{name}", owner_tokens(owner))
+}
+
+/// Every subject of such records.
+pub fn all_protections(prefix: &str) -> String {
+    format!("{prefix}.protection.>")
 }
 
 /// Owner, agent and job of a completion's subject; `None` of one that is no job's.

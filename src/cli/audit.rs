@@ -4,7 +4,8 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::{field, note};
 use super::running::Running;
-use crate::upkeep::audit;
+use crate::process::host;
+use crate::upkeep::audit::{self, AuditError};
 use crate::venue::Venue;
 use clap::Args;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 /// for. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss"
+    after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss\n  trellis audit --settle"
 )]
 pub(crate) struct Audit {
     /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
@@ -24,11 +25,15 @@ pub(crate) struct Audit {
     /// minute.
     #[arg(long)]
     repair: bool,
-    /// Show only what is known to be lost: times at which the store was older than the queue knew it, what processes had
-    /// been told that is kept and found missing, and jobs that the queue tells of and the store doesn't know. Exits with
-    /// 1 when such a job is not accounted for.
+    /// Show only what is known to be lost: times at which the store was older than the queue knew it, acknowledged changes
+    /// that processes or the queue's journal know and the store lacks, and jobs that the queue tells of and the store
+    /// doesn't know. Exits with 1 when such a job is not accounted for.
     #[arg(long)]
     after_loss: bool,
+    /// Note that everything that was found lost until now is dealt with: `doctor` shows no problem for it any more. The
+    /// list stays readable.
+    #[arg(long)]
+    settle: bool,
     #[command(flatten)]
     running: Running,
 }
@@ -51,9 +56,13 @@ impl Audit {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let input = json!({"repair": self.repair});
+        let input = json!({"repair": self.repair, "settle": self.settle});
         let here = async |venue: &Venue| {
-            audit::report(venue, self.repair).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))
+            let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
+            if self.settle {
+                audit::settle(venue, &host::user()).await.map_err(failed)?;
+            }
+            audit::report(venue, self.repair).await.map_err(failed)
         };
         let shown = self.running.ask_or(&config, ("v/ops/venue/audit", &input), here).await?;
         let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };

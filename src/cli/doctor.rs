@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Reads the settings of the configured store and queue and says which guarantees hold.
 ///
-/// Exits with 1 when one doesn't hold. An embedded store that a running `trellis up` holds is asked over HTTP, and so
+/// Exits with 1 when one doesn't hold, or the store has lost changes that no operator has settled. An embedded store that a running `trellis up` holds is asked over HTTP, and so
 /// is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1")]
@@ -32,6 +32,10 @@ impl Doctor {
         context.out.value(&found, || text(context.out, &found))?;
         let all = found["guarantees"].as_array().map_or(0, Vec::len);
         match found["broken"].as_u64() {
+            Some(0) if found["unsettled"] == true => {
+                note("error: the store has lost changes; `trellis audit --settle` when that is dealt with");
+                Ok(Exit::Internal)
+            }
             Some(0) => Ok(Exit::Ok),
             broken => {
                 let broken = broken.unwrap_or_default();

@@ -84,8 +84,9 @@ pub struct Books {
     pub unaccounted: u64,
     /// Times at which the store was found to be older than it had been, in words.
     pub set_back: Vec<String>,
-    /// What processes had been told that is kept and then found missing, with what became of it, in words; at most 100
-    /// lines.
+    /// Acknowledged changes that the store has lost and that aren't back.
+    pub lost_total: u64,
+    /// What was acknowledged and then found missing, with what became of it, in words: sums by kind, then one by one.
     pub lost: Vec<String>,
     /// Messages whose subject meant nothing, which nobody got; the newest are kept.
     pub unreadable: u64,

@@ -61,6 +61,8 @@ pub mod agent;
 pub mod asset;
 pub mod message;
 pub mod job;
+pub mod protection;
+pub mod journal;
 pub mod audit;
 pub mod event;
 pub mod invoked;

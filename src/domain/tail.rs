@@ -3,6 +3,7 @@
 use crate::ids::Owner;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 
 /// One thing that was acknowledged and isn't there.
@@ -13,6 +14,9 @@ pub struct Loss {
     pub owner: Owner,
     /// When that was.
     pub acknowledged: Millis,
+    /// Its kind, in words, for sums; empty in records of older builds.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
     /// An event, the end of a job, a turn or a document, in words with its id.
     pub what: String,
     /// How it stands instead, in words; `None`: it is there again, under the same id.
@@ -30,27 +34,75 @@ pub struct Losses {
     pub by: String,
     /// How much it was.
     pub total: u64,
-    /// The first of it.
+    /// How much of each kind is gone and not back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<String, u64>,
+    /// What else is known of it: that the journal doesn't reach back far enough, e.g.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// One part of it; the other parts have records of their own.
     pub lines: Vec<Loss>,
 }
 
+/// Up to when the store is known to be whole, by its servers' own names of their histories.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SafePoint {
+    /// The histories.
+    pub names: Vec<String>,
+    /// What was acknowledged before is there.
+    pub at: Millis,
+}
+
+/// An operator has read what was lost, and has done about it what can be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settlement {
+    /// What was found until then is settled.
+    pub at: Millis,
+    /// Who said so.
+    pub by: String,
+}
+
 impl Losses {
-    /// Lines that are kept; the log has all.
+    /// Lines of one record.
     pub const LINES: usize = 200;
 
-    /// Of all that was found.
-    pub fn of(found: Millis, by: &str, mut all: Vec<Loss>) -> Self {
+    /// Records of all that was found; the first has the sums and the notes. What is gone comes before what is back.
+    pub fn split(found: Millis, by: &str, mut all: Vec<Loss>, notes: Vec<String>) -> Vec<Self> {
         let total = all.len() as u64;
-        // What is gone is worth more words than what is back.
+        let mut kinds = BTreeMap::new();
+        for loss in all.iter().filter(|loss| loss.lost.is_some()) {
+            *kinds.entry(loss.kind.clone()).or_default() += 1;
+        }
         all.sort_by_key(|loss| loss.lost.is_none());
-        all.truncate(Self::LINES);
-        Self { found, by: by.to_owned(), total, lines: all }
+        let part = |lines: &[Loss]| Self {
+            found,
+            by: by.to_owned(),
+            total: 0,
+            kinds: BTreeMap::new(),
+            notes: Vec::new(),
+            lines: lines.to_vec(),
+        };
+        let mut parts: Vec<_> = all.chunks(Self::LINES).map(part).collect();
+        if parts.is_empty() {
+            parts.push(part(&[]));
+        }
+        if let Some(first) = parts.first_mut() {
+            (first.total, first.kinds, first.notes) = (total, kinds, notes);
+        }
+        parts
+    }
+
+    /// Whether an operator should know: something is gone, or may be.
+    pub fn is_serious(&self) -> bool {
+        !self.kinds.is_empty() || !self.notes.is_empty()
     }
 }
 
 impl Display for Loss {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let Self { owner, acknowledged, what, lost } = self;
+        let Self { owner, acknowledged, what, lost, .. } = self;
         write!(f, "{owner}: {what}, acknowledged at {}: ", acknowledged.rfc3339())?;
         match lost {
             None => write!(f, "it was missing and is put back"),
@@ -65,17 +117,21 @@ mod tests {
 
     fn loss(n: u64) -> Loss {
         let lost = (n == 299).then(|| "its session is as before it".to_owned());
-        Loss { owner: "acme/ada".parse().unwrap(), acknowledged: Millis(n), what: format!("turn {n} of `a/s`"), lost }
+        let what = format!("turn {n} of `a/s`");
+        let owner = "acme/ada".parse().unwrap();
+        Loss { owner, acknowledged: Millis(n), kind: "turns".to_owned(), what, lost }
     }
 
     #[test]
     fn what_is_gone_is_named_before_what_is_back() {
-        let losses = Losses::of(Millis(9), "w1", (0..300).map(loss).collect());
-        assert_eq!((losses.total, losses.lines.len()), (300, Losses::LINES));
+        let parts = Losses::split(Millis(9), "w1", (0..300).map(loss).collect(), Vec::new());
+        assert_eq!(parts.iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [Losses::LINES, 100]);
+        let losses = parts.first().unwrap();
+        assert_eq!((losses.total, losses.kinds["turns"], losses.is_serious()), (300, 1, true));
         let said: Vec<_> = losses.lines.iter().take(2).map(ToString::to_string).collect();
         let at = "acknowledged at 1970-01-01T00:00:00";
         assert_eq!(said[0], format!("acme/ada: turn 299 of `a/s`, {at}.299Z: lost, its session is as before it"));
         assert_eq!(said[1], format!("acme/ada: turn 0 of `a/s`, {at}.000Z: it was missing and is put back"));
-        assert_eq!(serde_json::from_str::<Losses>(&serde_json::to_string(&losses).unwrap()).unwrap(), losses);
+        assert_eq!(serde_json::from_str::<Losses>(&serde_json::to_string(losses).unwrap()).unwrap(), *losses);
     }
 }

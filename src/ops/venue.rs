@@ -19,6 +19,9 @@ struct Audit {
     /// first give what was lost its place or its end
     #[serde(default)]
     repair: bool,
+    /// note that everything that was found lost until now is dealt with
+    #[serde(default)]
+    settle: bool,
 }
 
 impl Operation for Audit {
@@ -31,7 +34,15 @@ impl Operation for Audit {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         call.for_operators::<Self>("")?;
-        match audit::report(call.venue, self.repair).await {
+        let settled = match self.settle {
+            true => audit::settle(call.venue, &call.caller.name.to_string()).await.map(drop),
+            false => Ok(()),
+        };
+        let report = match settled {
+            Ok(()) => audit::report(call.venue, self.repair).await,
+            Err(error) => Err(error),
+        };
+        match report {
             Ok(report) => Ok(report.into()),
             Err(AuditError::Store(error)) => Err(OpError::Store(error)),
             Err(AuditError::Bus(error)) => Err(OpError::Failed(error.to_string())),

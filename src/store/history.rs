@@ -1,10 +1,19 @@
 //! Which histories of servers a process has seen: [`Inspect::history`](super::Inspect::history), from look to look.
 
+use super::StoreError;
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 
 /// More names than servers have in a life; then only the newest are known.
 const NAMES: usize = 10_000;
+
+/// What must be done on a server whose history may be another, before anything else is asked of it.
+#[async_trait]
+pub trait HistoryCheck: Send + Sync + 'static {
+    /// Looks at the history, and puts in force what protects owners where it is another. A crash in it: it begins anew.
+    async fn check_history(&self) -> Result<(), StoreError>;
+}
 
 /// What has been seen; nothing at first.
 #[derive(Debug, Default)]

@@ -78,14 +78,14 @@ mod parts;
 mod spend;
 
 pub use claims::{MARKER, agent_claim, session_claim};
-pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, venue_owner, worker};
+pub use history::*;
 pub use marks::{
     ANSWERED, ENDING, GARBAGE, OUTCOMES, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, outcome, swept_at,
 };
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
-    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, keeps_work_going, model_book, owner_book, rate,
-    session_book, session_day, session_days, session_of_day,
+    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, is_spending, job_spend, keeps_work_going, model_book, owner_book,
+    rate, session_book, session_day, session_days, session_of_day,
 };
 
 /// Document of an owner's policy.

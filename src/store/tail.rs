@@ -118,6 +118,16 @@ impl What {
         open.map(|open| &open.job)
     }
 
+    /// As the journal calls it.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Event(_) => "events",
+            Self::End { .. } => "ends of jobs",
+            Self::Turn { .. } => "turns",
+            Self::Document { .. } => "documents",
+        }
+    }
+
     const fn is_event(&self) -> bool {
         matches!(self, Self::Event(_))
     }
@@ -248,7 +258,8 @@ impl TailStore {
                 Look::Lost(why) | Look::Unknown(why) => Some(why),
             };
             let (owner, acknowledged, what) = (one.owner.clone(), one.at, one.what.to_string());
-            compared.losses.push(Loss { owner, acknowledged, what, lost });
+            let kind = one.what.kind().to_owned();
+            compared.losses.push(Loss { owner, acknowledged, kind, what, lost });
             // What was told of once isn't told of again; what was put back may be lost with the next server.
             if matches!(one.what, What::Turn { .. } | What::Document { .. }) {
                 told.insert(Arc::as_ptr(&one));

@@ -6,6 +6,7 @@ use crate::upkeep::audit::{self, AuditError};
 use crate::venue::Venue;
 use serde_json::{Value, json};
 use std::error::Error;
+use std::time::Duration;
 
 /// What Trellis promises, as numbered in its design, and in which version.
 const GUARANTEES: [(u8, &str); 7] = [
@@ -76,6 +77,8 @@ pub struct Examination {
     settings: Vec<Reached>,
     /// Number, promise and how it stands.
     pub verdicts: Vec<(u8, &'static str, GuaranteeVerdict)>,
+    /// The store has lost changes, and no operator has settled it: a fact of the past, no setting.
+    pub unsettled: bool,
 }
 
 /// Reads the settings of the servers and judges them.
@@ -83,12 +86,14 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
     let store = venue.store.settings().await?;
     let bus = venue.bus.settings().await?;
     let mut own = vec![policies()];
-    own.extend(history(venue).await?);
+    let (history, unsettled) = history(venue).await?;
+    own.extend(history);
+    own.extend(journal(venue));
     own.push(quotas(venue).await);
     let own = with_reach(own, &[]);
     let settings: Vec<Reached> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
     let verdicts = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
-    Ok(Examination { settings, verdicts })
+    Ok(Examination { settings, verdicts, unsettled })
 }
 
 /// How old a policy may be that a turn goes by.
@@ -111,19 +116,35 @@ async fn quotas(venue: &Venue) -> BackendSetting {
 }
 
 /// Whether the store is what the queue knows of it.
-async fn history(venue: &Venue) -> Result<Option<BackendSetting>, AuditError> {
+async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditError> {
     if venue.bus.witness().is_none() {
-        return Ok(None);
+        return Ok((None, false));
     }
     let newest = audit::set_backs(venue).await?.into_iter().next();
-    let (value, problem) = match newest {
-        None => ("never set back".to_owned(), None),
-        Some(found) => (
-            found.to_string(),
-            Some("what was accepted in between is lost; `trellis audit` says what the queue tells of".to_owned()),
-        ),
+    let unsettled = audit::is_unsettled(venue).await?;
+    let value = match newest {
+        None if unsettled => "changes were lost; `trellis audit --after-loss` lists them".to_owned(),
+        None => "never set back".to_owned(),
+        Some(found) => found.to_string(),
     };
-    Ok(Some(BackendSetting { name: "store history".to_owned(), value, problem }))
+    let problem = unsettled.then(|| {
+        "what was accepted in between is lost; `trellis audit --after-loss` lists it, `trellis audit --settle` says that \
+         it is dealt with"
+            .to_owned()
+    });
+    Ok((Some(BackendSetting { name: "store history".to_owned(), value, problem }), unsettled))
+}
+
+/// How far the journal is behind, by this process.
+fn journal(venue: &Venue) -> Option<BackendSetting> {
+    let lag = venue.history.journal()?.lag(venue.now());
+    let is_behind = lag > Duration::from_secs(2);
+    let value = format!("at most a second behind the store; now {} ms", lag.as_millis());
+    let problem = is_behind.then(|| {
+        "the queue doesn't take the journal of changes: what the store loses now is named by living processes alone"
+            .to_owned()
+    });
+    Some(BackendSetting { name: "store journal".to_owned(), value, problem })
 }
 
 impl Examination {
@@ -149,6 +170,7 @@ impl Examination {
                 "number": n, "text": text, "verdict": verdict.word(),
             })).collect::<Value>(),
             "broken": self.broken(),
+            "unsettled": self.unsettled,
             "advice": self.advice(true),
         })
     }

@@ -3,6 +3,7 @@
 use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
 use crate::store::StoreError;
+use crate::store::journaled::JournaledStore;
 use crate::store::tail::{Compared, TailStore};
 use crate::venue::{Venue, is_reserved, venue_owner};
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ pub struct History {
     /// One of the venue's own owners in each part of the store that can be set back by itself.
     parts: Vec<Owner>,
     changes: AtomicU64,
+    journaled: Option<Arc<JournaledStore>>,
 }
 
 /// A store that is one part, and whose end nobody remembers.
@@ -31,7 +33,18 @@ impl History {
             |n: u32| if n == 0 { venue_owner().to_string() } else { format!("_venue{n}/{}", super::VENUE_USER) };
         let parts = shards.unwrap_or(Shards::ONE).one_in_each(owner);
         let parts = parts.iter().map(|owner| owner.parse().expect("a legal owner")).collect();
-        Self { tail, parts, changes: AtomicU64::new(0) }
+        Self { tail, parts, changes: AtomicU64::new(0), journaled: None }
+    }
+
+    /// The same with the store whose changes the queue is told.
+    #[must_use]
+    pub fn with_journal(self, journaled: Arc<JournaledStore>) -> Self {
+        Self { journaled: Some(journaled), ..self }
+    }
+
+    /// The store whose changes the queue is told.
+    pub fn journal(&self) -> Option<&JournaledStore> {
+        self.journaled.as_deref()
     }
 
     /// Owners of the venue's own, each in a part of the store that can be set back by itself, and none in the same.

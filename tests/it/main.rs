@@ -71,6 +71,7 @@ mod ledger;
 mod left;
 mod lifecycle;
 mod lists;
+mod lost_acks;
 mod lost_tail;
 mod model_provider;
 mod models;

@@ -8,6 +8,7 @@ mod answers;
 mod broken;
 mod connect;
 mod inspect;
+mod journal;
 mod line;
 mod live;
 mod monitor;

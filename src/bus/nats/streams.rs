@@ -69,13 +69,15 @@ pub(super) fn live_name(prefix: &str) -> String {
 }
 
 /// Names of all streams but the inbound ones, with the consumer that workers share.
-pub(super) fn others(prefix: &str) -> [(String, Option<&'static str>); 5] {
+pub(super) fn others(prefix: &str) -> [(String, Option<&'static str>); 7] {
     [
         (outbound_name(prefix), None),
         (live_name(prefix), None),
         (timers_name(prefix), Some(TIMER_CONSUMER)),
         (jobs_name(prefix), None),
         (epoch_name(prefix), None),
+        (protection_name(prefix), None),
+        (journal_name(prefix), None),
     ]
 }
 
@@ -87,6 +89,8 @@ pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) 
     ensure_timers(context, bus, options).await?;
     ensure_stream(context, place, jobs(options)).await?;
     ensure_stream(context, place, epoch(options)).await?;
+    ensure_stream(context, place, protection(options)).await?;
+    ensure_stream(context, place, journal(options)).await?;
     let mut all = vec![ensure_inbound(context, bus, options, None).await?];
     for part in 0.. {
         if part >= spread_over(options.partitions) && !was_made(context, bus, options, part).await? {
@@ -240,6 +244,50 @@ fn epoch(options: &NatsOptions) -> Config {
         retention: RetentionPolicy::Limits,
         discard: DiscardPolicy::Old,
         max_messages_per_subject: 1,
+        duplicate_window: SHORTEST_WINDOW,
+        ..common(options)
+    }
+}
+
+/// Name of the stream of the newest records of what protects owners.
+pub(super) fn protection_name(prefix: &str) -> String {
+    format!("{}_PROTECTION", prefix.to_uppercase())
+}
+
+/// One message for each thing. None makes room for another: a record that isn't taken is an error that its caller meets.
+fn protection(options: &NatsOptions) -> Config {
+    Config {
+        name: protection_name(&options.prefix),
+        subjects: vec![subject::all_protections(&options.prefix)],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::New,
+        max_messages_per_subject: 1,
+        allow_message_ttl: true,
+        duplicate_window: SHORTEST_WINDOW,
+        ..common(options)
+    }
+}
+
+/// How long the journal tells of a change: longer than a store's disk or replicas lag behind its answers.
+const JOURNAL_AGE: Duration = Duration::from_hours(1);
+
+/// Bytes of the journal, at most: a million changes and more.
+const JOURNAL_BYTES: u64 = 256 << 20;
+
+/// Name of the stream of the journal.
+pub(super) fn journal_name(prefix: &str) -> String {
+    format!("{}_JOURNAL", prefix.to_uppercase())
+}
+
+/// Batches of names of acknowledged changes. Who reads it is told how far back it reaches.
+fn journal(options: &NatsOptions) -> Config {
+    Config {
+        name: journal_name(&options.prefix),
+        subjects: vec![subject::journal(&options.prefix)],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::Old,
+        max_age: JOURNAL_AGE,
+        max_bytes: i64::try_from(options.max_bytes.min(JOURNAL_BYTES)).unwrap_or(i64::MAX),
         duplicate_window: SHORTEST_WINDOW,
         ..common(options)
     }

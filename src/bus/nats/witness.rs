@@ -24,7 +24,7 @@ impl NatsBus {
     }
 
     /// The body of the last message on a subject.
-    async fn last(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
+    pub(super) async fn last(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),

@@ -1,6 +1,8 @@
 //! What is known of the store itself: its history, its format, who works on it, and what would be missed of it.
 
-use super::{ERASURES, POLICY, QUOTA};
+use super::{
+    ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, QUOTA, SECRETS, SESSION_DAYS, TIMED, is_spending,
+};
 use crate::domain::ids::{Owner, encode_token};
 use crate::domain::time::Millis;
 
@@ -31,6 +33,17 @@ pub fn losses(found: Millis, by: &str) -> String {
     format!("{LOSSES}{:016}-{by}", found.0)
 }
 
+/// The same of a part behind the first.
+pub fn losses_part(found: Millis, by: &str, part: usize) -> String {
+    if part == 0 { losses(found, by) } else { format!("{}.{part:06}", losses(found, by)) }
+}
+
+/// Document of up to when the store is known to be whole.
+pub const SAFE_POINT: &str = "epoch.safe";
+
+/// Document of the last settlement of what was lost.
+pub const SETTLED: &str = "epoch.settled";
+
 /// Prefix of what workers say of themselves.
 pub const WORKERS: &str = "worker/";
 
@@ -39,10 +52,87 @@ pub fn worker(name: &str) -> String {
     format!("{WORKERS}{}", encode_token(name))
 }
 
-/// Whether a document is what people write outside turns, and would miss.
+/// Documents and prefixes by which processes keep their own books: they are made again, or are of nobody's interest.
+const BOOKKEEPING: [&str; 13] = [
+    FORMAT,
+    EPOCH,
+    "epoch.",
+    MARKER,
+    WORKERS,
+    GARBAGE,
+    PARTS_LOOKED,
+    ENDING,
+    SESSION_DAYS,
+    "origin/",
+    "stray/",
+    "l/",
+    "m.of/",
+];
+
+/// Whether a document that is written outside turns is somebody's, who would miss it: all but the processes' own books.
+/// What is new counts as somebody's.
 pub fn is_of_people(key: &str) -> bool {
-    let agent = key.strip_prefix("g/").is_some_and(|agent| !agent.contains('/'));
-    agent
-        || [POLICY, QUOTA, ERASURES].contains(&key)
-        || ["w/", "s/", "v/", "r/files/"].iter().any(|prefix| key.starts_with(prefix))
+    let is_wait = || key.starts_with("j/") && key.ends_with("/w") || key.starts_with("g/") && key.contains("/copy");
+    !(BOOKKEEPING.iter().any(|of| key.starts_with(of))
+        || TIMED.iter().any(|of| key.starts_with(of))
+        || is_spending(key)
+        || key.starts_with("rate/")
+        || is_wait())
+}
+
+/// Whether a document says what an owner's agents may do: its policy, its quota, an agent's record and gate, a secret.
+pub fn is_setting_of_people(key: &str) -> bool {
+    let is_of_agent = |rest: &str| !rest.contains('/') || rest.split_once('/').is_some_and(|(_, last)| last == "gate");
+    [POLICY, QUOTA, ERASURES].contains(&key)
+        || key.starts_with(SECRETS)
+        || key.strip_prefix("g/").is_some_and(is_of_agent)
+}
+
+/// Whether a document is the record of a turn.
+pub fn is_turn_record(key: &str) -> bool {
+    let mut parts = key.split('/');
+    (parts.next(), parts.nth(1)) == (Some("g"), Some("turn"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_writes_is_told_however_deep_it_lies() {
+        for key in
+            ["w/a", "w.e/a/b", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", "a/0f", "q/0f", "policy", "g/echo", "new/x"]
+        {
+            assert!(is_of_people(key), "{key}");
+        }
+        for key in [
+            "epoch",
+            "epoch.tail/1-w",
+            "worker/w",
+            "rate/x",
+            "b/0f-agent",
+            "cap/2026-01-01",
+            "m.due/1-0f",
+            "j/0f/w",
+            "g/echo/spend/main",
+            "x/w",
+        ] {
+            assert!(!is_of_people(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn settings_are_told_apart_from_what_agents_do() {
+        for (key, is_setting) in [
+            ("policy", true),
+            ("s/KEY", true),
+            ("g/echo", true),
+            ("g/echo/gate", true),
+            ("g/echo/turn/main/0000000000000001", false),
+            ("w/a", false),
+        ] {
+            assert_eq!(is_setting_of_people(key), is_setting, "{key}");
+        }
+        assert!(is_turn_record("g/echo/turn/main/0000000000000001") && !is_turn_record("g/echo/gate"));
+    }
 }

@@ -74,11 +74,16 @@ pub fn keeps_work_going(key: &str) -> bool {
 
 /// Whether a document is an account, a meter or a book: small, and what is under way can't go on without it.
 fn is_book(key: &str) -> bool {
+    key.starts_with(RATES) || is_spending(key)
+}
+
+/// Whether a document says what is spent under a budget or a cap.
+pub fn is_spending(key: &str) -> bool {
     let is_session_book = || {
         let mut parts = key.split('/');
         (parts.next(), parts.nth(1)) == (Some("g"), Some("spend"))
     };
-    [ACCOUNTS, RATES, OWNER_BOOKS, MODEL_BOOKS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
+    [ACCOUNTS, OWNER_BOOKS, MODEL_BOOKS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
 }
 
 #[cfg(test)]

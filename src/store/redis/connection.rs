@@ -1,6 +1,7 @@
 //! The connections: several per process, functions loaded on demand, answers waited for.
 
 use super::attempts::{Attempts, Patience};
+use super::barrier::Barrier;
 use super::failure::{classify, is_cut, is_unknown_function, passes};
 use super::keyspace::{Keyspace, LIBRARY};
 use super::millis;
@@ -30,6 +31,8 @@ pub struct Pool {
     wait_replicas: u32,
     prefix: String,
     patience: Patience,
+    /// Behind a broken connection calls wait here.
+    pub(super) barrier: Barrier,
 }
 
 /// Used in turn.
@@ -60,6 +63,7 @@ impl Pool {
             wait_replicas: options.wait_replicas,
             prefix: options.prefix.clone(),
             patience: if long { Patience::Failover } else { Patience::Restart },
+            barrier: Barrier::default(),
             store: servers.shown,
             is_cluster: servers.is_cluster,
             can_fail_over,
@@ -162,7 +166,8 @@ impl Pool {
         if self.is_cluster {
             // Each goes where its key is; the driver sends what is of one node together.
             let one = |cmd| async move {
-                let answers = Patience::Once.start().run(wire.ask_twice(RoundTrip::One(cmd), Place::Of(cmd))).await;
+                let asked = self.ask_twice(wire, RoundTrip::One(cmd), Place::Of(cmd));
+                let answers = Patience::Once.start().run(asked).await;
                 answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)).map_err(|error| self.failed(&error))
             };
             return join_all(cmds.iter().map(one)).await;
@@ -258,23 +263,41 @@ impl Pool {
         attempts: &mut Attempts,
     ) -> Result<Vec<Value>, RedisError> {
         loop {
+            self.barrier.pass().await?;
             let answers = match again {
-                Again::Yes => attempts.run(wire.ask_twice(asked, place)).await,
+                Again::Yes => attempts.run(self.ask_twice(wire, asked, place)).await,
                 // Whether the connection lasts is found out by a question that can be asked again.
-                Again::No => match attempts.run(wire.ask_twice(RoundTrip::One(&redis::cmd("PING")), place)).await {
-                    Ok(_) => {
-                        attempts.has_whole_time();
-                        attempts.run(wire.ask(asked, place)).await
+                Again::No => {
+                    match attempts.run(self.ask_twice(wire, RoundTrip::One(&redis::cmd("PING")), place)).await {
+                        Ok(_) => {
+                            attempts.has_whole_time();
+                            attempts.run(wire.ask(asked, place)).await
+                        }
+                        gone => gone,
                     }
-                    gone => gone,
-                },
+                }
             };
             let Err(error) = &answers else { return answers };
+            self.barrier.note(error);
             let lost = || self.can_fail_over && !error.is_timeout() && (is_cut(error) || error.is_io_error());
             let helps = passes(error) || again == Again::Yes && lost();
             if !helps || !attempts.pause(error).await {
                 return answers;
             }
+        }
+    }
+
+    /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one, behind which the
+    /// server may be another.
+    async fn ask_twice(&self, wire: &Wire, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+        match wire.ask(asked, place).await {
+            Err(error) if is_cut(&error) && !error.is_connection_refusal() => {
+                tracing::debug!(%error, "connection to Redis dropped; asked again");
+                self.barrier.note(&error);
+                self.barrier.pass().await?;
+                wire.ask(asked, place).await
+            }
+            other => other,
         }
     }
 

@@ -12,6 +12,7 @@
 mod agree;
 mod args;
 mod attempts;
+mod barrier;
 mod codec;
 mod connection;
 mod failure;
@@ -94,6 +95,11 @@ impl RedisStore {
     /// Several primaries divide the shards; each can lose its end by itself.
     pub const fn is_cluster(&self) -> bool {
         self.pool.is_cluster()
+    }
+
+    /// Calls behind a broken connection wait until this was looked at.
+    pub fn set_check(&self, check: std::sync::Weak<dyn crate::store::HistoryCheck>) {
+        self.pool.barrier.set_check(check);
     }
 
     fn args(&self, method: &str, owner: &Owner) -> Args {

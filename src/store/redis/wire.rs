@@ -155,7 +155,7 @@ impl Wire {
     }
 
     /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
-    pub async fn ask_twice(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+    async fn ask_twice(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
         match self.ask(asked, place).await {
             Err(error) if is_cut(&error) && !error.is_connection_refusal() => {
                 tracing::debug!(%error, "connection to Redis dropped; asked again");

@@ -2,6 +2,7 @@
 
 mod counts;
 mod epoch;
+pub mod journal;
 mod repair;
 pub mod tail;
 mod unknown;
@@ -22,6 +23,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Changes that are named which the store has lost.
+const LOST_LINES: usize = 10_000;
+
 /// Documents fetched at a time.
 const PAGE: usize = 500;
 
@@ -35,6 +39,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
 pub use epoch::{SetBack, beat, set_backs};
 pub use repair::{Repair, repair};
+pub use tail::{is_unsettled, settle};
 pub use watch::AuditWatch;
 
 /// Why there are no books.
@@ -76,7 +81,8 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     books.unaccounted += books.unknown;
     books.missing.truncate(LINES);
     books.drift.truncate(LINES);
-    books.lost = tail::lines(venue, LINES).await?;
+    let told = tail::told(venue, LOST_LINES).await?;
+    (books.lost, books.lost_total) = (told.lines, told.total);
     books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
     let (strays, total) = strays::list(venue, None, SHOWN).await?;
     books.unreadable = total as u64;

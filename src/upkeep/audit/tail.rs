@@ -2,11 +2,15 @@
 //! and kept for operators.
 
 use super::AuditError;
+use super::journal::JournalWatch;
+use super::journal::sums;
 use crate::domain::limits::LOSSES_KEPT;
-use crate::domain::tail::{Loss, Losses};
+use crate::domain::tail::{Loss, Losses, Settlement};
+use crate::domain::time::Millis;
 use crate::store::tail::Compared;
 use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -19,12 +23,16 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
     if venue.history.tail().is_none() {
         return;
     }
-    let mut untold = Vec::new();
+    let (mut untold, mut journal) = (Vec::new(), JournalWatch::default());
     loop {
+        let looked = async {
+            look(&venue, &by, &mut untold).await?;
+            journal.look(&venue, &by).await
+        };
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            looked = look(&venue, &by, &mut untold) => looked,
+            looked = looked => looked,
         };
         if let Err(error) = looked {
             tracing::debug!(%error, "whether the store is another isn't known; it is asked again");
@@ -62,33 +70,92 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Sto
         untold.extend(losses);
     }
     if !untold.is_empty() {
-        let losses = Losses::of(venue.now(), by, untold.clone());
-        let new = DocWrite::json(keys::losses(losses.found, by), &losses);
-        venue.keep_newest(keys::LOSSES, LOSSES_KEPT, new).await?;
+        let now = venue.now();
+        for (n, part) in Losses::split(now, by, untold.clone(), Vec::new()).iter().enumerate() {
+            let new = DocWrite::json(keys::losses_part(now, by, n), part);
+            venue.keep_newest(keys::LOSSES, LOSSES_KEPT, new).await?;
+        }
         untold.clear();
     }
     Ok(())
 }
 
-/// What processes have found, the newest first, in words: `limit` lines at most.
-pub(super) async fn lines(venue: &Venue, limit: usize) -> Result<Vec<String>, AuditError> {
+/// What is known of losses.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Sums by kind, and the changes one by one, the newest find first, in words.
+    pub lines: Vec<String>,
+    /// Changes that are gone, by all finds.
+    pub total: u64,
+    /// Whether something was found since the last settlement.
+    pub is_unsettled: bool,
+}
+
+/// What processes have found, and the queue's journal: `limit` changes at most are named.
+pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError> {
+    let settled = settlement(venue).await?;
     let window = Window { reverse: true, skip: 0, limit: LOSSES_KEPT, values: true };
     let page = venue.store.page(&venue_owner(), keys::LOSSES, window).await?;
-    let mut lines = Vec::new();
+    let mut finds = Vec::new();
     for (key, doc) in &page.docs {
-        let Some(Losses { found, by, total, lines: some }) = doc.decode::<Losses>(key)? else { continue };
-        lines.extend(some.iter().map(|loss| format!("{loss} (found at {} by `{by}`)", found.rfc3339())));
-        if total > some.len() as u64 {
-            lines.push(format!(
-                "`{by}` found {} more at {}; its log has them",
-                total - some.len() as u64,
-                found.rfc3339()
-            ));
-        }
-        if lines.len() >= limit {
-            break;
+        finds.extend(doc.decode::<Losses>(key)?);
+    }
+    let mut told = Told::default();
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut seen, mut named) = (HashSet::new(), Vec::new());
+    for find in &finds {
+        told.is_unsettled |= find.is_serious() && settled.as_ref().is_none_or(|settled| settled.at < find.found);
+        let (found, by) = (find.found.rfc3339(), &find.by);
+        told.lines.extend(find.notes.iter().map(|note| format!("{note} (found at {found} by `{by}`)")));
+        for loss in &find.lines {
+            // What one process has lost, and the journal names, too, is one loss.
+            if !seen.insert((&loss.owner, loss.acknowledged, &loss.what)) {
+                continue;
+            }
+            if loss.lost.is_some() {
+                *kinds.entry(loss.kind.clone()).or_default() += 1;
+                told.total += 1;
+            }
+            named.push(format!("{loss} (found at {found} by `{by}`)"));
         }
     }
-    lines.truncate(limit);
-    Ok(lines)
+    if told.total > 0 {
+        told.lines.insert(0, format!("{} lost in all: {}", told.total, sums(&kinds)));
+    }
+    if named.len() > limit {
+        let more = named.len() - limit;
+        named.truncate(limit);
+        named.push(format!(
+            "{more} more of {} are not shown; the documents `{}` of `{}` and the log have all",
+            limit + more,
+            keys::LOSSES,
+            venue_owner()
+        ));
+    }
+    told.lines.append(&mut named);
+    if let Some(Settlement { at, by }) = settled.filter(|_| !finds.is_empty()) {
+        told.lines.push(format!("settled at {} by `{by}`", at.rfc3339()));
+    }
+    Ok(told)
+}
+
+/// The last settlement.
+async fn settlement(venue: &Venue) -> Result<Option<Settlement>, AuditError> {
+    Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
+}
+
+/// Whether something was found lost, or the store set back, since the last settlement.
+pub async fn is_unsettled(venue: &Venue) -> Result<bool, AuditError> {
+    let settled = settlement(venue).await?;
+    let set_backs = super::set_backs(venue).await?;
+    let is_new = |found: Millis| settled.as_ref().is_none_or(|settled| settled.at < found);
+    Ok(set_backs.iter().any(|set_back| is_new(set_back.found)) || told(venue, 0).await?.is_unsettled)
+}
+
+/// Notes that an operator has dealt with everything that was found until now. What was found stays readable.
+pub async fn settle(venue: &Venue, by: &str) -> Result<Settlement, AuditError> {
+    let settlement = Settlement { at: venue.now(), by: by.to_owned() };
+    let write = DocWrite::json(keys::SETTLED, &settlement);
+    venue.store.write(settlement.at, &venue_owner(), &[write]).await?;
+    Ok(settlement)
 }

@@ -1,0 +1,99 @@
+//! What `JetStream` keeps against a loss of the store: the newest record of what protects somebody, and a journal of what
+//! was acknowledged.
+
+use super::super::{BusError, Journal, JournalPart, subject};
+use super::{NatsBus, chain, streams};
+use crate::domain::decode;
+use crate::domain::journal::JournalBatch;
+use crate::domain::protection::ProtectionRecord;
+use crate::domain::time::Millis;
+use async_nats::HeaderMap;
+use async_nats::header::NATS_MESSAGE_TTL;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use std::time::Duration;
+
+/// How long a record counts that ends some day: of a job, a turn, an account, and of what was deleted, whose version the
+/// store knows for twice as long. A store that was set back further was restored from a copy, on purpose.
+const RECORD_TTL: &str = "12h";
+
+/// Longest wait for the next message of a stream that has one.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl NatsBus {
+    /// Bodies of the messages that a stream has now, the oldest first.
+    async fn read_stream(&self, name: String, deliver_policy: DeliverPolicy) -> Result<Vec<Bytes>, BusError> {
+        let mut stream = self.stream(name).await?;
+        let state = stream.info().await.map_err(|error| self.unavailable(&error))?.state.clone();
+        if state.messages == 0 {
+            return Ok(Vec::new());
+        }
+        let config = pull::OrderedConfig { deliver_policy, ..pull::OrderedConfig::default() };
+        let consumer = stream.create_consumer(config).await.map_err(|error| self.unavailable(&error))?;
+        if consumer.cached_info().num_pending == 0 {
+            return Ok(Vec::new());
+        }
+        let mut messages = consumer.messages().await.map_err(|error| self.unavailable(&error))?;
+        let mut bodies = Vec::new();
+        loop {
+            let next = tokio::time::timeout(READ_TIMEOUT, messages.next()).await;
+            let next = next.map_err(|error| self.unavailable(&error))?;
+            let Some(message) = next else { return Ok(bodies) };
+            let message = message.map_err(|error| self.unavailable(&error))?;
+            let pending = message.info().map_err(|error| self.no_answer(error.to_string()))?.pending;
+            bodies.push(message.payload.clone());
+            if pending == 0 {
+                return Ok(bodies);
+            }
+        }
+    }
+
+    /// When the oldest batch was stored, where older ones have left the stream.
+    async fn begin_of_journal(&self) -> Result<Option<Millis>, BusError> {
+        let mut stream = self.stream(streams::journal_name(self.prefix())).await?;
+        let state = stream.info().await.map_err(|error| self.unavailable(&error))?.state.clone();
+        let millis = state.first_timestamp.unix_timestamp_nanos() / 1_000_000;
+        Ok((state.first_sequence > 1).then(|| Millis(u64::try_from(millis).unwrap_or_default())))
+    }
+}
+
+#[async_trait]
+impl Journal for NatsBus {
+    async fn protect(&self, record: &ProtectionRecord) -> Result<(), BusError> {
+        let body = serde_json::to_vec(record).map_err(|error| self.refused(error.to_string()))?;
+        let mut headers = HeaderMap::new();
+        if record.what.expires() {
+            headers.insert(NATS_MESSAGE_TTL, RECORD_TTL);
+        }
+        let subject = subject::protection(self.prefix(), &record.owner, &record.what.name());
+        self.publish_stored(subject, headers, body.into(), false).await
+    }
+
+    async fn protections(&self) -> Result<Vec<ProtectionRecord>, BusError> {
+        let bodies = self.read_stream(streams::protection_name(self.prefix()), DeliverPolicy::All).await?;
+        // One that can't be read is of a newer build, which puts it in force.
+        Ok(bodies.iter().filter_map(|body| decode::stored(body).ok()).collect())
+    }
+
+    async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, BusError> {
+        let stream = self.stream(streams::protection_name(self.prefix())).await?;
+        let subject = subject::protection(self.prefix(), &of.owner, &of.what.name());
+        Ok(self.last(&stream, &subject).await?.and_then(|body| decode::stored(&body).ok()))
+    }
+
+    async fn append(&self, batch: &JournalBatch) -> Result<(), BusError> {
+        let body = serde_json::to_vec(batch).map_err(|error| self.refused(error.to_string()))?;
+        self.publish_stored(subject::journal(self.prefix()), HeaderMap::new(), body.into(), false).await
+    }
+
+    async fn since(&self, at: Millis) -> Result<JournalPart, BusError> {
+        let start_time = async_nats::datetime::from_nanos(i128::from(at.0) * 1_000_000);
+        let start_time = start_time.map_err(|error| self.refused(chain(&*error)))?;
+        let begins = self.begin_of_journal().await?;
+        let policy = DeliverPolicy::ByStartTime { start_time };
+        let bodies = self.read_stream(streams::journal_name(self.prefix()), policy).await?;
+        Ok(JournalPart { batches: bodies.iter().filter_map(|body| decode::stored(body).ok()).collect(), begins })
+    }
+}

@@ -1,0 +1,245 @@
+//! The journal that the queue keeps of what the store acknowledged: kinds, ids and versions, no content.
+
+use crate::ids::{EventId, JobId, Owner, sha256_hex};
+use crate::job::JobStatus;
+use crate::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fmt::{Display, Formatter};
+
+/// One acknowledged change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalEntry {
+    /// When the store acknowledged it.
+    pub at: Millis,
+    /// Whose it is.
+    pub owner: Owner,
+    /// What changed.
+    pub change: JournaledChange,
+}
+
+/// What changed. Sessions stand as their tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum JournaledChange {
+    /// An event was taken into a mailbox.
+    Event {
+        /// Its id.
+        id: EventId,
+        /// Its session.
+        session: String,
+        /// The job that it opens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobId>,
+    },
+    /// A job ended.
+    End {
+        /// Which job.
+        job: JobId,
+        /// A terminal status.
+        status: JobStatus,
+    },
+    /// A turn was committed.
+    Turn {
+        /// Its session.
+        session: String,
+        /// Its number.
+        turn: u64,
+    },
+    /// A document was written outside turns, or (without a mark) deleted.
+    Document {
+        /// Its key.
+        key: String,
+        /// See [`content_mark`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<String>,
+        /// Its version since then, where the writer knew it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
+    },
+    /// A job was paused, or resumed.
+    Hold {
+        /// Which job.
+        job: JobId,
+        /// Whether it is paused.
+        paused: bool,
+    },
+    /// A session was changed between its turns: its title, a compaction, a fork; without a mark it was deleted.
+    Session {
+        /// Which session.
+        session: String,
+        /// Turns that it had.
+        turns: u64,
+        /// Of the state that its next turn finds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<String>,
+    },
+    /// What an owner asked to be deleted: the first of its documents.
+    Deletion {
+        /// Its key.
+        key: String,
+        /// The events whose ids are free again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        events: Vec<EventId>,
+    },
+}
+
+/// What one process was told within a second, the oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalBatch {
+    /// The worker or server.
+    pub by: String,
+    /// The changes.
+    pub entries: Vec<JournalEntry>,
+    /// Changes that the process couldn't keep until the queue was there again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// 64 bits of a hash of a stored value, hexadecimal: enough to know it again, and too few to tell what it is.
+pub fn content_mark(value: &[u8]) -> String {
+    let mut hash = sha256_hex(value);
+    hash.truncate(16);
+    hash
+}
+
+impl JournaledChange {
+    /// Its kind, in words, for sums.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Event { .. } => "events",
+            Self::End { .. } => "ends of jobs",
+            Self::Turn { .. } => "turns",
+            Self::Document { .. } => "documents",
+            Self::Hold { .. } => "pauses and resumptions",
+            Self::Session { .. } => "changes of sessions",
+            Self::Deletion { .. } => "deletions",
+        }
+    }
+
+    /// What a later change of the same name stands for as well.
+    fn name(&self) -> String {
+        match self {
+            Self::Event { id, .. } => format!("event {id}"),
+            Self::End { job, .. } => format!("end {job}"),
+            Self::Turn { session, turn } => format!("turn {turn} {session}"),
+            Self::Document { key, .. } => format!("document {key}"),
+            Self::Hold { job, .. } => format!("hold {job}"),
+            Self::Session { session, .. } => format!("session {session}"),
+            Self::Deletion { key, .. } => format!("document {key}"),
+        }
+    }
+}
+
+/// In words, with its id.
+impl Display for JournaledChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Event { id, session, .. } => write!(f, "event `{id}` of `{session}`"),
+            Self::End { job, status } => write!(f, "job `{job}` was {}", status.as_str()),
+            Self::Turn { session, turn } => write!(f, "turn {turn} of `{session}`"),
+            Self::Document { key, mark: Some(_), .. } => write!(f, "`{key}` was written"),
+            Self::Document { key, mark: None, .. } | Self::Deletion { key, .. } => write!(f, "`{key}` was deleted"),
+            Self::Hold { job, paused: true } => write!(f, "job `{job}` was paused"),
+            Self::Hold { job, paused: false } => write!(f, "job `{job}` was resumed"),
+            Self::Session { session, mark: Some(_), .. } => write!(f, "session `{session}` was changed"),
+            Self::Session { session, mark: None, .. } => write!(f, "session `{session}` was deleted"),
+        }
+    }
+}
+
+/// The entries that still say how something must be: of the same thing the newest; no pause of a job that has ended, no
+/// turn of a session that was changed or deleted later, and nothing of what was deleted later.
+pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
+    entries.sort_by_key(|entry| entry.at);
+    let (mut seen, mut gone) = (HashSet::new(), HashSet::new());
+    let mut found: Vec<JournalEntry> = Vec::new();
+    for entry in entries.into_iter().rev() {
+        let owner = entry.owner.to_string();
+        let of = |name: String| (owner.clone(), name);
+        let is_over = match &entry.change {
+            JournaledChange::Event { id, .. } => gone.contains(&of(format!("event {id}"))),
+            JournaledChange::End { job, .. } => gone.contains(&of(format!("job {job}"))),
+            JournaledChange::Hold { job, .. } => {
+                seen.contains(&of(format!("end {job}"))) || gone.contains(&of(format!("job {job}")))
+            }
+            JournaledChange::Turn { session, .. } => seen.contains(&of(format!("session {session}"))),
+            // A job that was submitted again under its id is there again.
+            JournaledChange::Document { key, .. } | JournaledChange::Deletion { key, .. } => {
+                seen.contains(&of(format!("opened {key}")))
+            }
+            JournaledChange::Session { .. } => false,
+        };
+        if let JournaledChange::Event { job: Some(job), .. } = &entry.change {
+            seen.insert(of(format!("opened j/{job}")));
+        }
+        if let JournaledChange::Deletion { key, events } = &entry.change {
+            gone.extend(events.iter().map(|id| of(format!("event {id}"))));
+            gone.extend(key.strip_prefix("j/").map(|job| of(format!("job {job}"))));
+        }
+        if !is_over && seen.insert(of(entry.change.name())) {
+            found.push(entry);
+        }
+    }
+    found.reverse();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(at: u64, change: JournaledChange) -> JournalEntry {
+        JournalEntry { at: Millis(at), owner: "acme/ada".parse().unwrap(), change }
+    }
+
+    #[test]
+    fn only_what_nothing_later_stands_for_is_compared() {
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        let document = |mark: &str| JournaledChange::Document {
+            key: "w/a".to_owned(),
+            mark: Some(mark.to_owned()),
+            version: None,
+        };
+        let turn = |turn| JournaledChange::Turn { session: "a/s".to_owned(), turn };
+        let session = JournaledChange::Session { session: "a/s".to_owned(), turns: 2, mark: None };
+        let hold = JournaledChange::Hold { job: job.clone(), paused: true };
+        let end = JournaledChange::End { job: job.clone(), status: JobStatus::Cancelled };
+        let shown = |entries: Vec<JournalEntry>| {
+            current(entries).iter().map(|entry| entry.change.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(vec![entry(1, document("x")), entry(2, document("y"))]).len(), 1);
+        assert_eq!(shown(vec![entry(1, hold.clone()), entry(2, end.clone())]), [format!("job `{job}` was CANCELLED")]);
+        assert_eq!(
+            shown(vec![entry(1, turn(1)), entry(2, session), entry(3, turn(1))]),
+            ["session `a/s` was deleted", "turn 1 of `a/s`"]
+        );
+        let deletion = JournaledChange::Deletion { key: format!("j/{job}"), events: vec!["e".parse().unwrap()] };
+        let event =
+            JournaledChange::Event { id: "e".parse().unwrap(), session: "a/s".to_owned(), job: Some(job.clone()) };
+        assert_eq!(
+            shown(vec![entry(1, event), entry(2, hold), entry(3, end), entry(4, deletion)]),
+            [format!("`j/{job}` was deleted")]
+        );
+    }
+
+    #[test]
+    fn a_batch_is_stored_without_content() {
+        let change = JournaledChange::Document {
+            key: "w/a".to_owned(),
+            mark: Some(content_mark(b"secret text")),
+            version: Some(3),
+        };
+        let batch = JournalBatch { by: "w1".to_owned(), entries: vec![entry(7, change)], dropped: 0 };
+        let text = serde_json::to_string(&batch).unwrap();
+        assert!(!text.contains("secret text") && text.len() < 160, "{text}");
+        assert_eq!(serde_json::from_str::<JournalBatch>(&text).unwrap(), batch);
+    }
+}

@@ -1,0 +1,203 @@
+//! Records of what protects somebody: the queue keeps the newest of each beside the store, so that a store that lost its
+//! last seconds gets them back before anything else runs.
+
+use crate::decode;
+use crate::ids::{JobId, Owner, sha256_hex};
+use crate::job::JobStatus;
+use crate::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fmt::{Display, Formatter};
+
+/// The newest acknowledged state of one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProtectionRecord {
+    /// Whose it is.
+    pub owner: Owner,
+    /// When the store acknowledged it.
+    pub at: Millis,
+    /// Its state.
+    pub what: Protection,
+}
+
+/// What is put in force again. Stored texts stand as they are in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Protection {
+    /// A document at this version; without a value it is deleted.
+    Document {
+        /// Its key.
+        key: String,
+        /// Grows with every write.
+        version: u64,
+        /// Its text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
+    /// The end of a job from outside its turns: a cancel, a revocation, a limit of time.
+    End {
+        /// Token of the session that serves it.
+        session: String,
+        /// Which job.
+        job: JobId,
+        /// A terminal status.
+        status: JobStatus,
+        /// Text of its result.
+        result: String,
+        /// Ids and texts of the messages that tell of it.
+        outbox: Vec<(String, String)>,
+    },
+    /// A pause of a job, or its resumption.
+    Hold {
+        /// Token of the session that serves it.
+        session: String,
+        /// Which job.
+        job: JobId,
+        /// Whether it is paused.
+        paused: bool,
+    },
+    /// An account of what is spent, at this version: its amounts only grow.
+    Spending {
+        /// Key of its document.
+        key: String,
+        /// Grows with every write.
+        version: u64,
+        /// Its text.
+        value: String,
+    },
+}
+
+impl Protection {
+    /// A name that a newer record of the same thing has, too: hexadecimal.
+    pub fn name(&self) -> String {
+        let name = match self {
+            Self::Document { key, .. } => format!("document {key}"),
+            Self::End { job, .. } => format!("end {job}"),
+            Self::Hold { job, .. } => format!("hold {job}"),
+            Self::Spending { key, .. } => format!("spending {key}"),
+        };
+        let mut hash = sha256_hex(name.as_bytes());
+        hash.truncate(32);
+        hash
+    }
+
+    /// Whether the record may be dropped some time after it was made: jobs and erased records end with the retention,
+    /// policies, gates, secrets and accounts count as long as they are.
+    pub fn expires(&self) -> bool {
+        match self {
+            Self::Document { key, value: Some(_), .. } => {
+                key.starts_with("j/") || key.starts_with("g/") && key.matches('/').count() > 2
+            }
+            // The store knows the version of a deleted document for a day.
+            Self::Document { value: None, .. } | Self::End { .. } | Self::Hold { .. } | Self::Spending { .. } => true,
+        }
+    }
+}
+
+/// In words, with the name that the operator knows.
+impl Display for Protection {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Document { key, value: Some(_), .. } => write!(f, "`{key}` was written"),
+            Self::Document { key, value: None, .. } => write!(f, "`{key}` was deleted"),
+            Self::End { job, status, .. } => write!(f, "job `{job}` was {}", status.as_str()),
+            Self::Hold { job, paused: true, .. } => write!(f, "job `{job}` was paused"),
+            Self::Hold { job, paused: false, .. } => write!(f, "job `{job}` was resumed"),
+            Self::Spending { key, .. } => write!(f, "`{key}` was charged"),
+        }
+    }
+}
+
+/// The text of an account that has the larger amounts of both: what the store says, and what the queue says. `None`
+/// where the store's is that already, or one of them can't be read.
+pub fn larger_account(store: Option<&[u8]>, queue: &[u8]) -> Option<String> {
+    let queue: Value = decode::stored(queue).ok()?;
+    let Some(store) = store else { return Some(queue.to_string()) };
+    let store: Value = decode::stored(store).ok()?;
+    let since = |account: &Value| account["since"].as_u64().unwrap_or_default();
+    let merged = match since(&store).cmp(&since(&queue)) {
+        std::cmp::Ordering::Less => queue,
+        std::cmp::Ordering::Greater => return None,
+        std::cmp::Ordering::Equal => merge(&store, &queue)?,
+    };
+    (merged != store).then(|| merged.to_string())
+}
+
+fn merge(store: &Value, queue: &Value) -> Option<Value> {
+    let mut merged = store.as_object()?.clone();
+    let amounts = |account: &Value| account["spent"].as_object().cloned().unwrap_or_default();
+    let mut spent: Map<String, Value> = amounts(store);
+    for (name, amount) in amounts(queue) {
+        let known = spent.get(&name).and_then(Value::as_u64).unwrap_or_default();
+        if amount.as_u64().unwrap_or_default() > known {
+            spent.insert(name, amount);
+        }
+    }
+    if !spent.is_empty() {
+        merged.insert("spent".to_owned(), Value::Object(spent));
+    }
+    let holds = |account: &Value| account["held"].as_object().cloned().unwrap_or_default();
+    // A call whose hold the store has, and the queue hasn't any more, was settled: its amount is spent there.
+    let held: Map<String, Value> = holds(queue);
+    if held.is_empty() {
+        merged.remove("held");
+    } else {
+        merged.insert("held".to_owned(), Value::Object(held));
+    }
+    Some(Value::Object(merged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document(key: &str) -> Protection {
+        Protection::Document { key: key.to_owned(), version: 1, value: Some("{}".to_owned()) }
+    }
+
+    #[test]
+    fn what_an_operator_set_counts_for_good_and_what_ends_by_retention_does_not() {
+        for (key, expires) in [
+            ("policy", false),
+            ("quota", false),
+            ("s/KEY", false),
+            ("g/echo", false),
+            ("g/echo/gate", false),
+            ("g/echo/turn/main/0000000000000001", true),
+            ("j/0f/r", true),
+        ] {
+            assert_eq!(document(key).expires(), expires, "{key}");
+        }
+    }
+
+    #[test]
+    fn records_of_the_same_thing_have_the_same_name() {
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        let hold = |paused| Protection::Hold { session: "a/b".to_owned(), job: job.clone(), paused };
+        let deleted = Protection::Document { key: "s/KEY".to_owned(), version: 2, value: None };
+        assert!(deleted.expires());
+        assert_eq!(deleted.name(), document("s/KEY").name());
+        assert_eq!(hold(true).name(), hold(false).name());
+        assert_ne!(document("policy").name(), document("quota").name());
+        assert_eq!(document("policy").name().len(), 32);
+    }
+
+    #[test]
+    fn of_two_accounts_the_larger_amounts_count() {
+        let account = |tokens: u64, since: u64| {
+            json!({"spent": {"tokens": tokens, "nano": 1, "turns": 1}, "since": since}).to_string()
+        };
+        let larger = |store: Option<&str>, queue: &str| {
+            let merged = larger_account(store.map(str::as_bytes), queue.as_bytes());
+            merged.map(|text| serde_json::from_str::<Value>(&text).unwrap()["spent"]["tokens"].as_u64().unwrap())
+        };
+        assert_eq!(larger(None, &account(5, 0)), Some(5));
+        assert_eq!(larger(Some(&account(3, 0)), &account(5, 0)), Some(5));
+        assert_eq!(larger(Some(&account(5, 0)), &account(3, 0)), None);
+        assert_eq!(larger(Some(&account(9, 0)), &account(1, 7)), Some(1), "the session began anew");
+        assert_eq!(larger(Some(&account(1, 7)), &account(9, 0)), None);
+        assert_eq!(larger(Some("damaged"), &account(9, 0)), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! Entries of the journal that wait for the next batch.
+
+use crate::bus::{BusError, Journal};
+use crate::domain::ids::Owner;
+use crate::domain::journal::{JournalBatch, JournalEntry};
+use crate::domain::journal::{JournaledChange, content_mark};
+use crate::domain::time::Millis;
+use crate::store::Store;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+
+/// Entries of one message: some hundred KB.
+const BATCH: usize = 2_000;
+
+/// Entries that wait while the queue is away; older ones are dropped and counted.
+const MOST: usize = 200_000;
+
+/// The entries of one process.
+pub(super) struct EntryBuffer {
+    by: String,
+    waiting: Mutex<Waiting>,
+    /// Held by the one call that sends.
+    sending: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    entries: Vec<JournalEntry>,
+    dropped: u64,
+}
+
+impl EntryBuffer {
+    pub(super) fn new(by: &str) -> Self {
+        Self { by: by.to_owned(), waiting: Mutex::default(), sending: tokio::sync::Mutex::default() }
+    }
+
+    pub(super) fn push(&self, entry: JournalEntry) {
+        let mut waiting = self.waiting.lock();
+        if waiting.entries.len() >= MOST {
+            waiting.entries.drain(..MOST / 10);
+            waiting.dropped += (MOST / 10) as u64;
+        }
+        waiting.entries.push(entry);
+    }
+
+    pub(super) fn oldest(&self) -> Option<Millis> {
+        self.waiting.lock().entries.first().map(|entry| entry.at)
+    }
+
+    /// Sends all of them, the oldest first; what the queue doesn't take stays.
+    pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), BusError> {
+        let _sending = self.sending.lock().await;
+        loop {
+            let Waiting { entries, dropped } = std::mem::take(&mut *self.waiting.lock());
+            if entries.is_empty() {
+                self.waiting.lock().dropped += dropped;
+                return Ok(());
+            }
+            let entries = with_versions(entries, store).await;
+            let mut rest = entries.as_slice();
+            let mut untold = dropped;
+            while !rest.is_empty() {
+                let (first, others) = rest.split_at(rest.len().min(BATCH));
+                let batch = JournalBatch { by: self.by.clone(), entries: first.to_vec(), dropped: untold };
+                if let Err(error) = journal.append(&batch).await {
+                    let mut waiting = self.waiting.lock();
+                    let newer = std::mem::take(&mut waiting.entries);
+                    waiting.entries = rest.iter().cloned().chain(newer).collect();
+                    waiting.dropped += untold;
+                    return Err(error);
+                }
+                (rest, untold) = (others, 0);
+            }
+        }
+    }
+}
+
+/// The same with the versions of documents whose writers set no condition, where they still stand as written. What was
+/// written over since has a later entry, or a turn.
+async fn with_versions(mut entries: Vec<JournalEntry>, store: &dyn Store) -> Vec<JournalEntry> {
+    let mut keys: BTreeMap<Owner, Vec<String>> = BTreeMap::new();
+    for entry in &entries {
+        if let JournaledChange::Document { key, version: None, .. } = &entry.change {
+            keys.entry(entry.owner.clone()).or_default().push(key.clone());
+        }
+    }
+    let mut found = HashMap::new();
+    for (owner, keys) in keys {
+        for page in keys.chunks(BATCH) {
+            // The journal names them without their versions then.
+            let Ok(docs) = store.read(&owner, page).await else { continue };
+            found.extend(page.iter().cloned().zip(docs).map(|(key, doc)| ((owner.clone(), key), doc)));
+        }
+    }
+    for entry in &mut entries {
+        if let JournaledChange::Document { key, mark, version: version @ None } = &mut entry.change
+            && let Some(doc) = found.get(&(entry.owner.clone(), key.clone()))
+            && doc.value.as_ref().map(|bytes| content_mark(bytes)) == *mark
+        {
+            *version = Some(doc.version);
+        }
+    }
+    entries
+}

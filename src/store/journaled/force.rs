@@ -1,0 +1,193 @@
+//! Putting in force again what protects somebody, on a store that was set back.
+
+use super::{JournaledStore, Millis, Protection, ProtectionRecord, SessionKey, StoreError, keys};
+use crate::bus::BusError;
+use crate::domain::ids::Owner;
+use crate::domain::job::JobStatus;
+use crate::domain::protection::larger_account;
+use crate::store::{Doc, DocKey, DocWrite, Finished, HistoryCheck, JobFinish, OutboxEntry, OutsideWrite, Parked};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// Documents that one read takes.
+const PAGE: usize = 500;
+
+/// Attempts on a document that others write at the same time.
+const TRIES: usize = 5;
+
+/// What was put in force again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forced {
+    /// The record.
+    pub record: ProtectionRecord,
+    /// Why it couldn't be; `None`: it is in force.
+    pub failed: Option<String>,
+}
+
+#[async_trait]
+impl HistoryCheck for JournaledStore {
+    async fn check_history(&self) -> Result<(), StoreError> {
+        let names = self.inner.history().await?;
+        if names.is_empty() {
+            return Err(unavailable("no server of the store answers"));
+        }
+        if self.is_checked.load(Ordering::SeqCst) && !self.history.is_another(&names) {
+            self.history.know(names);
+            return Ok(());
+        }
+        let forced = self.put_in_force().await?;
+        for Forced { record, failed } in &forced {
+            let (owner, what) = (&record.owner, &record.what);
+            match failed {
+                None => tracing::warn!(
+                    "{owner}: {what}, at {}: the store had lost it, and it is put in force again",
+                    record.at.rfc3339()
+                ),
+                Some(why) => tracing::error!(
+                    "{owner}: {what}, at {}: the store has lost it, and it isn't in force: {why}",
+                    record.at.rfc3339()
+                ),
+            }
+        }
+        self.forced.lock().extend(forced);
+        self.history.know(names);
+        self.is_checked.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+fn unavailable(reason: &str) -> StoreError {
+    StoreError::Unavailable { store: "journal".to_owned(), reason: reason.to_owned() }
+}
+
+fn unread(error: &BusError) -> StoreError {
+    unavailable(&format!("what protects owners can't be read from the queue: {error}"))
+}
+
+/// The document by which a record is compared.
+fn key_of(what: &Protection) -> DocKey {
+    match what {
+        Protection::Document { key, .. } | Protection::Spending { key, .. } => key.clone(),
+        Protection::End { job, .. } | Protection::Hold { job, .. } => keys::job_status(job),
+    }
+}
+
+/// Whether the store knows what a record says, or something newer.
+fn is_known(what: &Protection, doc: &Doc) -> bool {
+    let status = doc.status().map(|(status, _)| status);
+    match what {
+        Protection::Document { version, value, .. } => {
+            doc.version >= *version || value.is_none() && doc.value.is_none()
+        }
+        Protection::Spending { version, .. } => doc.version >= *version,
+        // A job that is lost itself doesn't run.
+        Protection::End { .. } => status.is_none_or(JobStatus::is_terminal),
+        Protection::Hold { paused, .. } => {
+            status.is_none_or(|status| status.is_terminal() || *paused == (status == JobStatus::Paused))
+        }
+    }
+}
+
+impl JournaledStore {
+    /// Compares every record of the queue with the store, and puts in force what the store has lost.
+    async fn put_in_force(&self) -> Result<Vec<Forced>, StoreError> {
+        let records = self.journal.protections().await.map_err(|error| unread(&error))?;
+        let mut by_owner: BTreeMap<Owner, Vec<ProtectionRecord>> = BTreeMap::new();
+        for record in records {
+            by_owner.entry(record.owner.clone()).or_default().push(record);
+        }
+        let mut forced = Vec::new();
+        for (owner, records) in by_owner {
+            for page in records.chunks(PAGE) {
+                let keys: Vec<_> = page.iter().map(|record| key_of(&record.what)).collect();
+                let docs = self.inner.read(&owner, &keys).await?;
+                for (record, _) in page.iter().zip(docs).filter(|(record, doc)| !is_known(&record.what, doc)) {
+                    forced.extend(self.force(record).await?);
+                }
+            }
+        }
+        Ok(forced)
+    }
+
+    /// Puts one record in force; `None` where another process did.
+    async fn force(&self, record: &ProtectionRecord) -> Result<Option<Forced>, StoreError> {
+        for _ in 0..TRIES {
+            // Another process may have done it, and an operator changed it since.
+            let newest = self.journal.newest(record).await.map_err(|error| unread(&error))?;
+            let Some(record) = newest else { return Ok(None) };
+            let doc = self.inner.read(&record.owner, &[key_of(&record.what)]).await?.pop().unwrap_or_default();
+            if is_known(&record.what, &doc) {
+                return Ok(None);
+            }
+            match self.apply(&record, &doc).await {
+                Ok(true) => return Ok(Some(Forced { record, failed: None })),
+                Ok(false) => {}
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => return Ok(Some(Forced { record, failed: Some(error.to_string()) })),
+            }
+        }
+        let failed = Some("others change it at the same time".to_owned());
+        Ok(Some(Forced { record: record.clone(), failed }))
+    }
+
+    /// Whether it is in force now; else the store changed meanwhile.
+    async fn apply(&self, record: &ProtectionRecord, doc: &Doc) -> Result<bool, StoreError> {
+        let (owner, at) = (&record.owner, record.at);
+        let session = |token: &str| {
+            let corrupt = |error| super::super::corrupt("session of a record in the queue", &error);
+            SessionKey::from_token(token).map_err(corrupt)
+        };
+        match &record.what {
+            Protection::Document { key, value, .. } => {
+                let write = match value {
+                    Some(value) => DocWrite::put(key.clone(), value.clone()),
+                    None => DocWrite::delete(key.clone()),
+                };
+                self.rewrite(record, write.at(doc.version)).await
+            }
+            Protection::Spending { key, value, .. } => {
+                let merged = larger_account(doc.value.as_deref(), value.as_bytes());
+                let Some(merged) = merged else { return Ok(true) };
+                self.rewrite(record, DocWrite::put(key.clone(), merged).at(doc.version)).await
+            }
+            Protection::End { session: token, job, status, result, outbox } => {
+                let finish = JobFinish { job: job.clone(), status: *status, result: Bytes::from(result.clone()) };
+                let entry = |(id, message): &(String, String)| OutboxEntry {
+                    id: id.clone(),
+                    message: Bytes::from(message.clone()),
+                };
+                let outbox: Vec<_> = outbox.iter().map(entry).collect();
+                let finished = self.inner.finish(at, owner, &session(token)?, &finish, None, &outbox).await?;
+                Ok(matches!(finished, Finished::Done | Finished::Already(_) | Finished::Unknown))
+            }
+            Protection::Hold { session: token, job, paused } => {
+                let parked = self.inner.park(at, owner, &session(token)?, job, *paused).await?;
+                Ok(matches!(parked, Parked::Done | Parked::Already(_) | Parked::Unknown))
+            }
+        }
+    }
+
+    /// Writes, and tells the queue which version it has now: the store counts on from before the loss.
+    async fn rewrite(&self, record: &ProtectionRecord, write: DocWrite) -> Result<bool, StoreError> {
+        let owner = &record.owner;
+        if self.inner.write(record.at, owner, &[write.clone()]).await? != OutsideWrite::Done {
+            return Ok(false);
+        }
+        let doc = self.inner.read(owner, &[write.key.clone()]).await?.pop().unwrap_or_default();
+        let what = match &record.what {
+            Protection::Document { key, value, .. } => {
+                Protection::Document { key: key.clone(), version: doc.version, value: value.clone() }
+            }
+            Protection::Spending { key, .. } => {
+                let value = doc.value.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok()).unwrap_or_default();
+                Protection::Spending { key: key.clone(), version: doc.version, value }
+            }
+            other @ (Protection::End { .. } | Protection::Hold { .. }) => other.clone(),
+        };
+        let told = ProtectionRecord { owner: owner.clone(), at: Millis(record.at.0), what };
+        self.journal.protect(&told).await.map_err(|error| unread(&error))?;
+        Ok(true)
+    }
+}

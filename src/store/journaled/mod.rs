@@ -1,0 +1,273 @@
+//! A store whose acknowledged changes are told to the queue: what protects somebody before the answer, with its content;
+//! everything else within a second, by its name.
+//!
+//! ```text
+//! call ──▶ store ──▶ protects? ──yes──▶ record in the queue ──▶ answer
+//!                        └──no──▶ answer, and an entry of the next batch of the journal
+//! ```
+
+mod buffer;
+mod force;
+mod protect;
+
+use super::{
+    Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, DocWrite, Expect, Finished, Forget,
+    Forgotten, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Parked, Seat, Seated,
+    Store, StoreError, keys,
+};
+use crate::bus::{BusError, Journal};
+use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
+use crate::domain::protection::{Protection, ProtectionRecord};
+use crate::domain::quota::Quota;
+use crate::domain::time::Millis;
+use buffer::EntryBuffer;
+pub use force::Forced;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Time between two batches of the journal: an entry is so much behind its answer.
+pub const BATCH_EVERY: Duration = Duration::from_millis(500);
+
+/// Tells the queue what a store acknowledges.
+pub struct JournaledStore {
+    inner: Arc<dyn Store>,
+    journal: Arc<dyn Journal>,
+    history: KnownHistory,
+    /// Whether what protects was put in force since this process began.
+    is_checked: AtomicBool,
+    /// Records that the queue didn't take yet.
+    untold: Mutex<Vec<ProtectionRecord>>,
+    entries: EntryBuffer,
+    /// What was put in force, until somebody tells it.
+    forced: Mutex<Vec<Forced>>,
+}
+
+impl JournaledStore {
+    /// Tells `journal` what `inner` acknowledges, as the process of this name.
+    pub fn new(inner: Arc<dyn Store>, journal: Arc<dyn Journal>, by: &str) -> Self {
+        Self {
+            inner,
+            journal,
+            history: KnownHistory::default(),
+            is_checked: AtomicBool::new(false),
+            untold: Mutex::default(),
+            entries: EntryBuffer::new(by),
+            forced: Mutex::default(),
+        }
+    }
+
+    /// The journal in the queue.
+    pub fn journal(&self) -> &dyn Journal {
+        &*self.journal
+    }
+
+    /// What was put in force since the last call.
+    pub fn take_forced(&self) -> Vec<Forced> {
+        std::mem::take(&mut *self.forced.lock())
+    }
+
+    /// Sends the entries that wait, and records that the queue didn't take before. To be called every
+    /// [`BATCH_EVERY`], and at the end.
+    pub async fn flush(&self) -> Result<(), BusError> {
+        let untold = self.untold.lock().clone();
+        for record in untold {
+            self.journal.protect(&record).await?;
+            self.untold.lock().retain(|other| *other != record);
+        }
+        self.entries.flush(&*self.journal, &*self.inner).await
+    }
+
+    /// How long the oldest entry waits for the queue.
+    pub fn lag(&self, now: Millis) -> Duration {
+        self.entries.oldest().map_or(Duration::ZERO, |at| at.since(now))
+    }
+
+    fn note(&self, at: Millis, owner: &Owner, change: JournaledChange) {
+        self.entries.push(JournalEntry { at, owner: owner.clone(), change });
+    }
+
+    fn note_writes(&self, at: Millis, owner: &Owner, writes: &[DocWrite]) {
+        for write in writes.iter().filter(|write| keys::is_of_people(&write.key)) {
+            let mark = match &write.change {
+                Change::Put(bytes) => Some(content_mark(bytes)),
+                Change::Delete => None,
+                Change::Check => continue,
+            };
+            let version = match write.expect {
+                Expect::Version(before) => Some(before + 1),
+                Expect::Any => None,
+            };
+            self.note(at, owner, JournaledChange::Document { key: write.key.clone(), mark, version });
+        }
+    }
+
+    async fn written(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), StoreError> {
+        self.note_writes(now, owner, writes);
+        self.protect_writes(now, owner, writes).await
+    }
+}
+
+impl Layer for JournaledStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+        let admitted = self.inner.admit(now, request).await?;
+        if matches!(admitted.intake, Intake::New | Intake::Duplicate)
+            && let Some(event) = &request.event
+        {
+            let job = event.open.as_ref().map(|open| open.job.clone());
+            let session = request.session.token();
+            self.note(now, &request.owner, JournaledChange::Event { id: event.id.clone(), session, job });
+            if let Some(finish) = &event.finish {
+                let (job, status) = (finish.job.clone(), finish.status);
+                self.note(now, &request.owner, JournaledChange::End { job, status });
+            }
+        }
+        Ok(admitted)
+    }
+
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+        let committed = self.inner.commit(now, lease, commit).await?;
+        if matches!(committed, Committed::Done(_)) {
+            let session = lease.session.token();
+            self.note(now, &lease.owner, JournaledChange::Turn { session, turn: commit.turn });
+            for finish in &commit.finish {
+                let (job, status) = (finish.job.clone(), finish.status);
+                self.note(now, &lease.owner, JournaledChange::End { job, status });
+            }
+            // Turns that make, change and end agents.
+            let settings = commit.writes.iter().filter(|write| keys::is_setting_of_people(&write.key));
+            let settings: Vec<_> = settings.cloned().collect();
+            self.protect_writes(now, &lease.owner, &settings).await?;
+        }
+        Ok(committed)
+    }
+
+    async fn finish(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        finish: &JobFinish,
+        open: Option<&NewJob>,
+        outbox: &[OutboxEntry],
+    ) -> Result<Finished, StoreError> {
+        let finished = self.inner.finish(now, owner, session, finish, open, outbox).await?;
+        if finished == Finished::Done || finished == Finished::Already(finish.status) {
+            self.note(now, owner, JournaledChange::End { job: finish.job.clone(), status: finish.status });
+            // What is refused with a job of its own never ran.
+            if open.is_none()
+                && let Some(end) = protect::end_of(session, finish, outbox)
+            {
+                self.protect(now, owner, vec![end]).await?;
+            }
+        }
+        Ok(finished)
+    }
+
+    async fn park(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        job: &JobId,
+        pause: bool,
+    ) -> Result<Parked, StoreError> {
+        let parked = self.inner.park(now, owner, session, job, pause).await?;
+        let is_so = match parked {
+            Parked::Done => true,
+            Parked::Already(status) => pause && status == crate::domain::job::JobStatus::Paused,
+            Parked::Unknown => false,
+        };
+        if is_so {
+            self.note(now, owner, JournaledChange::Hold { job: job.clone(), paused: pause });
+            let hold = Protection::Hold { session: session.token(), job: job.clone(), paused: pause };
+            self.protect(now, owner, vec![hold]).await?;
+        }
+        Ok(parked)
+    }
+
+    async fn seat(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        seat: Option<&Seat>,
+    ) -> Result<Seated, StoreError> {
+        let seated = self.inner.seat(now, owner, session, seat).await?;
+        if seated == Seated::Done {
+            let mark = seat.map(|seat| content_mark(&seat.state));
+            let turns = seat.map_or(0, |seat| seat.version);
+            self.note(now, owner, JournaledChange::Session { session: session.token(), turns, mark });
+        }
+        Ok(seated)
+    }
+
+    async fn amend(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        amend: &Amend,
+    ) -> Result<Amended, StoreError> {
+        let amended = self.inner.amend(now, owner, session, amend).await?;
+        if amended == Amended::Done {
+            let mark = match &amend.then {
+                Amendment::State(state) => Some(content_mark(state)),
+                Amendment::Gone { .. } => None,
+            };
+            self.note(now, owner, JournaledChange::Session { session: session.token(), turns: amend.version, mark });
+            // Conditions of these writes don't say which version they make.
+            let writes: Vec<_> =
+                amend.writes.iter().map(|write| DocWrite { expect: Expect::Any, ..write.clone() }).collect();
+            self.note_writes(now, owner, &writes);
+            self.protect_writes(now, owner, &writes).await?;
+        }
+        Ok(amended)
+    }
+
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+        let forgotten = self.inner.forget(now, owner, forget).await?;
+        if forgotten == Forgotten::Done {
+            for resting in &forget.sessions {
+                let session = resting.session.token();
+                self.note(now, owner, JournaledChange::Session { session, turns: 0, mark: None });
+            }
+            for key in &forget.documents {
+                let is_told = keys::job_of_head(key).is_some() || forget.asked && forget.documents.first() == Some(key);
+                if is_told {
+                    let change = JournaledChange::Deletion { key: key.clone(), events: forget.events.clone() };
+                    self.note(now, owner, change);
+                }
+            }
+        }
+        Ok(forgotten)
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+        let written = self.inner.write(now, owner, writes).await?;
+        if written == OutsideWrite::Done {
+            self.written(now, owner, writes).await?;
+        }
+        Ok(written)
+    }
+
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<OutsideWrite, StoreError> {
+        let written = self.inner.write_within(now, owner, writes, quota).await?;
+        if written == OutsideWrite::Done {
+            self.written(now, owner, writes).await?;
+        }
+        Ok(written)
+    }
+}

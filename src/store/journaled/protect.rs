@@ -1,0 +1,117 @@
+//! Records of what protects somebody, made of acknowledged changes.
+
+use super::{
+    Change, DocWrite, Expect, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
+    SessionKey, StoreError, keys,
+};
+use crate::bus::BusError;
+use futures::{StreamExt, stream};
+
+/// Records that are sent at a time.
+const AT_ONCE: usize = 32;
+
+/// A record with more text than this doesn't fit into a message; the journal names the change.
+const MOST_TEXT: usize = 700_000;
+
+/// The record of the end of a job from outside its turns, where it fits.
+pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxEntry]) -> Option<Protection> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let messages: Option<Vec<_>> = outbox.iter().map(|entry| Some((entry.id.clone(), text(&entry.message)?))).collect();
+    let (result, outbox) = (text(&finish.result)?, messages?);
+    let bytes = result.len() + outbox.iter().map(|(_, message)| message.len()).sum::<usize>();
+    let end =
+        Protection::End { session: session.token(), job: finish.job.clone(), status: finish.status, result, outbox };
+    (bytes <= MOST_TEXT).then_some(end)
+}
+
+impl JournaledStore {
+    /// Tells the queue, which answers when it has all of them.
+    pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
+        let records = what.into_iter().map(|what| ProtectionRecord { owner: owner.clone(), at, what });
+        let told = stream::iter(records).map(|record| async {
+            let told = self.journal.protect(&record).await;
+            (record, told)
+        });
+        let told: Vec<_> = told.buffered(AT_ONCE).collect().await;
+        let mut failed: Option<BusError> = None;
+        for (record, told) in told {
+            if let Err(error) = told {
+                self.untold.lock().push(record);
+                failed = Some(error);
+            }
+        }
+        match failed {
+            None => Ok(()),
+            Some(error) => Err(StoreError::Unavailable {
+                store: "journal".to_owned(),
+                reason: format!(
+                    "the change is stored, but the queue, which keeps it against a loss of the store, didn't take it \
+                     ({error}); make it again"
+                ),
+            }),
+        }
+    }
+
+    /// The same of those of these writes that protect somebody. Accounts of what is spent don't fail: a call that was paid
+    /// goes on, and the queue is told when it is there again.
+    pub(super) async fn protect_writes(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+    ) -> Result<(), StoreError> {
+        let mut spending = Vec::new();
+        let mut unknown = Vec::new();
+        let mut documents = Vec::new();
+        for write in writes {
+            let (value, version) = match (&write.change, write.expect) {
+                (Change::Check, _) => continue,
+                (Change::Put(bytes), expect) => (std::str::from_utf8(bytes).ok().map(ToOwned::to_owned), expect),
+                (Change::Delete, expect) => (None, expect),
+            };
+            let key = write.key.clone();
+            if keys::is_spending(&key) {
+                if let (Some(value), Expect::Version(before)) = (value, version) {
+                    spending.push(Protection::Spending { key, version: before + 1, value });
+                }
+            } else if is_protective(write) {
+                match version {
+                    Expect::Version(before) if !matches!(write.change, Change::Delete) => {
+                        documents.push(Protection::Document { key, version: before + 1, value });
+                    }
+                    Expect::Version(_) | Expect::Any => unknown.push(key),
+                }
+            }
+        }
+        if !spending.is_empty() && self.protect(now, owner, spending).await.is_err() {
+            tracing::warn!(%owner, "the queue doesn't know yet what is spent; it is told again");
+        }
+        if !unknown.is_empty() {
+            let docs = self.inner.read(owner, &unknown).await?;
+            documents.extend(unknown.into_iter().zip(docs).map(|(key, doc)| {
+                let value = doc.value.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+                Protection::Document { key, version: doc.version, value }
+            }));
+        }
+        documents.retain(|document| match document {
+            Protection::Document { value, .. } => value.as_ref().is_none_or(|value| value.len() <= MOST_TEXT),
+            Protection::End { .. } | Protection::Hold { .. } | Protection::Spending { .. } => true,
+        });
+        if documents.is_empty() { Ok(()) } else { self.protect(now, owner, documents).await }
+    }
+}
+
+/// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, or it erases.
+fn is_protective(write: &DocWrite) -> bool {
+    let key = write.key.as_str();
+    let is_erased = |mark: &str| match &write.change {
+        Change::Put(bytes) => std::str::from_utf8(bytes).is_ok_and(|text| text.contains(mark)),
+        Change::Delete => true,
+        Change::Check => false,
+    };
+    let deletes = matches!(write.change, Change::Delete);
+    keys::is_setting_of_people(key)
+        || keys::is_turn_record(key) && !deletes && is_erased("\"erased\":true")
+        || key.starts_with("j/") && !deletes && is_erased(crate::domain::lines::ERASED.text())
+        || ["p.t/", "p/", "dead/", "h/", "m/", "r/"].iter().any(|prefix| key.starts_with(prefix)) && deletes
+}

@@ -1,0 +1,71 @@
+//! What a call waits for when its connection broke: the server may be another, or back without its last seconds, and
+//! what protects somebody is put in force there first.
+
+use super::failure::{is_cut, passes};
+use crate::store::HistoryCheck;
+use parking_lot::Mutex;
+use redis::RedisError;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+tokio::task_local! {
+    /// The check's own calls wait for nothing.
+    static CHECKING: ();
+}
+
+/// Counts broken connections, and has the store checked before the next call.
+#[derive(Default)]
+pub struct Barrier {
+    broken: Arc<AtomicU64>,
+    /// Broken connections up to the last check that succeeded.
+    checked: Arc<AtomicU64>,
+    check: Mutex<Option<Weak<dyn HistoryCheck>>>,
+    /// Held by the call that has the store checked.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Barrier {
+    /// From now on calls behind a broken connection wait for this.
+    pub fn set_check(&self, check: Weak<dyn HistoryCheck>) {
+        *self.check.lock() = Some(check);
+    }
+
+    /// Notes an error after which another server may answer.
+    pub fn note(&self, error: &RedisError) {
+        if is_cut(error) || error.is_io_error() || error.is_timeout() || passes(error) {
+            self.broken.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.broken.load(Ordering::SeqCst) == self.checked.load(Ordering::SeqCst) || CHECKING.try_with(|()| ()).is_ok()
+    }
+
+    /// Waits until the store is checked, where a connection broke since.
+    pub async fn pass(&self) -> Result<(), RedisError> {
+        if self.is_open() {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        let check = self.check.lock().as_ref().and_then(Weak::upgrade);
+        let Some(check) = check.filter(|_| !self.is_open()) else { return Ok(()) };
+        let (broken, checked) = (Arc::clone(&self.broken), Arc::clone(&self.checked));
+        // By itself: the call that waits may be given up.
+        let done = tokio::spawn(CHECKING.scope((), async move {
+            let until = broken.load(Ordering::SeqCst);
+            check.check_history().await.map(|()| checked.store(until, Ordering::SeqCst))
+        }));
+        match done.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(refused(&error.to_string())),
+            Err(error) => Err(refused(&error.to_string())),
+        }
+    }
+}
+
+fn refused(reason: &str) -> RedisError {
+    let text =
+        format!("what protects owners isn't checked yet after a broken connection, which is tried again: {reason}");
+    io::Error::new(io::ErrorKind::ConnectionReset, text).into()
+}
