@@ -6,6 +6,8 @@
 //! share of a minute (the generic cell rate algorithm), so that a minute's worth may come at once, and
 //! nothing needs to be counted down.
 
+mod turns;
+
 use crate::chat::ModelSettings;
 use crate::kept::KeptKeys;
 use crate::time::Millis;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+use turns::{QueuePlace, last_of_most_frequent, owner_of};
 
 /// Microseconds of the window in which calls and tokens are counted.
 const MINUTE: u64 = 60_000_000;
@@ -99,6 +102,9 @@ struct WaitingCall {
     /// for each other. Absent where an older build has written it.
     #[serde(default)]
     since: Millis,
+    /// When a call of its owner was made last while it waited: then it was the turn of the other owners.
+    #[serde(default, skip_serializing_if = "is_start")]
+    passed: Millis,
     /// It has been told that there is room.
     #[serde(default, skip_serializing_if = "is_false")]
     told: bool,
@@ -119,6 +125,11 @@ const fn is_zero(n: &u64) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_start(at: &Millis) -> bool {
+    at.0 == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -132,6 +143,12 @@ pub struct RatedCall {
     pub tokens: u64,
     /// When it counts as lost.
     pub until: Millis,
+}
+
+impl WaitingCall {
+    fn place(&self) -> QueuePlace<'_> {
+        QueuePlace::new(&self.id, self.since, self.passed)
+    }
 }
 
 /// A call that has to wait.
@@ -207,7 +224,7 @@ impl Limit {
     }
 
     /// Whether one more call fits; else why not, and until when.
-    fn check(&self, meter: &Meter, call: &RatedCall, since: Millis, now: Millis) -> Result<(), Wait> {
+    fn check(&self, meter: &Meter, call: &RatedCall, place: QueuePlace<'_>, now: Millis) -> Result<(), Wait> {
         let others = meter.running.len() - usize::from(meter.running.contains_key(&call.id));
         if let Some(limit) = self.concurrency
             && is_full(others, limit)
@@ -215,7 +232,7 @@ impl Limit {
             let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
             return Err(Wait { until: now.plus(LOOK_AGAIN), reason, told: true });
         }
-        let kept = meter.kept_for_older(call, since, now);
+        let kept = meter.kept_for_earlier(place, now);
         let shares = [
             (self.requests.map(u64::from), meter.requests, 0, 1, "requests", false),
             (self.tokens, meter.tokens, kept, call.tokens, "tokens", true),
@@ -237,33 +254,42 @@ impl Limit {
 
     /// A call that has to wait for another to end stands in line, where it was.
     fn stand(&self, meter: &mut Meter, call: &RatedCall) {
-        if self.concurrency.is_some() && meter.line.len() < LINE && !meter.line.contains(&call.id) {
+        if self.concurrency.is_none() || meter.line.contains(&call.id) {
+            return;
+        }
+        if meter.line.len() >= LINE
+            && let Some(at) = last_of_most_frequent(meter.line.iter().map(String::as_str), owner_of(&call.id))
+        {
+            meter.line.remove(at);
+        }
+        if meter.line.len() < LINE {
             meter.line.push(call.id.clone());
         }
     }
 
     /// A call that has to wait for tokens has a place among those that do, where it was; so has one that waits for
     /// something else by now.
-    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, since: Millis, now: Millis) {
+    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, place: QueuePlace<'_>, now: Millis) {
         let Some(limit) = self.tokens else { return };
         let share = share(call.tokens, limit);
-        let kept = meter.kept_for_older(call, since, now);
+        let kept = meter.kept_for_earlier(place, now);
         let is_short = ahead(meter.tokens, now).saturating_add(kept).saturating_add(share) > MINUTE;
         let mut queue = meter.take_queue(now);
-        let place = queue.iter().position(|waiting| waiting.id == call.id);
-        if let Some(place) = place {
-            queue.remove(place);
+        let known = queue.iter().position(|waiting| waiting.id == call.id);
+        if let Some(known) = known {
+            queue.remove(known);
         }
-        if queue.len() >= QUEUE
-            && let Some(lost) = queue.iter().rposition(|waiting| !counts(waiting.until, now))
-        {
-            queue.remove(lost);
+        if queue.len() >= QUEUE {
+            let lost = queue.iter().rposition(|waiting| !counts(waiting.until, now));
+            let ids = queue.iter().map(|waiting| waiting.id.as_str());
+            if let Some(lost) = lost.or_else(|| last_of_most_frequent(ids, owner_of(&call.id))) {
+                queue.remove(lost);
+            }
         }
-        if place.is_some() || is_short && queue.len() < QUEUE {
-            let until = wait.until.plus(LATE);
-            let own = WaitingCall { id: call.id.clone(), share, until, since, told: false };
-            let place = queue.partition_point(|other| (other.since, &other.id) < (since, &call.id));
-            queue.insert(place, own);
+        if known.is_some() || is_short && queue.len() < QUEUE {
+            let (until, passed) = (wait.until.plus(LATE), place.turn);
+            let own = WaitingCall { id: call.id.clone(), share, until, since: place.since, passed, told: false };
+            queue.insert(queue.partition_point(|other| other.place() < place), own);
         }
         meter.set_queue(queue);
     }
@@ -272,6 +298,10 @@ impl Limit {
         if meter.first.is_some() {
             let mut queue = meter.take_queue(now);
             queue.retain(|waiting| waiting.id != call.id);
+            for other in queue.iter_mut().filter(|other| owner_of(&other.id) == owner_of(&call.id)) {
+                other.passed = other.passed.max(now);
+            }
+            queue.sort_by(|one, other| one.place().cmp(&other.place()));
             meter.set_queue(queue);
         }
         meter.line.retain(|id| *id != call.id);
@@ -289,7 +319,7 @@ impl Limit {
     /// Gives back what is left, and who is to be told that a place is free, or that there are tokens.
     fn settle(&self, meter: &mut Meter, call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
         let own = meter.running.remove(&call.id);
-        let mut told = if meter.line.is_empty() { Vec::new() } else { vec![meter.line.remove(0)] };
+        let mut told: Vec<_> = meter.take_next_in_line().into_iter().collect();
         let Some(limit) = self.tokens else { return told };
         let (booked, used) = (share(call.tokens, limit), share(used, limit));
         if used > booked {
@@ -305,11 +335,18 @@ impl Limit {
 }
 
 impl Meter {
-    /// What is kept for the calls that wait for tokens and were tried before this one, in microseconds.
-    fn kept_for_older(&self, call: &RatedCall, since: Millis, now: Millis) -> u64 {
+    /// Takes the first call out of the line whose owner has the fewest calls running.
+    fn take_next_in_line(&mut self) -> Option<String> {
+        let running = |id: &str| self.running.keys().filter(|other| owner_of(other) == owner_of(id)).count();
+        let (at, _) = self.line.iter().enumerate().min_by_key(|(_, id)| running(id))?;
+        Some(self.line.remove(at))
+    }
+
+    /// What is kept for the calls that wait for tokens and stand before this place, in microseconds.
+    fn kept_for_earlier(&self, place: QueuePlace<'_>, now: Millis) -> u64 {
         let queue = self.first.iter().chain(&self.behind);
-        let older = queue.filter(|other| other.id != call.id && (other.since, &other.id) < (since, &call.id));
-        older.filter(|other| counts(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
+        let earlier = queue.filter(|other| other.id != place.id && other.place() < place);
+        earlier.filter(|other| counts(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
     }
 
     /// Calls that wait for tokens, the longest wait first, with those that have lost their place a while ago.
@@ -402,12 +439,12 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     for (limit, at) in pairs() {
         limit.prune(&mut meters[at], now);
     }
-    let since = first_try(meters, call, now);
-    let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, since, now).err());
+    let place = queue_place(meters, call, now);
+    let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, place, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
         for (limit, at) in pairs() {
             limit.stand(&mut meters[at], call);
-            limit.queue(&mut meters[at], call, &longest, since, now);
+            limit.queue(&mut meters[at], call, &longest, place, now);
         }
         return Err(longest);
     }
@@ -417,11 +454,12 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     Ok(())
 }
 
-/// When a call was tried first.
-fn first_try(meters: &[Meter], call: &RatedCall, now: Millis) -> Millis {
+/// Where a call stands, the same under all of its limits: so no two calls wait for each other.
+fn queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> QueuePlace<'c> {
     let waiting = meters.iter().flat_map(|meter| meter.first.iter().chain(&meter.behind));
     let own = waiting.filter(|waiting| waiting.id == call.id && counts(waiting.until.plus(REMEMBERED), now));
-    own.map(|waiting| waiting.since).min().unwrap_or(now)
+    let (since, passed): (Vec<_>, Vec<_>) = own.map(|waiting| (waiting.since, waiting.passed)).unzip();
+    QueuePlace::new(&call.id, since.into_iter().min().unwrap_or(now), passed.into_iter().max().unwrap_or_default())
 }
 
 /// A call still runs: its places count until then, also when they were taken for lost meanwhile. Its tokens are not given

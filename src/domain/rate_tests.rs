@@ -198,6 +198,45 @@ fn the_longest_wait_for_tokens_goes_first_also_when_smaller_calls_come_all_the_t
 }
 
 #[test]
+fn owners_that_wait_for_tokens_take_turns() {
+    let limits = [limit("openai:tokens=1200")];
+    let large: Vec<_> = (0..1_000).map(|n| format!("acme/ada/s{n:04}/1")).collect();
+    let mut calls: Vec<(u64, &str, u64)> = (0..).zip(&large).map(|(at, id)| (at, id.as_str(), 900)).collect();
+    calls.push((20_000, "bob/b/s/1", 100));
+    calls.push((20_001, "eve/e/s/1", 900));
+    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
+    let order: Vec<_> = made.iter().map(|(_, id)| id.as_str()).collect();
+    let before = |id: &str| {
+        let place = order.iter().position(|made| *made == id).unwrap_or_else(|| panic!("{id} is not made: {order:?}"));
+        made[..place].iter().filter(|(at, id)| *at > 20_000 && owner_of(id) == "acme/ada").count()
+    };
+    assert!(before("bob/b/s/1") <= 1 && before("eve/e/s/1") <= 1, "one call of another owner goes before: {order:?}");
+    let others: Vec<_> = order.iter().filter(|id| owner_of(id) == "acme/ada").collect();
+    assert!(others.len() > 5 && others.is_sorted(), "within an owner the longest wait goes first: {others:?}");
+}
+
+#[test]
+fn a_full_line_has_a_place_for_an_owner_that_has_none() {
+    let limit = limit("openai:concurrency=1");
+    let mut meter = Meter::default();
+    assert_eq!(booked(&limit, &mut meter, &call("acme/ada/s/1", 1), NOW), Ok(()));
+    for n in 0..2 * LINE {
+        assert!(booked(&limit, &mut meter, &call(&format!("acme/ada/s{n}/1"), 1), NOW).is_err());
+    }
+    assert!(booked(&limit, &mut meter, &call("bob/b/s/1", 1), NOW).is_err());
+    assert_eq!(meter.line.len(), LINE);
+    let ended = call("acme/ada/s/1", 1);
+    assert!(booked(&limit, &mut meter, &call("bob/b/s/2", 1), NOW).is_err());
+    let told = settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &ended, 1, NOW);
+    assert_eq!(told, ["acme/ada/s0/1"], "nobody has one that runs: the first goes");
+    assert_eq!(booked(&limit, &mut meter, &call("acme/ada/s0/1", 1), NOW), Ok(()));
+    meter.running.insert("acme/ada/x/1".to_owned(), Running { until: NOW.plus(LATE), tokens: 0 });
+    let told =
+        settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &call("acme/ada/s0/1", 1), 1, NOW);
+    assert_eq!(told, ["bob/b/s/1"], "whose owner has the fewest that run");
+}
+
+#[test]
 fn who_waits_longest_under_one_of_two_limits_waits_longest_under_both() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
     let calls = vec![(0, "a", 600), (1, "b", 500), (2, "c", 600), (3, "d", 100), (4, "e", 600)];

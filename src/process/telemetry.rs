@@ -125,7 +125,11 @@ impl Metrics {
         r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
         let ahead = self.clock_ahead_seconds.clone();
         r.register("clock_ahead_seconds", "seconds that this machine's clock is ahead, negative behind", ahead);
-        r.register("clock_wrong", "1 while a worker here begins nothing because of its clock", self.clock_wrong.clone());
+        r.register(
+            "clock_wrong",
+            "1 while a worker here begins nothing because of its clock",
+            self.clock_wrong.clone(),
+        );
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());

@@ -3,10 +3,10 @@
 //! Each comparison sets [`Clock::now`] by the store's clock, so that deadlines, timers and retention mean the same in every
 //! process. A machine whose own clock is far off is a machine to distrust: its worker begins nothing until that is right.
 
+use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::domain::time::Millis;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 

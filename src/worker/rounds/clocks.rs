@@ -11,5 +11,7 @@ pub(in crate::worker) async fn start(worker: &Worker) {
 
 /// Compares until no turn runs any more.
 pub(in crate::worker) async fn run(worker: Arc<Worker>) {
-    ClockWatch::new(worker.options.clock_limit).run(&worker.venue, worker.options.sweep, worker.shutdown.ending()).await;
+    ClockWatch::new(worker.options.clock_limit)
+        .run(&worker.venue, worker.options.sweep, worker.shutdown.ending())
+        .await;
 }
