@@ -4,7 +4,8 @@
 //! | the call | charged |
 //! |---|---|
 //! | could not be sent (no address, no connection, no TLS), or was answered by a status that is no success | nothing |
-//! | was sent, and no answer came | its prompt, estimated |
+//! | was sent, and no answer came, or one of a gateway that has none | its prompt, estimated |
+//! | was answered whole, and the provider has counted nothing | text, calls and reasoning, estimated |
 //! | was answered, and the provider has counted it to its end | what the provider says |
 //! | was answered, and broke off | what the provider has said, at least what came of it, estimated |
 
@@ -49,8 +50,14 @@ pub struct Charge {
     pub is_estimate: bool,
 }
 
+/// Whether a status leaves open what became of a call: a gateway or a proxy gave it, which had no answer of the provider
+/// in time.
+pub const fn is_end_unknown(status: u16) -> bool {
+    matches!(status, 408 | 499 | 502 | 504 | 522..=524)
+}
+
 impl Charge {
-    /// Of a whole reply, whose prompt and text are estimated to have so many tokens.
+    /// Of a whole reply, whose prompt and reply (text, calls and reasoning) are estimated to have so many tokens.
     pub fn of_reply(usage: Usage, prompt: u64, reply: u64) -> Self {
         let charged = counted(usage, prompt, reply);
         Self { usage: charged, is_estimate: charged != usage }
@@ -103,6 +110,16 @@ mod tests {
             (CallStage::Accepted, none, true, 40, Some((100, 10, true))),
         ] {
             assert_eq!(charge(stage, usage, is_whole, said), expected, "{stage:?} {usage:?} {is_whole} {said}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_without_an_answer_leaves_the_end_open() {
+        for (status, expected) in [(400, false), (401, false), (429, false), (500, false), (503, false), (529, false)]
+            .into_iter()
+            .chain([408, 499, 502, 504, 522, 523, 524].map(|status| (status, true)))
+        {
+            assert_eq!(is_end_unknown(status), expected, "{status}");
         }
     }
 

@@ -193,6 +193,24 @@ pub struct Reply {
     pub reasoning: Option<Reasoning>,
 }
 
+impl Reply {
+    /// Bytes of its text and its calls.
+    pub fn said_bytes(&self) -> usize {
+        self.text.len() + self.calls.iter().map(ToolCall::bytes).sum::<usize>()
+    }
+}
+
+impl ToolCall {
+    /// Bytes of its name and its arguments.
+    pub fn bytes(&self) -> usize {
+        let arguments = match &self.arguments {
+            Arguments::Json(value) => value.to_string().len(),
+            Arguments::Malformed(text) => text.len(),
+        };
+        self.name.len() + arguments
+    }
+}
+
 /// Tokens of one call; absent numbers are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
-use crate::domain::charge::CallStage;
+use crate::domain::charge::{CallStage, is_end_unknown};
 use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, Reply};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
@@ -98,7 +98,9 @@ impl ModelProvider {
         }
         let head = AnswerHead::of(&answer);
         if !answer.status().is_success() {
-            live.meter.mark(CallStage::Refused);
+            if !is_end_unknown(answer.status().as_u16()) {
+                live.meter.mark(CallStage::Refused);
+            }
             return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
         }
         live.meter.mark(CallStage::Accepted);

@@ -87,6 +87,7 @@ async fn every_end_of_a_call_that_began_is_charged(on: On) {
         ("endless", "openai", endless.then(Piece::Repeat(word.into_bytes(), Duration::ZERO)), 1_000, 1),
         ("timeout", "openai", half(4_000).then(Piece::Hold), 1_000, 1),
         ("silence", "openai", RawReply::silence(), 10, 1),
+        ("gateway", "openai", RawReply::json(&error).status(504), 10, 1),
         ("overloaded", "openai", RawReply::json(&error).status(503), 0, 0),
         ("refused", "openai", RawReply::json(&error).status(400), 0, 0),
     ] {
@@ -146,6 +147,27 @@ async fn a_turn_that_waits_keeps_what_its_calls_have_used(on: On) {
     assert!(counted >= 3_000, "{counted}");
 }
 
+async fn a_whole_reply_that_nobody_counts_is_charged_all_that_it_says(on: On) {
+    let long = "x".repeat(60_000);
+    let call = json!({"tool_calls": [{"index": 0, "id": "c", "type": "function",
+        "function": {"name": "no_such_tool", "arguments": json!({"a": long}).to_string()}}]});
+    for (name, said) in
+        [("text", json!({"content": long})), ("call", call), ("reasoning", json!({"reasoning_content": long}))]
+    {
+        let finish = if name == "call" { "tool_calls" } else { "stop" };
+        let replies = [
+            [event(&said, None), event(&json!({}), Some(finish)), "[DONE]".into()],
+            [event(&json!({"content": "ok"}), None), event(&json!({}), Some("stop")), "[DONE]".into()],
+        ];
+        let server = ModelServer::scripted(replies.iter().map(|events| RawReply::events(events)).collect());
+        let Some((venue, _dir)) = venue(on, &server, "tokens=1000000").await else { return };
+        venue.agent("a", json!({"model": {"provider": "openai", "name": "m"}, "retry": {"attempts": 1}})).await;
+        let job = venue.run("a", "t", json!("go")).await;
+        let counted = counted(&venue).await;
+        assert!(counted > 10_000, "{name}: {counted} {}", own(&venue, &job).await);
+    }
+}
+
 async fn calls_that_end_in_a_refusal_stop_at_the_cap(on: On) {
     let server = ModelServer::start(|_| refusal());
     let Some((venue, _dir)) = venue(on, &server, "tokens=10000").await else { return };
@@ -166,5 +188,6 @@ on_both! {
     every_end_of_a_call_that_began_is_charged
     a_cancelled_call_is_charged_what_has_come_of_it
     a_turn_that_waits_keeps_what_its_calls_have_used
+    a_whole_reply_that_nobody_counts_is_charged_all_that_it_says
     calls_that_end_in_a_refusal_stop_at_the_cap
 }

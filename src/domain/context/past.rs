@@ -3,7 +3,7 @@
 use super::sight::ViewerKey;
 use super::text;
 use super::transcript::notes;
-use crate::chat::{Arguments, ChatMessage, Reasoning, ToolCall};
+use crate::chat::{ChatMessage, Reasoning, ToolCall};
 use crate::foreign::Foreign;
 use crate::media::LINE_BYTES;
 use crate::session::TurnRecord;
@@ -85,7 +85,7 @@ pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) 
         ChatMessage::User { text, attachments } => fit(text) + attachments.len() * LINE_BYTES,
         ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
         ChatMessage::Assistant { text, calls, reasoning } => {
-            fit(text) + reasoning_bytes(reasoning.as_ref()) + calls.iter().map(call_bytes).sum::<usize>()
+            fit(text) + reasoning_bytes(reasoning.as_ref()) + calls.iter().map(ToolCall::bytes).sum::<usize>()
         }
     }
 }
@@ -93,15 +93,6 @@ pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) 
 /// Bytes of the reasoning of a reply in the prompts after it.
 pub fn reasoning_bytes(reasoning: Option<&Reasoning>) -> usize {
     reasoning.into_iter().flat_map(|reasoning| &reasoning.items).map(|item| item.to_string().len()).sum()
-}
-
-/// Bytes of a call in the prompts after it, without its result.
-pub fn call_bytes(call: &ToolCall) -> usize {
-    let arguments = match &call.arguments {
-        Arguments::Json(value) => value.to_string().len(),
-        Arguments::Malformed(text) => text.len(),
-    };
-    call.name.len() + arguments
 }
 
 #[cfg(test)]

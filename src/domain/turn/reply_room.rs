@@ -6,7 +6,7 @@
 use crate::call::{Outcome, PlannedCall, ToolTarget, Unmade};
 use crate::chat::{Arguments, Reply};
 use crate::context::ledger::Ledger;
-use crate::context::past::{call_bytes, reasoning_bytes};
+use crate::context::past::reasoning_bytes;
 use crate::limits::{ENTRY_FLOOR, REPLY_CALLS};
 use crate::tools::ToolTable;
 
@@ -26,7 +26,7 @@ pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize)
     let mut left = room.saturating_sub(reply.text.len() + reasoning_bytes(reply.reasoning.as_ref()));
     // The one that tells of those which were left out takes the room of a result, too.
     let fitting = reply.calls.iter().take_while(|call| {
-        let takes = if is_an_end(&call.name, tools) { 0 } else { call_bytes(call) + ENTRY_FLOOR };
+        let takes = if is_an_end(&call.name, tools) { 0 } else { call.bytes() + ENTRY_FLOOR };
         let fits = left >= takes;
         left = left.saturating_sub(takes);
         fits
@@ -45,7 +45,7 @@ pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize)
         format!(
             "this call was not made: with its result its arguments, {} bytes, don't fit into the {room} bytes that the \
              context has for them; make it again with shorter arguments, or in parts",
-            call_bytes(&reply.calls[0])
+            reply.calls[0].bytes()
         )
     } else {
         format!(

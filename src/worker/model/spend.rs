@@ -6,7 +6,7 @@ use super::wallet::Wallet;
 use super::{call, origin};
 use crate::domain::budget::{self, BudgetedCall, LimitOrigin, Short};
 use crate::domain::charge::Charge;
-use crate::domain::chat::{ModelRequest, Reply};
+use crate::domain::chat::ModelRequest;
 use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
 use crate::domain::turn::fallback::Miss;
@@ -223,8 +223,9 @@ fn charge(
 ) -> Option<Charge> {
     let ratio = worker.venue.prompts.ratio(&request.model);
     match observed {
-        Observed::Answered(Ok(Reply { text, usage, .. })) => {
-            Some(Charge::of_reply(*usage, prompt, budget::tokens(text.len(), ratio)))
+        Observed::Answered(Ok(reply)) => {
+            let said_bytes = meter.progress().said_bytes.max(reply.said_bytes());
+            Some(Charge::of_reply(reply.usage, prompt, budget::tokens(said_bytes, ratio)))
         }
         Observed::Cancelled(_) | Observed::Answered(Err(_)) => meter.progress().charge(prompt, ratio),
         Observed::Gathered(..) | Observed::Recorded | Observed::Called(_) => None,

@@ -54,7 +54,7 @@ fn calls_without_room_in_the_next_prompt_are_not_made() {
         text.contains("of the 4 calls of this reply the first 2 were made") && text.contains("don't fit into"),
         "{text}"
     );
-    assert!(crate::context::past::call_bytes(&recorded.reply.calls[2]) < 100, "what was not made takes no room");
+    assert!(recorded.reply.calls[2].bytes() < 100, "what was not made takes no room");
 }
 
 #[test]
