@@ -53,7 +53,8 @@ impl Operation for Show {
 }
 
 /// Take back a path, what a holder may do, or a grant; all that is named must match. Holds from the next check on, that of a
-/// running commit included. Without a path nothing starts any more under it: `stops` lists the agents that were made, the
+/// running commit included; of an operator it also holds for what his token or job has begun for other owners (`everyOwner`),
+/// within a second. Without a path nothing starts any more under it: `stops` lists the agents that were made, the
 /// timers that were set and the jobs that are open.
 #[derive(Deserialize, JsonSchema)]
 struct Revoke {
@@ -121,11 +122,19 @@ impl Operation for Revoke {
         let id = uuid::Uuid::now_v7().to_string();
         let (by, at) = (call.caller.name.clone(), call.venue.now());
         let revocation = Revocation { id, path, holder, grant, reason: text(reason), by, at };
-        let revoked = policy::revoke(call.venue, &call.caller.owner, revocation.clone()).await?;
-        let policy = revoked.ok_or_else(|| {
+        let full = || {
             OpError::Conflict(format!("there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"))
-        })?;
-        Ok(told(call, &policy, &revocation).await?.into())
+        };
+        // First where others are: after a crash in between it is repeated, and nothing less is taken back than is told.
+        let everywhere = is_of_own_token(call, &revocation);
+        if everywhere {
+            policy::revoke_everywhere(call.venue, revocation.clone()).await?.ok_or_else(full)?;
+        }
+        let revoked = policy::revoke(call.venue, &call.caller.owner, revocation.clone()).await?;
+        let policy = revoked.ok_or_else(full)?;
+        let mut told = told(call, &policy, &revocation).await?;
+        told["everyOwner"] = everywhere.into();
+        Ok(told.into())
     }
 }
 
@@ -146,7 +155,7 @@ impl Operation for Restore {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         for_operators::<Self>(call)?;
-        let restored = policy::restore(call.venue, &call.caller.owner, &self.id).await?;
+        let restored = policy::restore(call.venue, &call.caller.owner, &self.id, call.caller.operator).await?;
         let policy = restored.ok_or_else(|| OpError::NotFound(format!("no revocation `{}`", self.id)))?;
         Ok(shown(&policy).into())
     }
@@ -204,6 +213,13 @@ impl Operation for Approvals {
 
 /// The policy, and what the revocation reaches: all of that stops when it takes everything back, and
 /// may do less when it names a path.
+/// Whether an operator takes back, in his own owner, what a token or job of his has: it may act in every owner.
+fn is_of_own_token(call: &Invocation<'_>, revocation: &Revocation) -> bool {
+    let name = &call.caller.name;
+    let is_own = revocation.holder.as_ref().map_or(revocation.grant.is_some(), |holder| holder == name);
+    call.caller.operator && *name == call.caller.owner.to_string() && is_own
+}
+
 async fn told(call: &Invocation<'_>, policy: &Policy, revocation: &Revocation) -> Result<Value, OpError> {
     let mut answer = shown(policy);
     answer["revoked"] = revocation.id.as_str().into();

@@ -412,7 +412,7 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<R
         Ok(known) => known.caller,
         Err(refused) => return Ok(Ran::Ended(JobResult::failed(ErrorCode::CapDenied, refused.to_string()))),
     };
-    let (policy, _) = policy::load(&*venue.store, owner).await?;
+    let (policy, _) = policy::load_in_force(&*venue.store, owner).await?;
     let mut trail = held.head.under.clone();
     trail.grants.push(held.invoked.job.to_string());
     for revocation in policy.revocations.iter().filter(|revocation| revocation.follows(&trail)) {

@@ -6,13 +6,25 @@ use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
 use crate::domain::token::TokenRefused;
 use crate::store::{DocWrite, Edit, Store, StoreError, keys};
-use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
+use crate::venue::{Venue, venue_owner};
 
 /// The policy of an owner, and the version that a commit compares; 0 without one.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
     let (policy, version) = store.versioned::<Policy>(owner, keys::POLICY).await?;
     Ok((policy.unwrap_or_default(), version))
+}
+
+/// [`load`] with what operators have taken back in every owner.
+pub async fn load_in_force(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
+    let (mut policy, version) = load(store, owner).await?;
+    policy.revocations.extend(operator_revocations(store).await?);
+    Ok((policy, version))
+}
+
+/// What operators have taken back of their tokens, which act in every owner.
+pub async fn operator_revocations(store: &dyn Store) -> Result<Vec<Revocation>, StoreError> {
+    Ok(load(store, &venue_owner()).await?.0.revocations)
 }
 
 /// A caller with what is left of its token: without what its own owner, and the one that it acts
@@ -50,8 +62,20 @@ pub async fn revoke(venue: &Venue, owner: &Owner, revocation: Revocation) -> Res
     .await
 }
 
-/// Takes a revocation back. `None` when there is none of that name.
-pub async fn restore(venue: &Venue, owner: &Owner, id: &str) -> Result<Option<Policy>, StoreError> {
+/// [`revoke`] for every owner: what an operator's token has begun lies with others.
+pub async fn revoke_everywhere(venue: &Venue, revocation: Revocation) -> Result<Option<Policy>, StoreError> {
+    revoke(venue, &venue_owner(), revocation).await
+}
+
+/// Takes a revocation back, and with `everywhere` what it took back in every owner. `None` when there is none of that name.
+pub async fn restore(venue: &Venue, owner: &Owner, id: &str, everywhere: bool) -> Result<Option<Policy>, StoreError> {
+    if everywhere {
+        remove_revocation(venue, &venue_owner(), id).await?;
+    }
+    remove_revocation(venue, owner, id).await
+}
+
+async fn remove_revocation(venue: &Venue, owner: &Owner, id: &str) -> Result<Option<Policy>, StoreError> {
     change(venue, owner, |policy| {
         let before = policy.revocations.len();
         policy.revocations.retain(|revocation| revocation.id != id);

@@ -214,7 +214,7 @@ async fn a_load_is_checked_against_authority_at_every_render() {
     let (status, reason) = row(3).await;
     assert!(status == "denied" && reason.contains("w/reports/Q1"), "{status}: {reason}");
     // The load itself is still there.
-    policy::restore(&venue.venue, &venue.owner, "r1").await.unwrap().unwrap();
+    policy::restore(&venue.venue, &venue.owner, "r1", false).await.unwrap().unwrap();
     assert_eq!(ask("t3", json!("look")).await, json!("I see it"));
 }
 

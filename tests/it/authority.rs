@@ -275,7 +275,7 @@ async fn a_revoked_holder_can_do_nothing_from_its_next_check_on() {
     assert_eq!(refused.result.unwrap().error_code, Some(ErrorCode::CapDenied));
     assert_eq!(outcomes(&venue, "clerk", "before").await, ["ok"; 4]);
     assert_eq!(outcomes(&venue, "clerk", "after").await, [""; 0], "nothing starts under it");
-    policy::restore(&venue.venue, &venue.owner, "r1").await.unwrap().unwrap();
+    policy::restore(&venue.venue, &venue.owner, "r1", false).await.unwrap().unwrap();
     run(&venue, "clerk", "restored", None).await;
     assert_eq!(outcomes(&venue, "clerk", "restored").await, ["ok"; 4]);
 }

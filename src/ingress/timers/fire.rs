@@ -168,7 +168,7 @@ async fn deliver(
             return Ok(Delivered::Failed(format!("agent `{agent}` is terminated")));
         }
         Some((record, _)) => {
-            let (policy, _) = policy::load(&*venue.store, owner).await?;
+            let (policy, _) = policy::load_in_force(&*venue.store, owner).await?;
             if let Some(reason) = record.stopped(&policy, &timer.submission.envelope, &Scope::default()) {
                 return Ok(Delivered::Failed(reason));
             }

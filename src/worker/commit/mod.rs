@@ -158,7 +158,7 @@ async fn recheck_authority(
     decision: &mut Decision,
 ) -> Result<u64, Stop> {
     let setting = turn.setting();
-    let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
+    let (policy, version) = policy::load_in_force(&*worker.venue.store, &setting.owner).await?;
     let now = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope()).within(&setting.authority);
     let mut denied = recheck::denied(turn.calls(), decision.shown(), &now);
     denied.extend(recheck::lost(turn.calls(), &ground.workspace.used().await, decision.shown(), &now));

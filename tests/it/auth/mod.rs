@@ -4,6 +4,7 @@ mod cancel;
 mod identity;
 mod inboxes;
 mod jobs;
+mod operators;
 mod keys;
 mod readers;
 

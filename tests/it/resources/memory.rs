@@ -174,7 +174,7 @@ async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
     let (outcome, text) = site.first("clerk", "s").await;
     assert_eq!(outcome, "denied");
     assert!(text.contains("memory_write requires write on r/app/user/a, which was revoked"), "{text}");
-    trellis::venue::policy::restore(&site.venue.venue, &site.venue.owner, "r1").await.unwrap().unwrap();
+    trellis::venue::policy::restore(&site.venue.venue, &site.venue.owner, "r1", false).await.unwrap().unwrap();
     let read = site.ok("look", json!([A]), "memory_read", json!({})).await;
     assert_eq!(contents(&read), [""; 0]);
 }
