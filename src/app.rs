@@ -1,12 +1,14 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
 mod backends;
+mod introduce;
 mod listen;
 
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
 use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
 use crate::domain::format::FormatError;
+use crate::domain::identity::NameMismatch;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::Plain;
 use crate::http;
@@ -18,13 +20,15 @@ use crate::ops;
 use crate::process::clock::Clock;
 use crate::process::host;
 use crate::process::pace::Pace;
-use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
+use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::StoreError;
 use crate::store::embedded::{EmbeddedStore, StoreOpenError};
 use crate::upkeep::audit::tail;
 use crate::upkeep::doctor;
+use crate::upkeep::settings::{self, ToldSettings};
+use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::context::PromptCache;
@@ -36,9 +40,9 @@ use crate::venue::rates::{Meters, Rates};
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Providers, ResourceProvider};
 use crate::venue::secrets::{self, KeyFileError, Vault};
-use crate::venue::{self, Venue, format};
 use crate::worker::{self, WorkerOptions};
-use backends::{Backends, store_name};
+use backends::{OpenBus, OpenStore, ScratchFolder, store_name};
+use introduce::{bus_owner, introduce};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,7 +58,9 @@ pub enum Role {
     Worker,
     /// HTTP API alone.
     Serve,
-    /// Looks and ends: doesn't wait for servers.
+    /// Looks or changes something for an operator, and ends: doesn't wait for servers.
+    Command,
+    /// The same, and nothing is changed: neither store nor queue is made, or brought up to date.
     Doctor,
 }
 
@@ -64,6 +70,7 @@ impl Role {
             Self::Up => "trellis up",
             Self::Worker => "trellis worker",
             Self::Serve => "trellis serve",
+            Self::Command => "trellis",
             Self::Doctor => "trellis doctor",
         }
     }
@@ -72,7 +79,7 @@ impl Role {
     const fn patience(self) -> RetryPolicy {
         match self {
             Self::Up | Self::Worker | Self::Serve => RetryPolicy::CONNECT,
-            Self::Doctor => RetryPolicy { total: Some(Duration::from_secs(2)), ..RetryPolicy::CONNECT },
+            Self::Command | Self::Doctor => RetryPolicy { total: Some(Duration::from_secs(2)), ..RetryPolicy::CONNECT },
         }
     }
 }
@@ -96,6 +103,9 @@ pub enum AppError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Another `venue.name` or `bus.prefix` than the store was made with.
+    #[error(transparent)]
+    Names(#[from] NameMismatch),
     /// A build that is too far from the one that wrote it.
     #[error("this build can't work on the store: {0}")]
     Format(#[from] FormatError),
@@ -173,6 +183,8 @@ pub struct App {
     auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,
     fsyncs: Option<Arc<AtomicU64>>,
+    /// Removed when the store in it is closed.
+    _scratch: Option<ScratchFolder>,
 }
 
 impl App {
@@ -181,12 +193,12 @@ impl App {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
         let model = models(config)?;
-        let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
-        let fits =
-            || async { format::agree(&*store, clock.now(), role != Role::Doctor).await.map_err(AttemptFailure::from) };
-        retry(role.patience(), &format!("store `{}`", store_name(config)), fits).await??;
-        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
-        let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
+        let opened = backends::open_store(config, role, &metrics).await?;
+        let key = introduce(config, role, &*opened.store, &clock).await?;
+        let owner = key.as_ref().map(|key| bus_owner(config, key));
+        let OpenBus { bus, nats } = backends::open_bus(config, &opened, &clock, owner).await?;
+        let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
+        let OpenStore { store, history, scratch, .. } = opened;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
             catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);
@@ -211,7 +223,7 @@ impl App {
             history,
             metrics,
         };
-        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
+        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs, _scratch: scratch })
     }
 
     /// Counts the fsyncs of a store in this process.
@@ -237,17 +249,19 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
         () = shutdown.triggered() => return Ok(()),
         app = App::open(config, role, metrics) => app?,
     };
-    guarantees(config, &app).await?;
+    let told = guarantees(config, &app).await?;
     match role {
         Role::Up | Role::Serve => listen::serve(config, &app, &shutdown).await?,
         Role::Worker => listen::health(config, &app, &shutdown).await?,
-        Role::Doctor => {}
+        Role::Command | Role::Doctor => {}
     }
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
     }
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
     shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
+    let (venue, ending, mends) = (Arc::clone(&app.venue), shutdown.ending().clone(), role != Role::Serve);
+    shutdown.spawn_rounds("settings", move || settings::watch(Arc::clone(&venue), told.clone(), mends, ending.clone()));
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
@@ -262,12 +276,12 @@ pub fn is_held(config: &Config) -> bool {
 }
 
 /// Says at the start which guarantees don't hold, and refuses to go on where they must.
-async fn guarantees(config: &Config, app: &App) -> Result<(), AppError> {
+async fn guarantees(config: &Config, app: &App) -> Result<ToldSettings, AppError> {
     let found = match doctor::examine(&app.venue).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!("which guarantees hold isn't known: {error}");
-            return Ok(());
+            return Ok(ToldSettings::default());
         }
     };
     let (broken, advice) = (found.broken(), found.advice(false));
@@ -280,7 +294,7 @@ async fn guarantees(config: &Config, app: &App) -> Result<(), AppError> {
     for line in &advice {
         tracing::warn!("{line}");
     }
-    Ok(())
+    Ok(ToldSettings::told(&app.venue, &found))
 }
 
 /// Starts a worker in this process; `shutdown` ends it.

@@ -34,7 +34,7 @@ pub(crate) struct Audit {
 }
 
 /// What is shown of the books, in order.
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 11] = [
     "accepted",
     "completed",
     "failed",
@@ -42,6 +42,7 @@ const NUMBERS: [&str; 10] = [
     "rejected",
     "pending",
     "waiting",
+    "queued",
     "unreadable",
     "unknown",
     "unaccounted",
@@ -67,6 +68,7 @@ impl Audit {
             ("set back", "setBack"),
             ("lost", "lost"),
             ("missing", "missing"),
+            ("queued", "queuedByOwner"),
             ("unreadable", "unreadableSubjects"),
             ("drift", "drift"),
         ];

@@ -145,7 +145,7 @@ async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
 
 async fn rotate(context: &Context) -> Result<Exit, Failure> {
     let config = context.load(Vec::new())?.config;
-    let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
+    let app = App::open(&config, Role::Command, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
     let venue = &app.venue;
     let done = secrets::rotate(&venue.secrets, &*venue.store, venue.now()).await;
     app.close().await;

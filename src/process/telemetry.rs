@@ -1,5 +1,6 @@
 //! The metrics of `/metrics`.
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::text::encode,
     metrics::{
@@ -10,6 +11,7 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use std::time::Duration;
 
 /// One label with its value.
 pub type Label = (&'static str, &'static str);
@@ -44,6 +46,18 @@ pub struct Metrics {
     pub http_refused: Counter,
     /// Tasks of agents that this worker found lost at its last look, and put back.
     pub unaccounted: Gauge,
+    /// Work of the whole venue that waits or runs: messages in the queue and sessions that are due or run.
+    pub work: Gauge,
+    /// Messages of it.
+    pub queue_messages: Gauge,
+    /// Seconds since the oldest of them was published.
+    pub queue_oldest: Gauge,
+    /// Settings of the servers that break a guarantee now.
+    pub settings_wrong: Gauge,
+    /// Times at which a setting was found to break one.
+    pub settings_found: Counter,
+    /// When, by the steady clock, work was measured last.
+    pub work_measured: Mutex<Option<Duration>>,
     /// Hundredths of its memory, or of its size on the disk, that the store uses; 0 without a limit.
     pub store_fill: Gauge,
     /// Tasks that panicked.
@@ -78,6 +92,12 @@ impl Metrics {
             messages_unreadable: Counter::default(),
             http_refused: Counter::default(),
             unaccounted: Gauge::default(),
+            work: Gauge::default(),
+            queue_messages: Gauge::default(),
+            queue_oldest: Gauge::default(),
+            settings_wrong: Gauge::default(),
+            settings_found: Counter::default(),
+            work_measured: Mutex::default(),
             store_fill: Gauge::default(),
             task_panics: Counter::default(),
             // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
@@ -115,10 +135,29 @@ impl Metrics {
             "tasks that this worker found lost at its last look, and put back",
             self.unaccounted.clone(),
         );
+        self.register_work();
+        let r = &mut self.registry;
         r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());
+    }
+
+    fn register_work(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "work",
+            "messages in the queue, and sessions that wait for a turn or run one, of the whole venue",
+            self.work.clone(),
+        );
+        r.register("queue_messages", "messages that wait in the queue, without wakes", self.queue_messages.clone());
+        r.register("queue_oldest_seconds", "age of the oldest message in the queue", self.queue_oldest.clone());
+        r.register("settings_wrong", "settings of the servers that break a guarantee", self.settings_wrong.clone());
+        r.register(
+            "settings_found_wrong",
+            "times at which a setting of the servers was found to break a guarantee",
+            self.settings_found.clone(),
+        );
     }
 
     /// Counts an event: `kind` task, message, result, cancel or wake; `outcome` new, duplicate,

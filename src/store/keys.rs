@@ -78,7 +78,9 @@ mod parts;
 mod spend;
 
 pub use claims::{MARKER, agent_claim, session_claim};
-pub use history::{EPOCH, FORMAT, LOSSES, SET_BACKS, WORKERS, is_of_people, losses, set_back, venue_owner, worker};
+pub use history::{
+    EPOCH, FORMAT, LOSSES, NAMES, SET_BACKS, WORKERS, is_of_people, losses, set_back, venue_owner, worker,
+};
 pub use marks::{
     ANSWERED, ENDING, GARBAGE, OUTCOMES, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, outcome, swept_at,
 };

@@ -147,6 +147,8 @@ impl Settle for Answered {
     }
 }
 
+impl trellis::bus::QueueWatch for FarQueue {}
+
 #[async_trait]
 impl Bus for FarQueue {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
