@@ -23,8 +23,8 @@ use crate::process::pace::Pace;
 use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
-use crate::store::StoreError;
 use crate::store::embedded::{EmbeddedStore, StoreOpenError};
+use crate::store::{Store, StoreError};
 use crate::upkeep::audit::tail;
 use crate::upkeep::doctor;
 use crate::upkeep::settings::{self, ToldSettings};
@@ -202,7 +202,7 @@ impl App {
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
             catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);
-        let secrets = vault(config, role)?;
+        let secrets = vault(config, role, &*store).await?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
         let prompts = PromptCache::default();
@@ -294,7 +294,7 @@ async fn guarantees(config: &Config, app: &App) -> Result<ToldSettings, AppError
     for line in &advice {
         tracing::warn!("{line}");
     }
-    Ok(ToldSettings::told(&app.venue, &found))
+    Ok(ToldSettings::after_start(&found))
 }
 
 /// Starts a worker in this process; `shutdown` ends it.
@@ -340,14 +340,24 @@ fn auth(config: &Config, role: Role) -> Result<Auth, JwksError> {
 }
 
 /// The keys of secrets. The folder of an embedded store exists by then.
-fn vault(config: &Config, role: Role) -> Result<Vault, KeyFileError> {
+async fn vault(config: &Config, role: Role, store: &dyn Store) -> Result<Vault, AppError> {
     let variable = std::env::var(secrets::KEY_VARIABLE).ok();
     let file = config.secrets.key_file.as_deref();
-    let keys = match &config.store.url {
-        StoreUrl::Embedded(dir) => secrets::load_or_make(variable.as_deref(), file, dir, role == Role::Up),
-        StoreUrl::Redis(_) => secrets::load(variable.as_deref(), file),
+    let dir = match &config.store.url {
+        StoreUrl::Embedded(dir) => dir,
+        StoreUrl::Redis(_) => return Ok(Vault::new(secrets::load(variable.as_deref(), file)?)),
     };
-    keys.map(Vault::new)
+    let keys = secrets::load_or_make(variable.as_deref(), file, dir, false)?;
+    if !keys.is_empty() || role != Role::Up {
+        return Ok(Vault::new(keys));
+    }
+    // Beside a key that is made now the old one could not be put back.
+    let lost = secrets::find_lost(store, &keys).await?;
+    if lost.secrets > 0 {
+        tracing::error!("no key for secrets is made: {lost}");
+        return Ok(Vault::new(keys));
+    }
+    Ok(Vault::new(secrets::load_or_make(variable.as_deref(), file, dir, true)?))
 }
 
 /// The kinds of resources that the configuration adds.

@@ -4,6 +4,7 @@ use super::BusError;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::message::InKind;
 use crate::domain::time::Millis;
+use crate::store::BackendSetting;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,8 +46,13 @@ pub trait QueueWatch: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Settings of what keeps the messages that aren't as they must be; none when all are.
+    async fn wrong_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
+        Ok(Vec::new())
+    }
+
     /// Puts settings right that somebody has changed and that can be put right, and makes what is gone; each with a log
-    /// line.
+    /// line. What can't be is among [`QueueWatch::wrong_settings`].
     async fn mend(&self) {}
 }
 

@@ -96,6 +96,19 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
     Ok(Examination { settings, verdicts })
 }
 
+/// Settings that break a guarantee, by name, each with what to change: of the store and of what keeps messages alone, as
+/// often as one likes.
+pub async fn wrong(venue: &Venue) -> Result<BTreeMap<String, String>, Box<dyn Error + Send + Sync>> {
+    let store = venue.store.settings().await?;
+    let bus = venue.bus.wrong_settings().await?;
+    Ok(breaking(with_reach(store, DURABLE).chain(with_reach(bus, QUEUED))))
+}
+
+fn breaking(settings: impl Iterator<Item = Reached>) -> BTreeMap<String, String> {
+    let breaks = |(setting, reach): &Reached| !reach.is_empty() && setting.problem.is_some() && !is_untold(setting);
+    settings.filter(breaks).filter_map(|(setting, _)| line(&setting).map(|line| (setting.name, line))).collect()
+}
+
 /// How old a policy may be that a turn goes by.
 fn policies() -> BackendSetting {
     let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
@@ -163,10 +176,8 @@ impl Examination {
     }
 
     /// Settings that break a guarantee, by name, each with what to change.
-    pub fn wrong(&self) -> BTreeMap<&str, String> {
-        let breaks =
-            |(setting, reach): &&Reached| !reach.is_empty() && setting.problem.is_some() && !is_untold(setting);
-        self.settings.iter().filter(breaks).filter_map(|(s, _)| Some((s.name.as_str(), line(s)?))).collect()
+    pub fn wrong(&self) -> BTreeMap<String, String> {
+        breaking(self.settings.iter().cloned())
     }
 
     /// As it is shown over HTTP and with `--output json`.

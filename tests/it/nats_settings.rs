@@ -1,6 +1,7 @@
 //! Streams and consumers that somebody changed by hand: what a start puts right, what stops it, what `doctor` says.
 
 use crate::support::nats::{NatsServer, options, shared};
+use crate::support::port;
 use async_nats::jetstream::Context;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -137,6 +138,10 @@ async fn check_stream(url: &str, case: &Change) {
     let before = stream_config(&context, &name).await;
     let mut changed = before.clone();
     changed[*setting] = value.clone();
+    if *setting == "max_age" {
+        // The window may not be longer than the age.
+        changed["duplicate_window"] = json!(MINUTE.min(before["duplicate_window"].as_u64().unwrap()));
+    }
     if *setting == "allow_msg_schedules" {
         // A server takes schedules with this alone.
         changed["discard"] = json!("old");
@@ -204,7 +209,6 @@ fn consumer_changes() -> Vec<Change> {
         change("", "description", json!("ours"), Free),
         change("", "sample_freq", json!("10"), Free),
         made("", "pause_until", json!("2099-01-01T00:00:00Z"), Mended),
-        made("", "deliver_policy", json!("new"), Stopped),
         made("", "replay_policy", json!("original"), Stopped),
         made("", "deliver_subject", json!("elsewhere"), Stopped),
         change("_TIMERS", "ack_wait", json!(MINUTE), Mended),
@@ -350,4 +354,25 @@ async fn of_two_stores_that_begin_with_a_queue_one_starts() {
         };
         assert!(again(&one).await != again(&two).await, "one of them has it");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_monitor_of_another_server_says_nothing_of_this_one() {
+    let monitors = [port::lasting().to_string(), port::lasting().to_string()];
+    let (Some(own), Some(_other)) =
+        (NatsServer::start_with(&["-m", &monitors[0]]), NatsServer::start_with(&["-m", &monitors[1]]))
+    else {
+        return;
+    };
+    let sync = async |port: &String| {
+        let monitor = Some(format!("http://127.0.0.1:{port}"));
+        let bus = NatsBus::open(&NatsOptions { monitor, ..options(&own.url()) }).await.unwrap();
+        let all = bus.settings().await.unwrap();
+        all.into_iter().find(|setting| setting.name == "nats sync_interval").unwrap()
+    };
+    let right = sync(&monitors[0]).await;
+    assert_eq!((right.value.as_str(), right.problem), ("always", None));
+    let wrong = sync(&monitors[1]).await;
+    assert_eq!(wrong.value, "not shown to clients");
+    assert!(wrong.problem.is_some_and(|problem| problem.contains("is of another server")));
 }

@@ -76,6 +76,8 @@ const SLOTS: &str = "worker.slots=2";
 fn work_over_http_counts_in_one_process() {
     let up = Up::start_with(&[SLOTS]);
     up.agent("slow", "[[rule]]\nthen = { text = \"done\", delay_ms = 600000 }\n");
+    up.agent("quick", "echo");
+    up.run(&["submit", "quick", "x", "--wait=60s"]).ok();
     work_becomes(&up.url, |work| work["work"] == 0);
     for n in 0..6 {
         up.run(&["submit", "slow", "x", "--session", &format!("s{n}")]).ok();

@@ -1,8 +1,9 @@
 //! Messages that wait in the streams, counted by their subjects.
 
 use super::super::{Backlog, BusError, QueueWatch, WaitingMessage, subject};
-use super::NatsBus;
+use super::{NatsBus, streams};
 use crate::domain::ids::Owner;
+use crate::store::BackendSetting;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 
@@ -52,7 +53,20 @@ impl QueueWatch for NatsBus {
         Ok(all)
     }
 
+    async fn wrong_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
+        let mut all = self.stream_settings().await?;
+        let inbound = streams::inbound_name(self.prefix(), None);
+        if let Ok(found) = self.line().await?.context.get_stream(inbound).await {
+            all.extend(self.owner_setting(&found.cached_info().config));
+        }
+        Ok(all.into_iter().filter(|setting| setting.problem.is_some()).collect())
+    }
+
     async fn mend(&self) {
-        self.repair().await;
+        let line = self.last_line();
+        match streams::ensure(&line.context, &self.name, &self.options).await {
+            Ok(inbound) => line.set_inbound(inbound),
+            Err(error) => tracing::debug!("{error}"),
+        }
     }
 }

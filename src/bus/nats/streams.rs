@@ -67,13 +67,12 @@ pub(super) fn others(prefix: &str) -> [(String, Option<&'static str>); 5] {
 
 /// Makes the streams and the consumers, or brings them up to date; what they are given by.
 pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
-    let place = (bus, options.prefix.as_str());
     check_owner(context, bus, options).await?;
-    ensure_stream(context, place, outbound(options)).await?;
-    ensure_stream(context, place, live(options)).await?;
+    ensure_stream(context, bus, options, outbound(options)).await?;
+    ensure_stream(context, bus, options, live(options)).await?;
     ensure_timers(context, bus, options).await?;
-    ensure_stream(context, place, jobs(options)).await?;
-    ensure_stream(context, place, epoch(options)).await?;
+    ensure_stream(context, bus, options, jobs(options)).await?;
+    ensure_stream(context, bus, options, epoch(options)).await?;
     let mut all = vec![ensure_inbound(context, bus, options, None).await?];
     for part in 0.. {
         if part >= spread_over(options.partitions) && !was_made(context, bus, options, part).await? {
@@ -130,7 +129,7 @@ async fn ensure_inbound(
     options: &NatsOptions,
     part: Option<usize>,
 ) -> Result<Inbound, BusOpenError> {
-    let stream = ensure_stream(context, (bus, &options.prefix), inbound_of(options, part)).await?;
+    let stream = ensure_stream(context, bus, options, inbound_of(options, part)).await?;
     // Two stores may have begun with it at the same moment.
     ownership::check(bus, &stream.cached_info().config, options)?;
     let consumer = ensure_consumer(&stream, bus, expected::consumer(options)).await?;
@@ -143,7 +142,7 @@ pub(super) async fn ensure_timers(
     bus: &str,
     options: &NatsOptions,
 ) -> Result<PullConsumer, BusOpenError> {
-    let stream = ensure_stream(context, (bus, &options.prefix), timers(options)).await?;
+    let stream = ensure_stream(context, bus, options, timers(options)).await?;
     ensure_consumer(&stream, bus, expected::timer_consumer(options)).await
 }
 
@@ -156,7 +155,11 @@ async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Re
         consumer: name.clone(),
         reason,
     };
-    let found = consumer_there(stream, &name).await.map_err(|error| consumer_failed(stream, bus, &name, &error))?;
+    let found = match consumer_there(stream, &name).await {
+        // Of who may make consumers and not ask for one: the server compares, and says less.
+        Err(error) if error.kind() == ConsumerErrorKind::TimedOut => None,
+        found => found.map_err(|error| consumer_failed(stream, bus, &name, &error))?,
+    };
     let own = usize::from(found.is_some());
     if stream.cached_info().state.consumer_count > own {
         check_strangers(stream, bus, &name).await?;
@@ -205,7 +208,9 @@ pub(super) async fn consumer_there(stream: &Stream, name: &str) -> Result<Option
 
 /// Consumers beside the one of workers, of a stream that gives each message to one of them only.
 pub(super) async fn strangers(stream: &Stream, own: &str) -> Vec<String> {
-    let names = stream.consumer_names().filter_map(|name| std::future::ready(name.ok()));
+    // One error is the end: the driver would ask again and again.
+    let names = stream.consumer_names().take_while(|name| std::future::ready(name.is_ok()));
+    let names = names.filter_map(|name| std::future::ready(name.ok()));
     names.filter(|name| std::future::ready(name != own)).take(STRANGERS_NAMED).collect().await
 }
 
@@ -304,7 +309,12 @@ pub(super) async fn is_gone(context: &Context, name: &str) -> bool {
     matches!(context.get_stream(name).await, Err(error) if is_missing(&error))
 }
 
-async fn ensure_stream(context: &Context, (bus, prefix): (&str, &str), wanted: Config) -> Result<Stream, BusOpenError> {
+async fn ensure_stream(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+    wanted: Config,
+) -> Result<Stream, BusOpenError> {
     let name = wanted.name.clone();
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
@@ -315,8 +325,12 @@ async fn ensure_stream(context: &Context, (bus, prefix): (&str, &str), wanted: C
         Err(error) => return Err(get_failed(bus, &name, &error)),
     };
     let actual = existing.cached_info().config.clone();
+    if !wanted.metadata.is_empty() {
+        // Another store may have begun with it a moment ago.
+        ownership::check(bus, &actual, options)?;
+    }
     let incompatible = |reason| BusOpenError::Incompatible { bus: bus.to_owned(), stream: name.clone(), reason };
-    let all = differences::of_stream(prefix, &actual, &wanted);
+    let all = differences::of_stream(&options.prefix, &actual, &wanted);
     if let Some(reason) = differences::fatal(&all) {
         return Err(incompatible(reason));
     }

@@ -19,6 +19,10 @@ pub(super) async fn setting(pool: &Pool) -> Result<Option<BackendSetting>, Store
     }
     let answers = pool.everywhere(redis::cmd("CLUSTER").arg("INFO")).await?;
     let known: Vec<_> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
+    // A user may lack the right to ask.
+    if known.is_empty() {
+        return Ok(None);
+    }
     Ok(Some(of_cluster(&known.iter().map(text).collect::<Vec<_>>())))
 }
 
@@ -119,8 +123,7 @@ mod tests {
         let whole = of_cluster(&[info("ok", SLOTS), info("ok", SLOTS)]);
         assert_eq!(whole.value, "cluster, state ok: 3 primaries of 6 nodes, 16384 of 16384 slots served");
         assert_eq!(whole.problem, None);
-        for broken in [of_cluster(&[info("ok", SLOTS), info("fail", 11_000)]), of_cluster(&[])] {
-            assert!(broken.problem.unwrap().contains("slots that nobody serves"), "{}", broken.value);
-        }
+        let broken = of_cluster(&[info("ok", SLOTS), info("fail", 11_000)]);
+        assert!(broken.problem.unwrap().contains("slots that nobody serves"), "{}", broken.value);
     }
 }
