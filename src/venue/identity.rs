@@ -3,7 +3,7 @@
 use super::venue_owner;
 use crate::domain::identity::{NameMismatch, VenueNames};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, OutsideWrite, Store, StoreError, keys};
+use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 
 /// What a process does with names that aren't there yet, or differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,27 +24,22 @@ pub async fn agree(
     rule: NameRule,
 ) -> Result<Result<(), NameMismatch>, StoreError> {
     let owner = venue_owner();
-    loop {
+    let attempt = || async {
         let (found, version) = store.versioned::<VenueNames>(&owner, keys::NAMES).await?;
         let compared = found.as_ref().map_or(Ok(()), |found| found.compare(names));
         // One that has its queue in the store says nothing of a prefix, and one made so has none to compare.
         let is_written = found.is_some_and(|found| found == *names || names.bus_prefix.is_none());
-        let writes = match rule {
-            NameRule::Compare => false,
-            NameRule::Register => compared.is_ok() && !is_written,
-            NameRule::Adopt => compared.is_err() || !is_written,
+        let (writes, answer) = match (rule, compared) {
+            (NameRule::Compare, compared) => (false, compared),
+            (NameRule::Register, compared) => (compared.is_ok() && !is_written, compared),
+            (NameRule::Adopt, Ok(())) => (!is_written, Ok(())),
+            (NameRule::Adopt, Err(NameMismatch { setting, made, .. })) => {
+                tracing::warn!("`venue.adopt` is set: `{setting}` of the store is changed from \"{made}\" for good");
+                (true, Ok(()))
+            }
         };
-        if !writes {
-            return Ok(compared);
-        }
-        if let Err(mismatch) = &compared {
-            let (setting, made) = (mismatch.setting, &mismatch.made);
-            tracing::warn!("`venue.adopt` is set: `{setting}` of the store is changed from \"{made}\" for good");
-        }
-        match store.write(now, &owner, &[DocWrite::json(keys::NAMES, names).at(version)]).await? {
-            OutsideWrite::Done => return Ok(Ok(())),
-            // Another process was faster: its names are read.
-            OutsideWrite::Conflict(_) => {}
-        }
-    }
+        let write = DocWrite::json(keys::NAMES, names).at(version);
+        Ok(if writes { Edit::write([write], answer) } else { Edit::nothing(answer) })
+    };
+    store.edit(now, &owner, ("document", &keys::NAMES), attempt).await
 }

@@ -1,6 +1,7 @@
 //! Settings of streams and consumers that aren't what Trellis needs: which a start puts right, and which stop it.
 
 use super::super::subject;
+use crate::domain::decode;
 use async_nats::jetstream::{consumer, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -121,13 +122,13 @@ pub(super) fn of_consumer(found: &consumer::Config, expected: &consumer::Config)
 }
 
 /// The settings as they are put right: what is fatal or only told stays as it was found.
-pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Difference]) -> Result<T, serde_json::Error> {
+pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Difference]) -> Result<T, decode::Wrong> {
     let mut settings = object(found);
     for difference in all.iter().filter(|difference| difference.is_mended()) {
         settings.insert(difference.setting.to_owned(), difference.expected.clone());
     }
     settings.retain(|_, value| !value.is_null());
-    serde_json::from_value(Value::Object(settings))
+    decode::typed(Value::Object(settings))
 }
 
 /// What stops a start, in words; `None` when nothing does.

@@ -3,7 +3,6 @@
 use super::{leaving, read, root};
 use crate::support::fleet::Fleet;
 use crate::support::{cli, nats, python};
-use async_nats::jetstream;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -360,7 +359,7 @@ fn workers_are_scaled_by_what_there_is() {
     let asked = trigger["metadata"]["url"].as_str().unwrap();
     let service = of_kind(&docs, "Service").find(|service| name(service) == "trellis-worker").unwrap();
     let port = &service["spec"]["ports"][0];
-    assert_eq!(asked, format!("http://{}.trellis.svc:{}/work", name(service).as_str().unwrap(), port["port"]));
+    assert_eq!(asked, format!("http://{}.trellis.svc:{}/work", name(service), port["port"]));
     let (_, template, container) = pods(&docs).into_iter().find(|(role, ..)| *role == "worker").unwrap();
     assert_eq!(port["targetPort"], container["ports"][0]["name"]);
     for (label, value) in service["spec"]["selector"].as_object().unwrap() {
