@@ -1,12 +1,14 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
 mod backends;
+mod introduce;
 mod listen;
 
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
 use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
 use crate::domain::format::FormatError;
+use crate::domain::identity::NameMismatch;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::Plain;
 use crate::http;
@@ -18,13 +20,15 @@ use crate::ops;
 use crate::process::clock::Clock;
 use crate::process::host;
 use crate::process::pace::Pace;
-use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
+use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
-use crate::store::StoreError;
 use crate::store::embedded::{EmbeddedStore, StoreOpenError};
+use crate::store::{Store, StoreError};
 use crate::upkeep::audit::{journal, tail};
 use crate::upkeep::doctor;
+use crate::upkeep::settings::{self, ToldSettings};
+use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::clocks::{self, ClockWatch};
@@ -37,9 +41,9 @@ use crate::venue::rates::{Meters, Rates};
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Providers, ResourceProvider};
 use crate::venue::secrets::{self, KeyFileError, Vault};
-use crate::venue::{self, Venue, format};
 use crate::worker::{self, WorkerOptions};
-use backends::{Backends, store_name};
+use backends::{OpenBus, OpenStore, ScratchFolder, store_name};
+use introduce::{bus_owner, introduce};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +59,9 @@ pub enum Role {
     Worker,
     /// HTTP API alone.
     Serve,
-    /// Looks and ends: doesn't wait for servers.
+    /// Looks or changes something for an operator, and ends: doesn't wait for servers.
+    Command,
+    /// The same, and nothing is changed: neither store nor queue is made, or brought up to date.
     Doctor,
 }
 
@@ -65,6 +71,7 @@ impl Role {
             Self::Up => "trellis up",
             Self::Worker => "trellis worker",
             Self::Serve => "trellis serve",
+            Self::Command => "trellis",
             Self::Doctor => "trellis doctor",
         }
     }
@@ -73,7 +80,7 @@ impl Role {
     const fn patience(self) -> RetryPolicy {
         match self {
             Self::Up | Self::Worker | Self::Serve => RetryPolicy::CONNECT,
-            Self::Doctor => RetryPolicy { total: Some(Duration::from_secs(2)), ..RetryPolicy::CONNECT },
+            Self::Command | Self::Doctor => RetryPolicy { total: Some(Duration::from_secs(2)), ..RetryPolicy::CONNECT },
         }
     }
 }
@@ -97,6 +104,9 @@ pub enum AppError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Another `venue.name` or `bus.prefix` than the store was made with.
+    #[error(transparent)]
+    Names(#[from] NameMismatch),
     /// A build that is too far from the one that wrote it.
     #[error("this build can't work on the store: {0}")]
     Format(#[from] FormatError),
@@ -174,6 +184,8 @@ pub struct App {
     auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,
     fsyncs: Option<Arc<AtomicU64>>,
+    /// Removed when the store in it is closed.
+    _scratch: Option<ScratchFolder>,
 }
 
 impl App {
@@ -182,16 +194,17 @@ impl App {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
         let model = models(config)?;
-        let Backends { store, bus, history, nats, fsyncs } = backends::open(config, role, &clock, &metrics).await?;
-        let fits =
-            || async { format::agree(&*store, clock.now(), role != Role::Doctor).await.map_err(AttemptFailure::from) };
-        retry(role.patience(), &format!("store `{}`", store_name(config)), fits).await??;
-        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
-        let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
+        let opened = backends::open_store(config, role, &metrics).await?;
+        let key = introduce(config, role, &*opened.store, &clock).await?;
+        let owner = key.as_ref().map(|key| bus_owner(config, key));
+        let queue = backends::open_bus(config, &opened, &clock, owner).await?;
+        let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
+        let (store, history) = backends::remember(config, role, &opened, &queue).await?;
+        let (OpenBus { bus, nats }, OpenStore { scratch, .. }) = (queue, opened);
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =
             catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);
-        let secrets = vault(config, role)?;
+        let secrets = vault(config, role, &*store).await?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
         let prompts = PromptCache::default();
@@ -216,7 +229,7 @@ impl App {
         if let Err(error) = clocks::compare(&venue).await {
             tracing::debug!(%error, "clocks not compared yet");
         }
-        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
+        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs, _scratch: scratch })
     }
 
     /// Counts the fsyncs of a store in this process.
@@ -247,11 +260,11 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
         () = shutdown.triggered() => return Ok(()),
         app = App::open(config, role, metrics) => app?,
     };
-    guarantees(config, &app).await?;
+    let told = guarantees(config, &app).await?;
     match role {
         Role::Up | Role::Serve => listen::serve(config, &app, &shutdown).await?,
         Role::Worker => listen::health(config, &app, &shutdown).await?,
-        Role::Doctor => {}
+        Role::Command | Role::Doctor => {}
     }
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
@@ -263,6 +276,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.ending().clone());
     shutdown.spawn_rounds("journal", move || journal::flush(Arc::clone(&venue_of_journal), end.clone()));
     shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
+    let (venue, ending, mends) = (Arc::clone(&app.venue), shutdown.ending().clone(), role != Role::Serve);
+    shutdown.spawn_rounds("settings", move || settings::watch(Arc::clone(&venue), told.clone(), mends, ending.clone()));
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
@@ -291,12 +306,12 @@ pub fn is_held(config: &Config) -> bool {
 }
 
 /// Says at the start which guarantees don't hold, and refuses to go on where they must.
-async fn guarantees(config: &Config, app: &App) -> Result<(), AppError> {
+async fn guarantees(config: &Config, app: &App) -> Result<ToldSettings, AppError> {
     let found = match doctor::examine(&app.venue).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!("which guarantees hold isn't known: {error}");
-            return Ok(());
+            return Ok(ToldSettings::default());
         }
     };
     let (broken, advice) = (found.broken(), found.advice(false));
@@ -309,7 +324,7 @@ async fn guarantees(config: &Config, app: &App) -> Result<(), AppError> {
     for line in &advice {
         tracing::warn!("{line}");
     }
-    Ok(())
+    Ok(ToldSettings::after_start(&found))
 }
 
 /// Starts a worker in this process; `shutdown` ends it.
@@ -361,14 +376,24 @@ fn auth(config: &Config, role: Role) -> Result<Auth, JwksError> {
 }
 
 /// The keys of secrets. The folder of an embedded store exists by then.
-fn vault(config: &Config, role: Role) -> Result<Vault, KeyFileError> {
+async fn vault(config: &Config, role: Role, store: &dyn Store) -> Result<Vault, AppError> {
     let variable = std::env::var(secrets::KEY_VARIABLE).ok();
     let file = config.secrets.key_file.as_deref();
-    let keys = match &config.store.url {
-        StoreUrl::Embedded(dir) => secrets::load_or_make(variable.as_deref(), file, dir, role == Role::Up),
-        StoreUrl::Redis(_) => secrets::load(variable.as_deref(), file),
+    let dir = match &config.store.url {
+        StoreUrl::Embedded(dir) => dir,
+        StoreUrl::Redis(_) => return Ok(Vault::new(secrets::load(variable.as_deref(), file)?)),
     };
-    keys.map(Vault::new)
+    let keys = secrets::load_or_make(variable.as_deref(), file, dir, false)?;
+    if !keys.is_empty() || role != Role::Up {
+        return Ok(Vault::new(keys));
+    }
+    // Beside a key that is made now the old one could not be put back.
+    let lost = secrets::find_lost(store, &keys).await?;
+    if lost.secrets > 0 {
+        tracing::error!("no key for secrets is made: {lost}");
+        return Ok(Vault::new(keys));
+    }
+    Ok(Vault::new(secrets::load_or_make(variable.as_deref(), file, dir, true)?))
 }
 
 /// The kinds of resources that the configuration adds.

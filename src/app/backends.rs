@@ -5,6 +5,7 @@ use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions};
 use crate::bus::{Bus, Journal};
 use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
+use crate::domain::identity::BusOwner;
 use crate::process::clock::Clock;
 use crate::process::file::{SETTINGS_FILE_BYTES, read_file};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
@@ -21,42 +22,97 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Store and queue, and what must be closed at the end.
-pub struct Backends {
+/// The store, and what it has beside it.
+pub struct OpenStore {
     pub store: Arc<dyn Store>,
-    pub bus: Arc<dyn Bus>,
-    pub history: History,
-    /// Of a queue in NATS.
-    pub nats: Option<Arc<NatsBus>>,
-    /// Of a store in this process.
-    pub fsyncs: Option<Arc<AtomicU64>>,
+    /// The same on servers of Redis.
+    redis: Option<Arc<RedisStore>>,
+    /// The same of a store in this process, which keeps the queue, too.
+    embedded: Option<Arc<EmbeddedStore>>,
+    /// How to reach a queue outside it.
+    nats: Option<NatsOptions>,
+    /// A folder that goes with this process.
+    pub scratch: Option<ScratchFolder>,
 }
 
-pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
+/// The queue, and what must be closed at the end.
+pub struct OpenBus {
+    pub bus: Arc<dyn Bus>,
+    /// Of a queue in NATS.
+    pub nats: Option<Arc<NatsBus>>,
+}
+
+/// A folder for a store that nobody has made yet: who only looks makes none.
+pub struct ScratchFolder(PathBuf);
+
+impl ScratchFolder {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("trellis-doctor-{}", uuid::Uuid::new_v4().simple())))
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::debug!("`{}` is left: {error}", self.0.display());
+        }
+    }
+}
+
+impl OpenStore {
+    /// Counts the fsyncs of a store in this process.
+    pub fn fsyncs(&self) -> Option<Arc<AtomicU64>> {
+        self.embedded.as_ref().map(|store| store.fsyncs())
+    }
+}
+
+pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> Result<OpenStore, AppError> {
     match (&config.store.url, &config.bus.url) {
         (StoreUrl::Embedded(dir), _) => {
             if matches!(role, Role::Worker | Role::Serve) {
                 return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
             }
+            let scratch = (role == Role::Doctor && !EmbeddedStore::is_there(dir)).then(ScratchFolder::new);
+            let dir = scratch.as_ref().map_or(dir, |scratch| &scratch.0);
             let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
-            let bus =
-                EmbeddedBus::within(Arc::clone(&store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
-            let fsyncs = Some(store.fsyncs());
-            Ok(Backends { store, bus: Arc::new(bus), history: History::default(), nats: None, fsyncs })
+            let embedded = Some(Arc::clone(&store));
+            Ok(OpenStore { store, redis: None, embedded, nats: None, scratch })
         }
         // The configuration refuses an embedded queue beside Redis.
         (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
-            let options = NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics));
+            let options = NatsOptions {
+                reads_only: role == Role::Doctor,
+                ..NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))
+            };
             // Nobody has to wait for a server to learn that a file is missing.
             options.files.check()?;
             let redis = redis(config, url, role).await?;
-            let bus = Arc::new(NatsBus::open(&options).await?);
-            let (store, history) = remembered(config, role, redis, &bus).await?;
-            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, history, nats: Some(bus), fsyncs: None })
+            let store = Arc::clone(&redis) as Arc<dyn Store>;
+            Ok(OpenStore { store, redis: Some(redis), embedded: None, nats: Some(options), scratch: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
             Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })
         }
+    }
+}
+
+/// The queue of a store; `owner` is what that is known by.
+pub async fn open_bus(
+    config: &Config,
+    store: &OpenStore,
+    clock: &Clock,
+    owner: Option<BusOwner>,
+) -> Result<OpenBus, AppError> {
+    match (&store.embedded, &store.nats) {
+        (Some(store), _) => {
+            let bus = EmbeddedBus::within(Arc::clone(store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
+            Ok(OpenBus { bus: Arc::new(bus), nats: None })
+        }
+        (None, Some(options)) => {
+            let bus = Arc::new(NatsBus::open(&NatsOptions { owner, ..options.clone() }).await?);
+            Ok(OpenBus { bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus) })
+        }
+        (None, None) => Err(AppError::NotShared { command: "trellis", store: store_name(config) }),
     }
 }
 
@@ -70,6 +126,7 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<RedisStore>
         tls: Some(certificates(&c.tls)?),
         wait_replicas: c.wait_replicas,
         waits_for_failover: matches!(role, Role::Up | Role::Worker),
+        reads_only: role == Role::Doctor,
         ..RedisOptions::new(url)
     };
     let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
@@ -81,18 +138,21 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<RedisStore>
 }
 
 /// The store with everything that is known against a loss of its last seconds; what protects owners is in force in it.
-async fn remembered(
+pub async fn remember(
     config: &Config,
     role: Role,
-    store: Arc<RedisStore>,
-    bus: &Arc<NatsBus>,
+    opened: &OpenStore,
+    bus: &OpenBus,
 ) -> Result<(Arc<dyn Store>, History), AppError> {
+    let (Some(store), Some(bus)) = (&opened.redis, &bus.nats) else {
+        return Ok((Arc::clone(&opened.store), History::default()));
+    };
     let shards = store.is_cluster().then_some(config.store.shards);
     if role == Role::Doctor {
-        return Ok((store, History::of(None, shards)));
+        return Ok((Arc::clone(&opened.store), History::of(None, shards)));
     }
     let journal = Arc::clone(bus) as Arc<dyn Journal>;
-    let journaled = Arc::new(JournaledStore::new(Arc::clone(&store) as Arc<dyn Store>, journal, &process_name(config)));
+    let journaled = Arc::new(JournaledStore::new(Arc::clone(&opened.store), journal, &process_name(config)));
     let check = Arc::clone(&journaled) as Arc<dyn HistoryCheck>;
     store.set_check(Arc::downgrade(&check));
     let first = || async { check.check_history().await.map_err(AttemptFailure::from) };

@@ -128,6 +128,8 @@ impl Settle for CountedSettle {
     }
 }
 
+impl crate::bus::QueueWatch for CountedBus {}
+
 #[async_trait]
 impl Bus for CountedBus {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {

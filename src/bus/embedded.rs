@@ -18,7 +18,8 @@ use self::queue::Queue;
 use self::queued::{Head, Queued};
 use self::topics::Topics;
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, InKind, LiveSubject, LiveText, Message, Settle, Signal, WhenEmpty,
+    Address, Alarms, Backlog, Bus, BusError, Delivery, InKind, LiveSubject, LiveText, Message, QueueWatch, Settle,
+    Signal, WaitingMessage, WhenEmpty,
 };
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::process::clock::Clock;
@@ -281,6 +282,40 @@ impl Settle for Settlement {
     }
 }
 
+impl EmbeddedBus {
+    /// All stored messages without their bodies, in order.
+    async fn heads(&self) -> Result<Vec<Head>, BusError> {
+        let read = |state: &Durable| {
+            let mut heads = Vec::new();
+            state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |_, value| {
+                // One that is damaged is never delivered: it is on its way to nobody.
+                heads.extend(Queued::decode(value).ok().map(|queued| queued.head));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(heads)
+        };
+        self.0.store.query(read).await.map_err(unavailable)
+    }
+}
+
+#[async_trait]
+impl QueueWatch for EmbeddedBus {
+    async fn backlog(&self) -> Result<Backlog, BusError> {
+        let mut backlog = Backlog::default();
+        for head in self.heads().await? {
+            backlog.oldest = backlog.oldest.into_iter().chain(Some(head.published)).min();
+            backlog.count(Some(head.owner), Some(head.kind), 1);
+        }
+        Ok(backlog)
+    }
+
+    async fn waiting(&self, owner: &Owner, limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
+        let own = self.heads().await?.into_iter().filter(|head| head.owner == *owner);
+        let waiting = own.map(|Head { id, agent, kind, published, .. }| WaitingMessage { id, agent, kind, published });
+        Ok(waiting.take(limit).collect())
+    }
+}
+
 #[async_trait]
 impl Bus for EmbeddedBus {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
@@ -353,16 +388,7 @@ impl Bus for EmbeddedBus {
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {
-        let read = |state: &Durable| {
-            let mut ids = Vec::new();
-            state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |_, value| {
-                // One that is damaged is never delivered: it is on its way to nobody.
-                ids.extend(Queued::decode(value).ok().and_then(|queued| queued.head.id));
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok(ids)
-        };
-        self.0.store.query(read).await.map_err(unavailable)
+        Ok(self.heads().await?.into_iter().filter_map(|head| head.id).collect())
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {

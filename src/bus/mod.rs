@@ -1,11 +1,14 @@
 //! Seam 2, `Bus`: what makes the store's truth prompt. A lost message only costs time: the sweep
 //! finds what is due.
 
+mod backlog;
 pub mod credentials;
 pub mod embedded;
 pub mod nats;
 pub mod rights;
 pub mod subject;
+
+pub use backlog::{Backlog, QueueWatch, WaitingMessage};
 
 use crate::domain::epoch::Mark;
 use crate::domain::event::Completion;
@@ -169,7 +172,7 @@ pub enum WhenEmpty {
 
 /// The queue.
 #[async_trait]
-pub trait Bus: Send + Sync + 'static {
+pub trait Bus: QueueWatch + Send + Sync + 'static {
     /// Up to `max` messages of up to [`RECEIVE_BYTES`], none when none came. A crash after it: they are delivered again
     /// after the ack wait.
     ///

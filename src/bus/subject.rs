@@ -158,6 +158,11 @@ pub fn all_inbound(prefix: &str, part: Option<usize>) -> String {
     format!("{}.>", inbound_head(prefix, part))
 }
 
+/// The same of one owner.
+pub fn all_inbound_of(prefix: &str, part: Option<usize>, owner: &Owner) -> String {
+    format!("{}.{}.>", inbound_head(prefix, part), owner_tokens(owner))
+}
+
 /// Every subject of jobs for external workers.
 pub fn all_jobs(prefix: &str) -> String {
     format!("{prefix}.jobs.>")

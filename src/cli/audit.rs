@@ -39,7 +39,7 @@ pub(crate) struct Audit {
 }
 
 /// What is shown of the books, in order.
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 11] = [
     "accepted",
     "completed",
     "failed",
@@ -47,6 +47,7 @@ const NUMBERS: [&str; 10] = [
     "rejected",
     "pending",
     "waiting",
+    "queued",
     "unreadable",
     "unknown",
     "unaccounted",
@@ -76,6 +77,7 @@ impl Audit {
             ("set back", "setBack"),
             ("lost", "lost"),
             ("missing", "missing"),
+            ("queued", "queuedByOwner"),
             ("unreadable", "unreadableSubjects"),
             ("drift", "drift"),
         ];

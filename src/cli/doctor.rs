@@ -4,6 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note};
 use super::running::Running;
+use crate::app::Role;
 use crate::upkeep::doctor;
 use crate::venue::Venue;
 use clap::Args;
@@ -28,7 +29,7 @@ impl Doctor {
             Ok(found) => Ok(found.to_json()),
             Err(error) => Err(Failure::new(Exit::Unreachable, error.to_string())),
         };
-        let found = self.running.ask_or(&config, ("v/ops/venue/doctor", &json!({})), here).await?;
+        let found = self.running.ask_or_as(Role::Doctor, &config, ("v/ops/venue/doctor", &json!({})), here).await?;
         context.out.value(&found, || text(context.out, &found))?;
         let all = found["guarantees"].as_array().map_or(0, Vec::len);
         match found["broken"].as_u64() {

@@ -39,7 +39,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
         AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
-        AppError::Listen { .. } | AppError::Format(_) => Exit::Conflict,
+        AppError::Listen { .. } | AppError::Format(_) | AppError::Names(_) => Exit::Conflict,
         AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,
     };
     Failure::new(exit, error.to_string())

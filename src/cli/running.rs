@@ -2,7 +2,6 @@
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::role;
 use crate::app::{self, App, Role};
 use crate::config::Config;
 use crate::process::telemetry::Metrics;
@@ -64,17 +63,32 @@ impl Running {
         (operation, input): (&str, &Value),
         here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
+        self.ask_or_as(Role::Command, config, (operation, input), here).await
+    }
+
+    /// The same, opening the backends as this role.
+    pub async fn ask_or_as(
+        self,
+        role: Role,
+        config: &Config,
+        (operation, input): (&str, &Value),
+        here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
+    ) -> Result<Value, Failure> {
         if let Some(answer) = self.ask(config, operation, input).await? {
             return Ok(answer);
         }
-        let app = Box::pin(open(config)).await?;
+        let app = Box::pin(open_as(role, config)).await?;
         let said = Box::pin(here(&app.venue)).await;
         app.close().await;
         said
     }
 }
 
-/// The configured backends, to look at and to leave as they are.
+/// The configured backends, for a command.
 pub(crate) async fn open(config: &Config) -> Result<App, Failure> {
-    App::open(config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))
+    open_as(Role::Command, config).await
+}
+
+async fn open_as(role: Role, config: &Config) -> Result<App, Failure> {
+    App::open(config, role, Arc::new(Metrics::new())).await.map_err(|e| super::role::failure(&e))
 }

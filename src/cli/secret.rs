@@ -136,7 +136,13 @@ async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
     let answer = Client::new(server)?.run("v/ops/secret/list", &json!({}), None).await?;
     context.out.page(&answer, "secrets", |all| {
         let line = |secret: &Value| {
-            format!("{}  version {}  for {}", field(secret, "name"), field(secret, "version"), hosts_of(secret))
+            let line =
+                format!("{}  version {}  for {}", field(secret, "name"), field(secret, "version"), hosts_of(secret));
+            if secret["readable"] == false {
+                format!("{line}  CAN'T BE OPENED: sealed with key {}, which isn't here", field(secret, "key"))
+            } else {
+                line
+            }
         };
         all.iter().map(line).collect::<Vec<_>>().join("\n")
     })?;
@@ -145,7 +151,7 @@ async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
 
 async fn rotate(context: &Context) -> Result<Exit, Failure> {
     let config = context.load(Vec::new())?.config;
-    let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
+    let app = App::open(&config, Role::Command, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
     let venue = &app.venue;
     let done = secrets::rotate(&venue.secrets, &*venue.store, venue.now()).await;
     app.close().await;

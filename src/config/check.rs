@@ -76,7 +76,10 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         spend: spend::read(l),
         quota: quota::read(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
-        venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
+        venue: VenueConfig {
+            name: parse(l, "venue.name", "at least one character", non_empty),
+            adopt: l.entry("venue.adopt").value.as_bool().unwrap_or_default(),
+        },
         log: LogConfig {
             format: parse(l, "log.format", "`text` or `json`", |text| match text {
                 "text" => Some(LogFormat::Text),

@@ -355,6 +355,8 @@ pub struct CatalogConfig {
 pub struct VenueConfig {
     /// Its name.
     pub name: String,
+    /// A start takes over the queue and the names of whoever had them before.
+    pub adopt: bool,
 }
 
 /// Log lines.

@@ -78,6 +78,10 @@ pub struct Books {
     pub pending: u64,
     /// Events other than tasks that wait in mailboxes.
     pub waiting: u64,
+    /// Messages that wait in the queue, without wakes: what they ask for is accepted and not yet a job.
+    pub queued: u64,
+    /// The same by owner, the most first, and since when the oldest waits, in words; at most 100 lines.
+    pub queued_by_owner: Vec<String>,
     /// Jobs of whose end the queue tells and which the store doesn't know: it lost them.
     pub unknown: u64,
     /// Not ended and nowhere to be found, or unknown. Must be 0.

@@ -105,6 +105,11 @@ impl Shards {
         self.0
     }
 
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Shard> {
+        (0..self.0).map(Shard)
+    }
+
     /// In which an owner lies, by its token.
     pub fn of(self, owner: &str) -> Shard {
         let place = hash(&[owner.as_bytes()]) % u64::from(self.0);

@@ -1,8 +1,9 @@
-//! `/livez`, `/readyz`, `/metrics`, of the API and of a worker without one.
+//! `/livez`, `/readyz`, `/metrics`, `/work`, of the API and of a worker without one.
 
 use super::Api;
 use super::problem::Problem;
 use crate::venue::venue_owner;
+use crate::venue::work::Work;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
@@ -14,8 +15,11 @@ use std::time::Duration;
 /// Time within which the store must answer.
 const READY: Duration = Duration::from_secs(1);
 
+/// Time within which store and queue must say what waits.
+const MEASURED: Duration = Duration::from_secs(3);
+
 /// What is asked by whoever looks after the process: it is answered also when no connection is free.
-const PATHS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+const PATHS: [&str; 4] = ["/livez", "/readyz", "/metrics", "/work"];
 
 /// Whether a path is one of health or metrics.
 pub(super) fn has_route(path: &str) -> bool {
@@ -26,12 +30,12 @@ pub(super) fn has_route(path: &str) -> bool {
 /// about anybody.
 pub(super) fn router(api: Api) -> Router {
     let routes = Router::new().route("/livez", get(livez)).route("/readyz", get(worker_readyz));
-    routes.route("/metrics", get(metrics)).fallback(nowhere).with_state(api)
+    routes.route("/metrics", get(metrics)).route("/work", get(work)).fallback(nowhere).with_state(api)
 }
 
 async fn nowhere(method: Method, uri: Uri) -> Problem {
     let path = uri.path();
-    Problem::not_found(format!("no route `{method} {path}`: a worker has `/livez`, `/readyz` and `/metrics`"))
+    Problem::not_found(format!("no route `{method} {path}`: a worker has `/livez`, `/readyz`, `/metrics` and `/work`"))
 }
 
 /// `GET /livez`: the process serves.
@@ -66,6 +70,22 @@ async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
 /// `GET /metrics`, for Prometheus.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
     api.venue.fill().await;
+    if let Err(error) = measured(&api).await {
+        tracing::debug!("what waits isn't counted: {error}");
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], api.venue.metrics.encode()).into_response()
+}
+
+/// `GET /work`: work of the whole venue that waits or runs, for whoever chooses the number of workers.
+pub(super) async fn work(State(api): State<Api>) -> Result<Response, Problem> {
+    let unknown = |reason| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("not counted: {reason}"));
+    Ok(axum::Json(measured(&api).await.map_err(unknown)?).into_response())
+}
+
+async fn measured(api: &Api) -> Result<Work, String> {
+    match tokio::time::timeout(MEASURED, api.venue.work()).await {
+        Ok(measured) => measured.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("store and queue didn't answer within {} s", MEASURED.as_secs())),
+    }
 }

@@ -12,7 +12,7 @@ use crate::domain::reader::JobSight;
 use crate::upkeep::retention::{self, Deleted};
 use crate::venue::approvals;
 use crate::venue::jobs::list::{self, Cursor, JobFilter};
-use crate::venue::jobs::{self, Cancelled};
+use crate::venue::jobs::{self, Cancelled, queued};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -73,7 +73,7 @@ pub(super) async fn sight(api: &Api, who: &Who, id: &JobId) -> Result<JobSight, 
     let denied = who.caller.authority.permits("crud/read", ResourcePath::job(id)).err();
     let seen = head.map_or(JobSight::Nothing, |head| who.caller.reader().sees(&head));
     match (seen, denied) {
-        (JobSight::Nothing, None) => Err(unknown(id)),
+        (JobSight::Nothing, None) => Err(Problem::not_found(queued::missing(&api.venue, who.owner(), id).await)),
         (JobSight::Nothing, Some(denied)) => Err(Problem::denied(denied.text(&format!("`GET /api/v1/jobs/{id}`")))),
         (seen, _) => Ok(seen),
     }

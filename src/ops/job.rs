@@ -9,7 +9,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::catalog::RUN;
 use crate::venue::approvals;
-use crate::venue::jobs;
+use crate::venue::jobs::{self, queued};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation,
 };
@@ -98,7 +98,9 @@ impl Operation for Look {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let wait = Duration::from_millis(self.wait.or(self.timeout).unwrap_or(0)).min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &self.id, wait).await?;
-        let job = job.ok_or_else(|| OpError::NotFound(format!("no job `{}`", self.id)))?;
+        let Some(job) = job else {
+            return Err(OpError::NotFound(queued::missing(call.venue, &call.caller.owner, &self.id).await));
+        };
         Ok(approvals::shown(call.venue, call.caller, &job).await?.into())
     }
 }

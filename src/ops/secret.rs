@@ -72,10 +72,11 @@ impl Operation for List {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let all = secrets::stamps(&*call.venue.store, &call.caller.owner).await?;
+        let known = call.venue.secrets.keys().ids();
         let shown = all.iter().map(|(name, stamp, key)| {
             json!({
                 "name": name, "hosts": stamp.hosts, "version": stamp.version, "created": stamp.created,
-                "updated": stamp.updated, "key": key
+                "updated": stamp.updated, "key": key, "readable": known.contains(key)
             })
         });
         Ok(json!({"secrets": shown.collect::<Vec<Value>>()}).into())

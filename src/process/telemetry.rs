@@ -1,5 +1,6 @@
 //! The metrics of `/metrics`.
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::text::encode,
     metrics::{
@@ -11,6 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// One label with its value.
 pub type Label = (&'static str, &'static str);
@@ -45,6 +47,18 @@ pub struct Metrics {
     pub http_refused: Counter,
     /// Tasks of agents that this worker found lost at its last look, and put back.
     pub unaccounted: Gauge,
+    /// Work of the whole venue that waits or runs: messages in the queue and sessions that are due or run.
+    pub work: Gauge,
+    /// Messages of it.
+    pub queue_messages: Gauge,
+    /// Seconds since the oldest of them was published.
+    pub queue_oldest: Gauge,
+    /// Settings of the servers that break a guarantee now.
+    pub settings_wrong: Gauge,
+    /// Times at which a setting was found to break one.
+    pub settings_found: Counter,
+    /// When, by the steady clock, work was measured last.
+    pub work_measured: Mutex<Option<Duration>>,
     /// Hundredths of its memory, or of its size on the disk, that the store uses; 0 without a limit.
     pub store_fill: Gauge,
     /// Seconds that this machine's clock is ahead, by `of`: `store` or `queue`.
@@ -83,6 +97,12 @@ impl Metrics {
             messages_unreadable: Counter::default(),
             http_refused: Counter::default(),
             unaccounted: Gauge::default(),
+            work: Gauge::default(),
+            queue_messages: Gauge::default(),
+            queue_oldest: Gauge::default(),
+            settings_wrong: Gauge::default(),
+            settings_found: Counter::default(),
+            work_measured: Mutex::default(),
             store_fill: Gauge::default(),
             clock_ahead_seconds: Family::default(),
             clock_wrong: Gauge::default(),
@@ -122,6 +142,8 @@ impl Metrics {
             "tasks that this worker found lost at its last look, and put back",
             self.unaccounted.clone(),
         );
+        self.register_work();
+        let r = &mut self.registry;
         r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
         let ahead = self.clock_ahead_seconds.clone();
         r.register("clock_ahead_seconds", "seconds that this machine's clock is ahead, negative behind", ahead);
@@ -133,6 +155,23 @@ impl Metrics {
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());
+    }
+
+    fn register_work(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "work",
+            "messages in the queue, and sessions that wait for a turn or run one, of the whole venue",
+            self.work.clone(),
+        );
+        r.register("queue_messages", "messages that wait in the queue, without wakes", self.queue_messages.clone());
+        r.register("queue_oldest_seconds", "age of the oldest message in the queue", self.queue_oldest.clone());
+        r.register("settings_wrong", "settings of the servers that break a guarantee", self.settings_wrong.clone());
+        r.register(
+            "settings_found_wrong",
+            "times at which a setting of the servers was found to break a guarantee",
+            self.settings_found.clone(),
+        );
     }
 
     /// Counts an event: `kind` task, message, result, cancel or wake; `outcome` new, duplicate,

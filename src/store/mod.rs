@@ -358,6 +358,10 @@ pub trait Inspect {
     #[repeat(Reads)]
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
 
+    /// Sessions of all owners that wait for a turn or run one.
+    #[repeat(Reads)]
+    async fn busy_sessions(&self) -> Result<u64, StoreError>;
+
     /// The settings on which the guarantees rest.
     #[repeat(Reads)]
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError>;

@@ -5,6 +5,7 @@ use crate::store::BackendSetting;
 use crate::upkeep::audit::{self, AuditError};
 use crate::venue::Venue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
@@ -26,9 +27,10 @@ const QUEUED: &[u8] = &[1];
 
 /// Settings whose problem costs capacity or speed but no guarantee, and those that break few; also those ` of` something,
 /// and ` at` one of several servers.
-const REACH: [(&str, &[u8]); 14] = [
+const REACH: [(&str, &[u8]); 16] = [
     ("redis memory", &[]),
     ("redis replicas", &[]),
+    ("redis servers", &[]),
     ("redis slots on the move", &[]),
     ("embedded size", &[]),
     ("quota of an owner", &[]),
@@ -39,6 +41,7 @@ const REACH: [(&str, &[u8]); 14] = [
     ("nats max_payload", &[]),
     ("nats inbound subjects", &[]),
     ("nats replicas", &[]),
+    ("nats options", &[]),
     ("nats sync_interval", QUEUED),
     ("nats stream size", &[]),
 ];
@@ -90,16 +93,48 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
     own.extend(history);
     own.extend(journal(venue));
     own.push(quotas(venue).await);
+    own.extend(backlog(venue).await);
     let own = with_reach(own, &[]);
     let settings: Vec<Reached> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
     let verdicts = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
     Ok(Examination { settings, verdicts, unsettled })
 }
 
+/// Settings that break a guarantee, by name, each with what to change: of the store and of what keeps messages alone, as
+/// often as one likes.
+pub async fn wrong(venue: &Venue) -> Result<BTreeMap<String, String>, Box<dyn Error + Send + Sync>> {
+    let store = venue.store.settings().await?;
+    let bus = venue.bus.wrong_settings().await?;
+    Ok(breaking(with_reach(store, DURABLE).chain(with_reach(bus, QUEUED))))
+}
+
+fn breaking(settings: impl Iterator<Item = Reached>) -> BTreeMap<String, String> {
+    let breaks = |(setting, reach): &Reached| !reach.is_empty() && setting.problem.is_some() && !is_untold(setting);
+    settings.filter(breaks).filter_map(|(setting, _)| line(&setting).map(|line| (setting.name, line))).collect()
+}
+
 /// How old a policy may be that a turn goes by.
 fn policies() -> BackendSetting {
     let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
     BackendSetting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
+}
+
+/// Age of a message from which on nobody seems to take it.
+const UNTAKEN: Duration = Duration::from_mins(1);
+
+/// Owners whose waiting messages are counted one by one.
+const OWNERS_NAMED: usize = 5;
+
+/// What waits in the queue, whose it is, and since when.
+async fn backlog(venue: &Venue) -> Option<BackendSetting> {
+    // A queue that can't be asked says so among its own settings.
+    let found = venue.bus.backlog().await.ok()?;
+    let age = found.oldest.map(|oldest| venue.now().since(oldest));
+    let problem = age.is_some_and(|age| age > UNTAKEN).then(|| {
+        "no worker takes them: start workers, or see in their log and in `trellis worker list` what keeps them"
+            .to_owned()
+    });
+    Some(BackendSetting { name: "queue backlog".to_owned(), value: found.describe(venue.now(), OWNERS_NAMED), problem })
 }
 
 /// Whether one owner can fill a store that has a limit.
@@ -157,7 +192,12 @@ impl Examination {
     pub fn advice(&self, all: bool) -> Vec<String> {
         let matters = |reach: &[u8]| all || !reach.is_empty();
         let lines = self.settings.iter().filter(|(_, reach)| matters(reach));
-        lines.filter_map(|(s, _)| Some(format!("{} is `{}`: {}", s.name, s.value, s.problem.as_ref()?))).collect()
+        lines.filter_map(|(s, _)| line(s)).collect()
+    }
+
+    /// Settings that break a guarantee, by name, each with what to change.
+    pub fn wrong(&self) -> BTreeMap<String, String> {
+        breaking(self.settings.iter().cloned())
     }
 
     /// As it is shown over HTTP and with `--output json`.
@@ -174,6 +214,11 @@ impl Examination {
             "advice": self.advice(true),
         })
     }
+}
+
+/// A setting with what to change; `None` when it is as it must be.
+fn line(setting: &BackendSetting) -> Option<String> {
+    Some(format!("{} is `{}`: {}", setting.name, setting.value, setting.problem.as_ref()?))
 }
 
 /// Each setting with the guarantees that its problem touches.

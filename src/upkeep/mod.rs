@@ -5,4 +5,5 @@ pub mod audit;
 pub mod backup;
 pub mod doctor;
 pub mod retention;
+pub mod settings;
 pub mod stroll;

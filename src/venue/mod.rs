@@ -39,6 +39,8 @@ pub mod clocks;
 pub mod context;
 pub mod format;
 pub mod history;
+pub mod identity;
+pub mod work;
 
 use crate::bus::Bus;
 use crate::domain::authority::grant::Boundary;
@@ -246,18 +248,23 @@ pub fn is_reserved(owner: &Owner) -> bool {
     owner.user().as_str() == VENUE_USER
 }
 
+/// The store's key of job ids; `None` when it isn't made yet.
+pub async fn load_key(store: &dyn Store) -> Result<Option<Vec<u8>>, StoreError> {
+    let key = store.doc(&venue_owner(), KEY_DOC).await?.value;
+    Ok(key.map(|key| key.to_vec()))
+}
+
 /// The store's key of job ids; made on first use, and the same for all processes from then on.
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
     // A full store takes nothing new, and a worker must be able to begin on it.
-    if let Some(key) = store.doc(&owner, KEY_DOC).await?.value {
-        return Ok(key.to_vec());
+    if let Some(key) = load_key(store).await? {
+        return Ok(key);
     }
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
     // A conflict means that it is there already.
     store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh).at(0)]).await?;
-    let key = store.doc(&owner, KEY_DOC).await?.value;
-    key.map(|bytes| bytes.to_vec()).ok_or_else(|| StoreError::Corrupt {
+    load_key(store).await?.ok_or_else(|| StoreError::Corrupt {
         store: "documents".into(),
         reason: "the venue key is missing after it was written".into(),
     })

@@ -174,3 +174,27 @@ async fn a_backup_of_redis_goes_on_with_the_queue_of_today_and_with_a_new_one() 
     ends([worker, serve]);
     fleet.run(&["backup"]).expect(6, "`redis-cli --rdb FILE`");
 }
+
+#[test]
+fn a_store_that_is_restored_without_its_key_file_says_which_secrets_are_lost() {
+    let mut up = Up::start();
+    up.file("value", "open sesame");
+    up.run(&["secret", "set", "door", "@value"]).ok();
+    let listed = up.run(&["secret", "list"]).ok();
+    assert!(listed.contains("door") && !listed.contains("CAN'T BE OPENED"), "{listed}");
+    up.process.signal("TERM");
+    up.process.ended();
+    let (key, aside) = (up.dir.path().join("data/secrets.key"), up.dir.path().join("aside.key"));
+    std::fs::rename(&key, &aside).unwrap();
+    up.start_again();
+    up.process.says("no key for secrets is made: 1 secrets of 1 owners can't be opened");
+    assert!(!key.exists(), "one that is made now would stand in the place of the one that is put back");
+    let listed = up.run(&["secret", "list"]).ok();
+    assert!(listed.contains("CAN'T BE OPENED: sealed with key "), "{listed}");
+    up.process.signal("TERM");
+    up.process.ended();
+    std::fs::rename(&aside, &key).unwrap();
+    up.start_again();
+    let listed = up.run(&["secret", "list"]).ok();
+    assert!(listed.contains("door") && !listed.contains("CAN'T BE OPENED"), "{listed}");
+}

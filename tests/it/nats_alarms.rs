@@ -212,7 +212,7 @@ async fn schedules_are_for_the_stream_of_timers_alone() {
     context.create_stream(config(options.prefix.to_uppercase(), "in", true)).await.unwrap();
     let error = NatsBus::open(&options).await.err().unwrap();
     assert!(matches!(&error, BusOpenError::Incompatible { .. }), "{error}");
-    assert!(error.to_string().contains("expected no schedules"), "{error}");
+    assert!(error.to_string().contains("`allow_msg_schedules` is true, expected not set"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

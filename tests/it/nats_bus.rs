@@ -244,7 +244,7 @@ async fn opening_again_changes_what_can_change_and_refuses_a_foreign_stream() {
     context.create_stream(config).await.unwrap();
     let error = NatsBus::open(&foreign).await.err().unwrap();
     assert!(matches!(&error, BusOpenError::Incompatible { .. }), "{error}");
-    assert!(error.to_string().contains("expected retention WorkQueue, got Limits"), "{error}");
+    assert!(error.to_string().contains("`retention` is \"limits\", expected \"workqueue\""), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

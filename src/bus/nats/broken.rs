@@ -64,7 +64,7 @@ pub(super) struct Stored {
     /// Or what is wrong with them.
     pub(super) headers: Result<HeaderMap, String>,
     body: Vec<u8>,
-    published: Millis,
+    pub(super) published: Millis,
 }
 
 #[derive(Deserialize)]
@@ -223,6 +223,11 @@ impl From<RawMessage> for Stored {
 }
 
 impl Stored {
+    /// As it was published to.
+    pub(super) fn subject(&self) -> &str {
+        &self.subject
+    }
+
     /// The producer's id, when it gave one.
     pub(super) fn id(&self) -> Option<String> {
         self.headers.as_ref().ok().and_then(producer_id)

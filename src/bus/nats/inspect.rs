@@ -4,6 +4,7 @@ use super::super::{BusError, chain, subject};
 use super::partitions::Inbound;
 use super::{NatsBus, is_due, monitor, streams};
 use crate::store::BackendSetting;
+use async_nats::jetstream::stream::Info;
 use std::time::Duration;
 
 /// Longest enumeration; an audit of a longer queue waits until it is shorter.
@@ -38,7 +39,7 @@ impl NatsBus {
         Ok(ids)
     }
 
-    async fn ack_floor(&self, inbound: &Inbound) -> Result<u64, BusError> {
+    pub(super) async fn ack_floor(&self, inbound: &Inbound) -> Result<u64, BusError> {
         let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         Ok(info.ack_floor.stream_sequence)
     }
@@ -108,21 +109,8 @@ impl NatsBus {
     pub(super) async fn server_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let server = line.client.server_info();
-        let inbound = line.inbound()[0].stream.get_info().await.map_err(|error| self.unavailable(&error))?;
-        let timers = line.context.get_stream(streams::timers_name(self.prefix())).await;
-        let timers = timers.map_err(|error| self.unavailable(&error))?;
         let account = line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
-        let setting = |name: &str, value: String, problem: Option<&str>| BackendSetting {
-            name: format!("nats {name}"),
-            value,
-            problem: problem.map(str::to_owned),
-        };
         let tested = line.client.is_server_compatible(2, 15, 0);
-        let replicas = inbound.config.num_replicas;
-        let full = inbound.config.max_bytes > 0
-            && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;
-        let there = &inbound.config.subjects;
-        let is_wrong = subject::beside(self.prefix(), &subject::inbound(self.prefix(), None), there) != *there;
         let mut all = vec![
             setting(
                 "version",
@@ -136,32 +124,57 @@ impl NatsBus {
                 (server.max_payload < 1 << 20)
                     .then_some("submissions up to `http.body_limit` may not fit; set `max_payload: 1MB`"),
             ),
+        ];
+        let inbound = match line.context.get_stream(streams::inbound_name(self.prefix(), None)).await {
+            Ok(inbound) => Some(inbound),
+            Err(error) if streams::is_missing(&error) => None,
+            Err(error) => return Err(self.unavailable(&error)),
+        };
+        let replicas = inbound.as_ref().map_or(self.options.replicas, |found| found.cached_info().config.num_replicas);
+        all.push(monitor::sync(self.options.monitor.as_deref(), replicas, &server.server_id).await);
+        all.extend(self.stream_settings().await?);
+        if let Some(inbound) = inbound {
+            all.extend(self.inbound_settings(inbound.cached_info()).await);
+            all.push(self.jobs_setting().await);
+        }
+        Ok(all)
+    }
+
+    async fn inbound_settings(&self, inbound: &Info) -> Vec<BackendSetting> {
+        let (config, state) = (&inbound.config, &inbound.state);
+        let limit = u64::try_from(config.max_bytes).unwrap_or(u64::MAX);
+        let full = config.max_bytes > 0 && state.bytes > limit / 10 * 9;
+        let there = &config.subjects;
+        let is_wrong = subject::beside(self.prefix(), &subject::inbound(self.prefix(), None), there) != *there;
+        let mut all = Vec::from_iter(self.owner_setting(config));
+        all.extend([
             setting(
                 "inbound subjects",
-                inbound.config.subjects.join(", "),
+                config.subjects.join(", "),
                 is_wrong.then_some(
                     "the stream takes subjects that mean nothing, so that a misspelt one is acknowledged; a worker sets them when it starts and may update streams (`nats stream edit --subjects`)",
                 ),
             ),
-            monitor::sync(self.options.monitor.as_deref(), replicas).await,
             setting(
                 "stream size",
-                format!("{} of {} bytes", inbound.state.bytes, inbound.config.max_bytes),
+                format!("{} of {} bytes", state.bytes, config.max_bytes),
                 full.then_some("nearly full, then submissions are refused; raise `bus.max_bytes` or add workers"),
             ),
-            setting(
-                "timers",
-                format!("{} set (in {})", timers.cached_info().state.messages, streams::timers_name(self.prefix())),
-                None,
-            ),
-            self.jobs_setting().await,
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
-        ];
+        ]);
+        let timers = streams::timers_name(self.prefix());
+        if let Ok(found) = self.last_line().context.get_stream(&timers).await {
+            all.push(setting("timers", format!("{} set (in {timers})", found.cached_info().state.messages), None));
+        }
         // A stream that keeps whatever comes would keep the probes.
         if !is_wrong {
             all.extend(self.partitions().await);
         }
-        all.extend(self.replicas(&inbound).await);
-        Ok(all)
+        all.extend(self.replicas(inbound).await);
+        all
     }
+}
+
+fn setting(name: &str, value: String, problem: Option<&str>) -> BackendSetting {
+    BackendSetting { name: format!("nats {name}"), value, problem: problem.map(str::to_owned) }
 }

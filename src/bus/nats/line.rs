@@ -43,7 +43,13 @@ impl Line {
             let ask = || async move {
                 let mut lost = fresh(link);
                 let made = tokio::select! {
-                    made = streams::ensure(context, name, options) => made,
+                    made = async {
+                        if options.reads_only {
+                            streams::look(context, name, options).await
+                        } else {
+                            streams::ensure(context, name, options).await
+                        }
+                    } => made,
                     _ = lost.changed() => {
                         let reason = "the connection was lost while the streams were made".to_owned();
                         return Err(AttemptFailure::Transient(BusOpenError::Connect { bus: name.to_owned(), reason }));

@@ -5,16 +5,22 @@
 
 mod alarms;
 mod answers;
+mod backlog;
 mod broken;
 mod connect;
+mod differences;
+mod expected;
+mod failure;
 mod inspect;
 mod journal;
 mod line;
 mod live;
 mod monitor;
+mod ownership;
 mod partitions;
 mod receive;
 mod replicas;
+mod report;
 mod streams;
 mod witness;
 
@@ -24,6 +30,7 @@ use super::{
     chain, headers, subject,
 };
 use crate::config::{Config, mask_url};
+use crate::domain::identity::BusOwner;
 use crate::domain::ids::{JobId, Owner};
 use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
@@ -32,6 +39,7 @@ use async_nats::connection::State;
 use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
+pub use failure::BusOpenError;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use line::Line;
 use parking_lot::{Mutex, RwLock};
@@ -90,6 +98,12 @@ pub struct NatsOptions {
     pub connect: RetryPolicy,
     /// Where unreadable messages are counted.
     pub metrics: Arc<Metrics>,
+    /// The store that the queue must belong to; `None` compares nothing.
+    pub owner: Option<BusOwner>,
+    /// It is taken from another store.
+    pub adopt: bool,
+    /// Nothing is made or changed.
+    pub reads_only: bool,
 }
 
 impl NatsOptions {
@@ -108,63 +122,11 @@ impl NatsOptions {
             poll: config.worker.poll,
             connect,
             metrics,
+            owner: None,
+            adopt: config.venue.adopt,
+            reads_only: false,
         }
     }
-}
-
-/// Why the bus can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum BusOpenError {
-    /// No server within the time of the policy, or it refuses the credentials.
-    #[error("can't connect to NATS at `{bus}`: {reason}")]
-    Connect {
-        /// Where, without credentials.
-        bus: String,
-        /// The driver's words.
-        reason: String,
-    },
-    /// Its version is too old.
-    #[error("NATS at `{bus}`: expected version 2.12 or newer, got {version}")]
-    Version {
-        /// Where.
-        bus: String,
-        /// What it is.
-        version: String,
-    },
-    /// A stream or consumer with this name is something else.
-    #[error(
-        "NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters"
-    )]
-    Incompatible {
-        /// Where.
-        bus: String,
-        /// Which stream.
-        stream: String,
-        /// What differs.
-        reason: String,
-    },
-    /// A cluster can't make a stream or consumer as long as too few of its servers are up.
-    #[error("NATS at `{bus}`: stream `{stream}` can't be set up yet: {reason}")]
-    NotYet {
-        /// Where.
-        bus: String,
-        /// Which stream.
-        stream: String,
-        /// The server's words, and what it lacks.
-        reason: String,
-        /// It says nothing at all.
-        is_silent: bool,
-    },
-    /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
-    #[error("NATS at `{bus}`: can't set up stream `{stream}`: {reason}")]
-    Setup {
-        /// Where.
-        bus: String,
-        /// Which stream.
-        stream: String,
-        /// The server's words.
-        reason: String,
-    },
 }
 
 /// Messages that can't be delivered and wait to be collected.
@@ -217,7 +179,7 @@ impl NatsBus {
     /// After an error that a missing stream or consumer can have caused: makes them again, at most
     /// once in `REPAIR_EVERY`. An operator may have deleted them, or a server lost its disk.
     async fn repair(&self) {
-        if !is_due(&self.repair_due, REPAIR_EVERY) {
+        if self.options.reads_only || !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
         }
         let line = self.last_line();

@@ -11,6 +11,9 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of its answer that are read.
 const ANSWER_BYTES: usize = 1 << 20;
 
+/// Characters of another server's id that are shown.
+const SHOWN: usize = 80;
+
 const SYNC_INTERVAL: &str = "nats sync_interval";
 
 /// Value of a setting that no client is told.
@@ -22,6 +25,9 @@ const ALONE: &str = "with one replica an acknowledged submission survives a powe
 #[derive(Debug, Deserialize)]
 struct Jsz {
     config: JszConfig,
+    /// Of the server that answers.
+    #[serde(default)]
+    server_id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -33,13 +39,22 @@ struct JszConfig {
     sync_always: bool,
 }
 
-/// How often the server syncs what it stores, for a stream with so many replicas.
-pub(super) async fn sync(monitor: Option<&str>, replicas: usize) -> BackendSetting {
+/// How often the server with this id syncs what it stores, for a stream with so many replicas.
+pub(super) async fn sync(monitor: Option<&str>, replicas: usize, server: &str) -> BackendSetting {
     let Some(monitor) = monitor else {
         return untold(replicas, "the server's monitoring port says it: start it with `-m 8222` and set `bus.monitor`");
     };
     match ask(monitor).await {
-        Ok(found) => judge(&found, replicas),
+        Ok(found) if found.server_id != server => {
+            let other: String = found.server_id.chars().take(SHOWN).collect();
+            let why = format!(
+                "`{monitor}/jsz` (`bus.monitor`) is of another server, `{}`, and `bus.url` is served by `{server}`: set the \
+                 monitoring port of that one",
+                other.escape_debug()
+            );
+            untold(replicas, &why)
+        }
+        Ok(found) => judge(&found.config, replicas),
         Err(error) => untold(replicas, &format!("`{monitor}/jsz` (`bus.monitor`) doesn't say it: {error}")),
     }
 }
@@ -59,7 +74,7 @@ fn judge(found: &JszConfig, replicas: usize) -> BackendSetting {
     BackendSetting { name: SYNC_INTERVAL.to_owned(), value, problem }
 }
 
-async fn ask(monitor: &str) -> Result<JszConfig, String> {
+async fn ask(monitor: &str) -> Result<Jsz, String> {
     let client = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build().map_err(|error| error.to_string())?;
     let mut answer = client.get(format!("{monitor}/jsz")).send().await.map_err(|error| error.to_string())?;
     let mut body = Vec::new();
@@ -69,8 +84,7 @@ async fn ask(monitor: &str) -> Result<JszConfig, String> {
             return Err("its answer is too long".to_owned());
         }
     }
-    let found: Jsz = decode::from_json(&body).map_err(|error| format!("not what NATS answers: {error}"))?;
-    Ok(found.config)
+    decode::from_json(&body).map_err(|error| format!("not what NATS answers: {error}"))
 }
 
 #[cfg(test)]

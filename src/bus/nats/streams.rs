@@ -1,37 +1,29 @@
 //! The streams and the consumer, made or checked at the start (`protocol.md`, "Streams").
 
-use super::super::subject;
+use super::differences::{self, Consequence, Difference};
+use super::expected::{self, epoch, inbound_of, jobs, journal, live, outbound, protection, timers};
 use super::partitions::{Inbound, spread_over};
-use super::{BusOpenError, NatsOptions, chain};
-use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
+use super::{BusOpenError, NatsOptions, chain, ownership};
 use async_nats::jetstream::{
     Context, ErrorCode,
-    consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
+    consumer::{self as js_consumer, FromConsumer, IntoConsumerConfig, PullConsumer, pull},
     context::{
-        CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, RequestError, RequestErrorKind,
+        ConsumerInfoErrorKind, CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind,
+        RequestError, RequestErrorKind,
     },
-    stream::{Config, ConsumerErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream},
+    stream::{Config, ConsumerError, ConsumerErrorKind, Stream},
 };
-use std::{error::Error, time::Duration};
+use futures::StreamExt;
+use std::error::Error;
 
-/// Window of a stream that strangers publish to: the shortest that a server takes (0 means its default of two minutes).
-/// All owners share the ids of such a stream, and one owner's `Nats-Msg-Id` drops another's message while the window
-/// lasts. The store deduplicates, by owner.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
+/// As many as `bus.partitions` may say.
+const MOST_PARTITIONS: usize = 64;
 
-/// Window of a stream that only the venue publishes to. Its ids are made with the venue's key, and nobody knows one
-/// before its message is stored: a republish after a crash is seen once.
-const OUT_DUPLICATES: Duration = Duration::from_mins(10);
+/// Consumers of strangers that are named.
+const STRANGERS_NAMED: usize = 3;
 
 /// The one consumer that all workers share.
 pub(super) const CONSUMER: &str = "workers";
-
-/// Running turns of the whole fleet plus delayed ones; the server's default of 1000 would cap the
-/// fleet.
-const MAX_ACK_PENDING: i64 = 100_000;
-
-/// Requests for work waiting at the same time: one for each worker process, with room.
-const MAX_WAITING: i64 = 4096;
 
 /// Name of the inbound stream, or of a partition of it.
 pub(super) fn inbound_name(prefix: &str, part: Option<usize>) -> String {
@@ -45,7 +37,7 @@ pub(super) fn outbound_name(prefix: &str) -> String {
 }
 
 /// The one consumer of due timers that all workers share.
-const TIMER_CONSUMER: &str = "timers";
+pub(super) const TIMER_CONSUMER: &str = "timers";
 
 /// Name of the stream of timers.
 pub(super) fn timers_name(prefix: &str) -> String {
@@ -56,12 +48,6 @@ pub(super) fn timers_name(prefix: &str) -> String {
 pub(super) fn jobs_name(prefix: &str) -> String {
     format!("{}_JOBS", prefix.to_uppercase())
 }
-
-/// How long live text can be read again: a watcher whose connection broke is back in seconds.
-const LIVE_AGE: Duration = Duration::from_mins(10);
-
-/// Bytes of live text that are kept, in memory.
-const LIVE_BYTES: i64 = 64 * 1024 * 1024;
 
 /// Name of the stream of live text.
 pub(super) fn live_name(prefix: &str) -> String {
@@ -83,20 +69,48 @@ pub(super) fn others(prefix: &str) -> [(String, Option<&'static str>); 7] {
 
 /// Makes the streams and the consumers, or brings them up to date; what they are given by.
 pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
-    let place = (bus, options.prefix.as_str());
-    ensure_stream(context, place, outbound(options)).await?;
-    ensure_stream(context, place, live(options)).await?;
+    check_owner(context, bus, options).await?;
+    ensure_stream(context, bus, options, outbound(options)).await?;
+    ensure_stream(context, bus, options, live(options)).await?;
     ensure_timers(context, bus, options).await?;
-    ensure_stream(context, place, jobs(options)).await?;
-    ensure_stream(context, place, epoch(options)).await?;
-    ensure_stream(context, place, protection(options)).await?;
-    ensure_stream(context, place, journal(options)).await?;
+    ensure_stream(context, bus, options, jobs(options)).await?;
+    ensure_stream(context, bus, options, epoch(options)).await?;
+    ensure_stream(context, bus, options, protection(options)).await?;
+    ensure_stream(context, bus, options, journal(options)).await?;
     let mut all = vec![ensure_inbound(context, bus, options, None).await?];
     for part in 0.. {
         if part >= spread_over(options.partitions) && !was_made(context, bus, options, part).await? {
             break;
         }
         all.push(ensure_inbound(context, bus, options, Some(part)).await?);
+    }
+    Ok(all)
+}
+
+/// The queue of another store is left as it is.
+async fn check_owner(context: &Context, bus: &str, options: &NatsOptions) -> Result<(), BusOpenError> {
+    let name = inbound_name(&options.prefix, None);
+    match context.get_stream(&name).await {
+        Ok(stream) => ownership::check(bus, &stream.cached_info().config, options),
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) => Err(get_failed(bus, &name, &error)),
+    }
+}
+
+/// What there is of the streams that messages for agents come from; nothing is made.
+pub(super) async fn look(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
+    let mut all = Vec::new();
+    for part in std::iter::once(None).chain((0..MOST_PARTITIONS).map(Some)) {
+        let name = inbound_name(&options.prefix, part);
+        let stream = match context.get_stream(&name).await {
+            Ok(stream) => stream,
+            Err(error) if is_missing(&error) && part.is_none() => continue,
+            Err(_) if part.is_some() => break,
+            Err(error) => return Err(get_failed(bus, &name, &error)),
+        };
+        if let Ok(consumer) = stream.get_consumer(CONSUMER).await {
+            all.push(Inbound { part, stream, consumer });
+        }
     }
     Ok(all)
 }
@@ -119,8 +133,10 @@ async fn ensure_inbound(
     options: &NatsOptions,
     part: Option<usize>,
 ) -> Result<Inbound, BusOpenError> {
-    let stream = ensure_stream(context, (bus, &options.prefix), inbound(options, part)).await?;
-    let consumer = ensure_consumer(&stream, bus, consumer(options)).await?;
+    let stream = ensure_stream(context, bus, options, inbound_of(options, part)).await?;
+    // Two stores may have begun with it at the same moment.
+    ownership::check(bus, &stream.cached_info().config, options)?;
+    let consumer = ensure_consumer(&stream, bus, expected::consumer(options)).await?;
     Ok(Inbound { part, stream, consumer })
 }
 
@@ -130,21 +146,102 @@ pub(super) async fn ensure_timers(
     bus: &str,
     options: &NatsOptions,
 ) -> Result<PullConsumer, BusOpenError> {
-    let stream = ensure_stream(context, (bus, &options.prefix), timers(options)).await?;
-    ensure_consumer(&stream, bus, timer_consumer(options)).await
+    let stream = ensure_stream(context, bus, options, timers(options)).await?;
+    ensure_consumer(&stream, bus, expected::timer_consumer(options)).await
 }
 
+/// The shared consumer of a stream as it must be. Another one would take messages that workers then never get.
 async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Result<PullConsumer, BusOpenError> {
     let name = wanted.durable_name.clone().unwrap_or_default();
-    stream.create_consumer(wanted).await.map_err(|error| {
-        let refusal = match error.kind() {
-            ConsumerErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
-            ConsumerErrorKind::TimedOut => Refusal::Silence,
-            _ => Refusal::Other,
-        };
-        let reason = format!("consumer `{name}`: {}", chain(&error));
-        refusal.of(bus, &stream.cached_info().config.name, reason)
+    let unfit = |reason: String| BusOpenError::Consumer {
+        bus: bus.to_owned(),
+        stream: stream.cached_info().config.name.clone(),
+        consumer: name.clone(),
+        reason,
+    };
+    let found = match consumer_there(stream, &name).await {
+        // Of who may make consumers and not ask for one: the server compares, and says less.
+        Err(error) if error.kind() == ConsumerErrorKind::TimedOut => None,
+        found => found.map_err(|error| consumer_failed(stream, bus, &name, &error))?,
+    };
+    let own = usize::from(found.is_some());
+    if stream.cached_info().state.consumer_count > own {
+        check_strangers(stream, bus, &name).await?;
+    }
+    let wanted = match found {
+        None => wanted,
+        Some(found) => {
+            let all = differences::of_consumer(&found, &wanted.into_consumer_config());
+            if let Some(reason) = differences::fatal(&all) {
+                return Err(unfit(reason));
+            }
+            report(bus, &format!("consumer `{name}` of stream `{}`", stream.cached_info().config.name), &all);
+            if found.pause_until.is_some() {
+                // An update leaves a pause as it is.
+                let resumed = stream.resume_consumer(&name).await;
+                resumed.map_err(|error| consumer_failed(stream, bus, &name, &error))?;
+            }
+            let mended = differences::mended(&found, &all).map_err(|error| unfit(error.to_string()))?;
+            pull::Config::try_from_consumer_config(mended).map_err(|error| unfit(error.to_string()))?
+        }
+    };
+    stream.create_consumer(wanted).await.map_err(|error| consumer_failed(stream, bus, &name, &error))
+}
+
+fn consumer_failed(stream: &Stream, bus: &str, name: &str, error: &ConsumerError) -> BusOpenError {
+    let refusal = match error.kind() {
+        ConsumerErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
+        ConsumerErrorKind::TimedOut => Refusal::Silence,
+        _ => Refusal::Other,
+    };
+    refusal.of(bus, &stream.cached_info().config.name, format!("consumer `{name}`: {}", chain(error)))
+}
+
+/// Settings of a consumer; `None` when it isn't there.
+pub(super) async fn consumer_there(stream: &Stream, name: &str) -> Result<Option<js_consumer::Config>, ConsumerError> {
+    match stream.consumer_info(name).await {
+        Ok(info) => Ok(Some(info.config)),
+        Err(error) => match error.kind() {
+            ConsumerInfoErrorKind::NotFound => Ok(None),
+            ConsumerInfoErrorKind::TimedOut => Err(ConsumerErrorKind::TimedOut.into()),
+            ConsumerInfoErrorKind::JetStream(answer) => Err(ConsumerErrorKind::JetStream(answer).into()),
+            _ => Err(ConsumerError::with_source(ConsumerErrorKind::Other, error)),
+        },
+    }
+}
+
+/// Consumers beside the one of workers, of a stream that gives each message to one of them only.
+pub(super) async fn strangers(stream: &Stream, own: &str) -> Vec<String> {
+    // One error is the end: the driver would ask again and again.
+    let names = stream.consumer_names().take_while(|name| std::future::ready(name.is_ok()));
+    let names = names.filter_map(|name| std::future::ready(name.ok()));
+    names.filter(|name| std::future::ready(name != own)).take(STRANGERS_NAMED).collect().await
+}
+
+async fn check_strangers(stream: &Stream, bus: &str, own: &str) -> Result<(), BusOpenError> {
+    let Some(consumer) = strangers(stream, own).await.into_iter().next() else { return Ok(()) };
+    let (bus, stream) = (bus.to_owned(), stream.cached_info().config.name.clone());
+    Err(BusOpenError::Consumer {
+        bus,
+        stream,
+        consumer,
+        reason: "it takes messages that no worker gets then".to_owned(),
     })
+}
+
+/// Says what was put right, and what can't be.
+fn report(bus: &str, what: &str, all: &[Difference]) {
+    for difference in all {
+        match difference.consequence {
+            Consequence::Configured => tracing::info!("NATS at `{bus}`: {what}: {difference}; it is set"),
+            Consequence::Mended(_) => tracing::warn!(
+                "NATS at `{bus}`: {what} was changed: {difference}; it is put right, and what it has done meanwhile isn't: see `trellis audit`"
+            ),
+            Consequence::Told(_) | Consequence::Fatal(_) => {
+                tracing::warn!("NATS at `{bus}`: {what}: {difference}; it stays so");
+            }
+        }
+    }
 }
 
 /// What a server has against a request for a stream.
@@ -205,48 +302,9 @@ fn make_failed(bus: &str, stream: &str, error: &CreateStreamError) -> BusOpenErr
     refusal.of(bus, stream, chain(error))
 }
 
-fn inbound(options: &NatsOptions, part: Option<usize>) -> Config {
-    let prefix = &options.prefix;
-    Config {
-        name: inbound_name(prefix, part),
-        subjects: subject::inbound(prefix, part),
-        retention: RetentionPolicy::WorkQueue,
-        // Never drop accepted work to make room: refuse new work.
-        discard: DiscardPolicy::New,
-        duplicate_window: SHORTEST_WINDOW,
-        ..common(options)
-    }
-}
-
-fn outbound(options: &NatsOptions) -> Config {
-    Config {
-        name: outbound_name(&options.prefix),
-        subjects: vec![subject::all_outbound(&options.prefix)],
-        retention: RetentionPolicy::Limits,
-        discard: DiscardPolicy::Old,
-        max_age: options.out_max_age,
-        // The server refuses a window that is longer than the age.
-        duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
-        ..common(options)
-    }
-}
-
 /// Name of the stream of the store's epoch.
 pub(super) fn epoch_name(prefix: &str) -> String {
     format!("{}_EPOCH", prefix.to_uppercase())
-}
-
-/// One message: how far the store is.
-fn epoch(options: &NatsOptions) -> Config {
-    Config {
-        name: epoch_name(&options.prefix),
-        subjects: vec![subject::epoch(&options.prefix)],
-        retention: RetentionPolicy::Limits,
-        discard: DiscardPolicy::Old,
-        max_messages_per_subject: 1,
-        duplicate_window: SHORTEST_WINDOW,
-        ..common(options)
-    }
 }
 
 /// Name of the stream of the newest records of what protects owners.
@@ -254,56 +312,9 @@ pub(super) fn protection_name(prefix: &str) -> String {
     format!("{}_PROTECTION", prefix.to_uppercase())
 }
 
-/// One message for each thing. None makes room for another: a record that isn't taken is an error that its caller meets.
-fn protection(options: &NatsOptions) -> Config {
-    Config {
-        name: protection_name(&options.prefix),
-        subjects: vec![subject::all_protections(&options.prefix)],
-        retention: RetentionPolicy::Limits,
-        discard: DiscardPolicy::New,
-        max_messages_per_subject: 1,
-        allow_message_ttl: true,
-        duplicate_window: SHORTEST_WINDOW,
-        ..common(options)
-    }
-}
-
-/// How long the journal tells of a change: longer than a store's disk or replicas lag behind its answers.
-const JOURNAL_AGE: Duration = Duration::from_hours(1);
-
-/// Bytes of the journal, at most: a million changes and more.
-const JOURNAL_BYTES: u64 = 256 << 20;
-
 /// Name of the stream of the journal.
 pub(super) fn journal_name(prefix: &str) -> String {
     format!("{}_JOURNAL", prefix.to_uppercase())
-}
-
-/// Batches of names of acknowledged changes. Who reads it is told how far back it reaches.
-fn journal(options: &NatsOptions) -> Config {
-    Config {
-        name: journal_name(&options.prefix),
-        subjects: vec![subject::journal(&options.prefix)],
-        retention: RetentionPolicy::Limits,
-        discard: DiscardPolicy::Old,
-        max_age: JOURNAL_AGE,
-        max_bytes: i64::try_from(options.max_bytes.min(JOURNAL_BYTES)).unwrap_or(i64::MAX),
-        duplicate_window: SHORTEST_WINDOW,
-        ..common(options)
-    }
-}
-
-fn jobs(options: &NatsOptions) -> Config {
-    Config {
-        name: jobs_name(&options.prefix),
-        subjects: vec![subject::all_jobs(&options.prefix)],
-        retention: RetentionPolicy::WorkQueue,
-        discard: DiscardPolicy::New,
-        // Nobody waits any more for what is older, and it would take the room of others.
-        max_age: OUTBOUND_DEADLINE_MAX,
-        duplicate_window: OUT_DUPLICATES,
-        ..common(options)
-    }
 }
 
 /// Whether a stream is surely not there. A server that is busy with itself, choosing a leader for one, may say of a
@@ -312,74 +323,12 @@ pub(super) async fn is_gone(context: &Context, name: &str) -> bool {
     matches!(context.get_stream(name).await, Err(error) if is_missing(&error))
 }
 
-/// Live text may be lost: it is in memory, and nobody waits for it to be stored. It has as many replicas as what may
-/// not: with one, nobody could watch a job, and no worker start, while a server of a cluster is away.
-fn live(options: &NatsOptions) -> Config {
-    Config {
-        name: live_name(&options.prefix),
-        subjects: vec![subject::all_live(&options.prefix)],
-        retention: RetentionPolicy::Limits,
-        discard: DiscardPolicy::Old,
-        storage: StorageType::Memory,
-        max_age: LIVE_AGE,
-        max_bytes: LIVE_BYTES,
-        duplicate_window: SHORTEST_WINDOW,
-        ..common(options)
-    }
-}
-
-/// Alarms of timers: those to come on one subject for each timer, and those that ring until a worker has
-/// looked. Old ones are never in the way, so there is no limit that could push out one to come.
-fn timers(options: &NatsOptions) -> Config {
-    Config {
-        name: timers_name(&options.prefix),
-        subjects: vec![subject::all_scheduled(&options.prefix), subject::all_due(&options.prefix)],
-        retention: RetentionPolicy::WorkQueue,
-        discard: DiscardPolicy::Old,
-        max_bytes: -1,
-        allow_message_schedules: true,
-        duplicate_window: SHORTEST_WINDOW,
-        ..common(options)
-    }
-}
-
-fn common(options: &NatsOptions) -> Config {
-    Config {
-        storage: StorageType::File,
-        num_replicas: options.replicas,
-        max_bytes: i64::try_from(options.max_bytes).unwrap_or(i64::MAX),
-        max_messages: -1,
-        max_messages_per_subject: -1,
-        max_message_size: -1,
-        max_consumers: -1,
-        ..Config::default()
-    }
-}
-
-fn consumer(options: &NatsOptions) -> pull::Config {
-    pull::Config {
-        durable_name: Some(CONSUMER.to_owned()),
-        // No filter: a stream of an earlier version has messages on other subjects, too.
-        deliver_policy: DeliverPolicy::All,
-        ack_policy: AckPolicy::Explicit,
-        ack_wait: options.ack_wait,
-        // The store counts crashes; a message at a delivery limit would stay and never be delivered.
-        max_deliver: -1,
-        max_ack_pending: MAX_ACK_PENDING,
-        max_waiting: MAX_WAITING,
-        ..pull::Config::default()
-    }
-}
-
-fn timer_consumer(options: &NatsOptions) -> pull::Config {
-    pull::Config {
-        durable_name: Some(TIMER_CONSUMER.to_owned()),
-        filter_subject: subject::all_due(&options.prefix),
-        ..consumer(options)
-    }
-}
-
-async fn ensure_stream(context: &Context, (bus, prefix): (&str, &str), wanted: Config) -> Result<Stream, BusOpenError> {
+async fn ensure_stream(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+    wanted: Config,
+) -> Result<Stream, BusOpenError> {
     let name = wanted.name.clone();
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
@@ -390,63 +339,33 @@ async fn ensure_stream(context: &Context, (bus, prefix): (&str, &str), wanted: C
         Err(error) => return Err(get_failed(bus, &name, &error)),
     };
     let actual = existing.cached_info().config.clone();
-    if let Some(reason) = difference(&actual, &wanted) {
-        return Err(BusOpenError::Incompatible { bus: bus.to_owned(), stream: name, reason });
+    if !wanted.metadata.is_empty() {
+        // Another store may have begun with it a moment ago.
+        ownership::check(bus, &actual, options)?;
+    }
+    let incompatible = |reason| BusOpenError::Incompatible { bus: bus.to_owned(), stream: name.clone(), reason };
+    let all = differences::of_stream(&options.prefix, &actual, &wanted);
+    if let Some(reason) = differences::fatal(&all) {
+        return Err(incompatible(reason));
     }
     // What an operator added (placement, compression, …) stays.
-    let updated = Config {
-        subjects: subject::beside(prefix, &wanted.subjects, &actual.subjects),
-        discard: wanted.discard,
-        num_replicas: wanted.num_replicas,
-        max_bytes: wanted.max_bytes,
-        max_age: wanted.max_age,
-        duplicate_window: wanted.duplicate_window,
-        allow_message_schedules: wanted.allow_message_schedules,
-        ..actual.clone()
-    };
+    let mut updated = differences::mended(&actual, &all).map_err(|error| incompatible(error.to_string()))?;
+    updated.metadata.extend(wanted.metadata.clone());
     if updated == actual {
         return Ok(existing);
     }
     if let Err(error) = context.update_stream(&updated).await {
-        let only_subjects = Config { subjects: actual.subjects.clone(), ..updated } == actual;
-        if !only_subjects {
+        let (subjects, metadata) = (actual.subjects.clone(), actual.metadata.clone());
+        let only_said = Config { subjects, metadata, ..updated } == actual;
+        if !only_said {
             return Err(make_failed(bus, &name, &error));
         }
         // It takes more than it should: what nobody understands is recorded, and `doctor` says so.
-        tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects: {}", chain(&error));
+        tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects and metadata: {}", chain(&error));
         return Ok(existing);
     }
-    if updated.num_replicas != actual.num_replicas {
-        let (from, to) = (actual.num_replicas, updated.num_replicas);
-        tracing::info!("NATS at `{bus}`: stream `{name}` has {to} replicas from now on, it had {from}");
-    }
+    report(bus, &format!("stream `{name}`"), &all);
     context.get_stream(&name).await.map_err(|error| get_failed(bus, &name, &error))
-}
-
-/// What can't be changed by an update and breaks a guarantee.
-fn difference(actual: &Config, wanted: &Config) -> Option<String> {
-    let differs = |what: &str, expected: String, got: String| Some(format!("expected {what} {expected}, got {got}"));
-    if actual.retention != wanted.retention {
-        return differs("retention", format!("{:?}", wanted.retention), format!("{:?}", actual.retention));
-    }
-    if actual.storage != wanted.storage {
-        return differs("storage", format!("{:?}", wanted.storage), format!("{:?}", actual.storage));
-    }
-    if actual.sealed || actual.no_ack {
-        return differs("a writable stream with acknowledgements", String::new(), "a sealed or silent one".to_owned());
-    }
-    if wanted.retention == RetentionPolicy::WorkQueue && actual.allow_message_ttl {
-        return differs("no message TTL", "(it deletes accepted work)".to_owned(), "`allow_msg_ttl`".to_owned());
-    }
-    // The target of a schedule may be a subject that its publisher may not publish to.
-    if actual.allow_message_schedules && !wanted.allow_message_schedules {
-        return differs(
-            "no schedules",
-            "(they reach other owners' subjects)".to_owned(),
-            "`allow_msg_schedules`".to_owned(),
-        );
-    }
-    None
 }
 
 pub(super) fn is_missing(error: &GetStreamError) -> bool {

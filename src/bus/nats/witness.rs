@@ -42,7 +42,13 @@ impl NatsBus {
 #[async_trait]
 impl Witness for NatsBus {
     async fn mark(&self) -> Result<Option<Mark>, BusError> {
-        let stream = self.stream(streams::epoch_name(self.prefix())).await?;
+        let name = streams::epoch_name(self.prefix());
+        let stream = match self.line().await?.context.get_stream(name).await {
+            Ok(stream) => stream,
+            // The next mark makes it again.
+            Err(error) if streams::is_missing(&error) => return Ok(None),
+            Err(error) => return Err(self.unavailable(&error)),
+        };
         let body = self.last(&stream, &subject::epoch(self.prefix())).await?;
         // One that can't be read is as none: the next is left over it.
         Ok(body.and_then(|body| decode::stored(&body).ok()))

@@ -44,7 +44,7 @@ impl Disk {
             ("bus.url".to_owned(), "embedded".to_owned()),
         ];
         let loaded = Config::load(None, &BTreeMap::new(), &settings).map_err(|e| Failure::internal(e.to_string()))?;
-        let app = App::open(&loaded.config, Role::Doctor, Arc::new(Metrics::new())).await;
+        let app = App::open(&loaded.config, Role::Command, Arc::new(Metrics::new())).await;
         let app = app.map_err(|e| role::failure(&e))?;
         let disk = Self::of(&app.venue).await;
         app.close().await;

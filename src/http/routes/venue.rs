@@ -6,6 +6,7 @@ use crate::http::describe::queries::{ValuesQuery, Wait};
 use crate::http::operate::{Invoke, Run};
 use crate::http::route::{Shape, of};
 use crate::http::{catalog, health, operate};
+use crate::venue::work::Work;
 
 pub(super) fn routes() -> Vec<Route> {
     let refusals: &'static [u16] = &[400, 403, 404, 503];
@@ -16,6 +17,10 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/readyz", Access::Open, health::readyz)
             .says("readyz", "Work can be accepted: the store answers within a second.")
             .answers(200, "It can.", of::<Live>())
+            .fails(&[503]),
+        route("get", "/work", Access::Operator, health::work)
+            .says("work", "Work of the whole venue that waits or runs: for whoever chooses the number of workers.")
+            .answers(200, "Messages in the queue and sessions that are due or run.", of::<Work>())
             .fails(&[503]),
         route("get", "/metrics", Access::Operator, health::metrics)
             .says("metrics", "Counters and histograms for Prometheus.")

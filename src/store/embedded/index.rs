@@ -233,6 +233,12 @@ impl Index {
         (first, due.next().is_some())
     }
 
+    /// Sessions of all owners that are due, run or wait for a slot.
+    pub(super) fn busy(&self) -> u64 {
+        let of = |owner: &OwnerIndex| owner.due.len() + owner.agents.values().map(|a| a.waiting.len()).sum::<usize>();
+        self.owners.values().map(|owner| of(owner) as u64).sum()
+    }
+
     /// Agents for which sessions wait.
     pub(super) fn agents_waiting(&self, owner: &str) -> Vec<String> {
         let agents = self.owners.get(owner).into_iter().flat_map(|o| &o.agents);

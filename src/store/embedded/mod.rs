@@ -100,6 +100,11 @@ impl EmbeddedStore {
         Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default() }))
     }
 
+    /// Whether somebody has made one in this folder.
+    pub fn is_there(dir: &Path) -> bool {
+        open::folder(dir).exists()
+    }
+
     /// An empty one that no disk keeps and no thread serves: the same rules, each call applied where it is made.
     pub fn in_memory() -> Arc<Self> {
         let place = Place::Memory(Memory::default());
@@ -423,6 +428,10 @@ impl Inspect for EmbeddedStore {
         let copied = tokio::task::spawn_blocking(move || backup::copy(&state, &to, &store)).await;
         let died = |e: tokio::task::JoinError| Fault::Record(format!("the backup was not made: {e}")).at(&self.name);
         copied.map_err(died)?
+    }
+
+    async fn busy_sessions(&self) -> Result<u64, StoreError> {
+        self.call(move |tx| Ok(tx.index().busy())).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {

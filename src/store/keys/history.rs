@@ -14,6 +14,9 @@ pub fn venue_owner() -> Owner {
 /// Document of the format of all that is kept.
 pub const FORMAT: &str = "format";
 
+/// Document of the names that all processes on the store share.
+pub const NAMES: &str = "names";
+
 /// Document of how far the store is.
 pub const EPOCH: &str = "epoch";
 

@@ -68,7 +68,7 @@ pub fn session_of_day(key: &str) -> Option<SessionKey> {
 /// what it waits for, and what workers begin with. They are small, and are written at the store's memory limit, too.
 pub fn keeps_work_going(key: &str) -> bool {
     let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
-    let is_of_workers = key == super::FORMAT || key.starts_with(super::WORKERS);
+    let is_of_workers = [super::FORMAT, super::NAMES].contains(&key) || key.starts_with(super::WORKERS);
     is_book(key) || key.starts_with(super::ORIGINS) || is_wait() || is_of_workers
 }
 

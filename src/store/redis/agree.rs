@@ -7,12 +7,17 @@ use crate::store::StoreError;
 use redis::Value;
 
 /// The keys are made for so many shards, or there are none yet.
-pub async fn shards(pool: &Pool, keys: &Keyspace) -> Result<(), StoreError> {
+///
+/// With `reads_only` they aren't set for any.
+pub async fn shards(pool: &Pool, keys: &Keyspace, reads_only: bool) -> Result<(), StoreError> {
     let refuse = |reason: String| StoreError::Corrupt { store: pool.store().to_owned(), reason };
     let wanted = keys.shards().to_string();
     let mut get = redis::cmd("GET");
     get.arg(keys.layout());
     if pool.run(&get, Again::Yes).await? == Value::Nil {
+        if reads_only {
+            return Ok(());
+        }
         let mut old = redis::cmd("EXISTS");
         old.arg(keys.owners());
         // Looked for once more: another process may have begun between.

@@ -4,8 +4,8 @@ use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
-    Continuation, Doc, DocConflict, EventKind, LeaseCheck, MailboxEntry, OutboxEntry, SessionFacts, StoreError, Swept,
-    Versions,
+    Continuation, Doc, DocConflict, EventKind, LeaseCheck, MailboxEntry, OutboxEntry, Page, SessionFacts, StoreError,
+    Swept, Versions,
 };
 use bytes::Bytes;
 use redis::Value;
@@ -124,6 +124,13 @@ impl AnswerParts {
             all.push(read(&mut self.nested()?)?);
         }
         Ok(all)
+    }
+
+    /// A page of documents, with or without values.
+    pub fn page(&mut self, values: bool) -> Result<Page, StoreError> {
+        let total = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        let read = |part: &mut Self| Ok((part.text()?, if values { part.doc()? } else { Doc::default() }));
+        Ok(Page { total, docs: self.nested()?.each(read)? })
     }
 
     /// All remaining parts, in pairs, as `HGETALL` gives them.

@@ -6,6 +6,7 @@ use super::failure::{classify, is_cut, is_unknown_function, passes};
 use super::keyspace::{Keyspace, LIBRARY};
 use super::millis;
 use super::options::RedisOptions;
+use super::sentinel::SentinelReport;
 use super::servers::Servers;
 use super::wire::{Place, RoundTrip, Wire, key};
 use crate::store::StoreError;
@@ -33,6 +34,7 @@ pub struct Pool {
     patience: Patience,
     /// Behind a broken connection calls wait here.
     pub(super) barrier: Barrier,
+    reads_only: bool,
 }
 
 /// Used in turn.
@@ -62,6 +64,7 @@ impl Pool {
             waiting,
             wait_replicas: options.wait_replicas,
             prefix: options.prefix.clone(),
+            reads_only: options.reads_only,
             patience: if long { Patience::Failover } else { Patience::Restart },
             barrier: Barrier::default(),
             store: servers.shown,
@@ -83,6 +86,11 @@ impl Pool {
     /// Another server may be the primary soon.
     pub const fn can_fail_over(&self) -> bool {
         self.can_fail_over
+    }
+
+    /// Nothing is changed on the servers.
+    pub const fn reads_only(&self) -> bool {
+        self.reads_only
     }
 
     /// Replicas that must have a change before it counts.
@@ -150,7 +158,7 @@ impl Pool {
         let mut answers = self.send(wire, asked, place, again, &mut attempts).await;
         // More than once where slots move: the next node may not have it either.
         for _ in 0..LOADS {
-            if !answers.as_ref().is_err_and(is_unknown_function) {
+            if self.reads_only || !answers.as_ref().is_err_and(is_unknown_function) {
                 break;
             }
             self.load(wire, place, &mut attempts).await?;
@@ -221,6 +229,16 @@ impl Pool {
     pub async fn everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
         let answers = Patience::Once.start().run(self.wires.next().ask_all(cmd)).await.unwrap_or_default();
         answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect()
+    }
+
+    /// What Sentinels say, where they name the primary.
+    pub async fn sentinels(&self) -> Option<SentinelReport> {
+        self.wires.next().sentinels().await
+    }
+
+    /// Whether the servers answer; nothing is changed on them.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.everywhere(&redis::cmd("PING")).await.map(drop)
     }
 
     /// Puts the library of this build on every primary that hasn't got it.

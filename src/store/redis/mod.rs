@@ -13,6 +13,7 @@ mod agree;
 mod args;
 mod attempts;
 mod barrier;
+mod busy;
 mod codec;
 mod connection;
 mod failure;
@@ -21,10 +22,12 @@ mod keyspace;
 mod libraries;
 mod looks;
 mod options;
+mod plain;
 mod registry;
 mod sentinel;
 mod servers;
 mod settings;
+mod topology;
 mod usage;
 mod wire;
 
@@ -75,12 +78,13 @@ impl RedisStore {
             let reason = format!("illegal prefix `{}`: braces would change the hash tag", options.prefix);
             return Err(StoreError::Corrupt { store: pool.store().to_owned(), reason });
         }
-        if let Err(error) = pool.load_everywhere().await {
+        let reached = if options.reads_only { pool.ping().await } else { pool.load_everywhere().await };
+        if let Err(error) = reached {
             let why = pool.why_unreachable(&options).await;
             return Err(why.map_or(error, |reason| StoreError::Unavailable { store: pool.store().to_owned(), reason }));
         }
         let keys = Keyspace::new(options.prefix, options.shards);
-        agree::shards(&pool, &keys).await?;
+        agree::shards(&pool, &keys, options.reads_only).await?;
         Ok(Arc::new(Self {
             pool,
             keys,
@@ -402,16 +406,14 @@ impl DocumentStore for RedisStore {
     }
 
     async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        if self.pool.reads_only() {
+            return plain::page(&self.pool, &self.keys, owner, prefix, window).await;
+        }
         let (from, to) = lex_range(prefix, None, window.reverse);
         let mut args = self.args("page", owner);
         args.bytes(from).bytes(to).flag(window.reverse).flag(window.values);
         args.number(window.skip as u64).number(window.limit as u64);
-        let mut answer = self.call(&args).await?;
-        let total = usize::try_from(answer.number()?).unwrap_or(usize::MAX);
-        let docs = answer
-            .nested()?
-            .each(|part| Ok((part.text()?, if window.values { part.doc()? } else { Doc::default() })))?;
-        Ok(Page { total, docs })
+        self.call(&args).await?.page(window.values)
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
@@ -481,6 +483,10 @@ impl Inspect for RedisStore {
         let mut entries = self.call(&self.args("outbox", owner)).await?.each(AnswerParts::outbox_entry)?;
         entries.sort_by_key(|(number, _)| *number);
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    async fn busy_sessions(&self) -> Result<u64, StoreError> {
+        busy::sessions(&self.pool, &self.keys).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {

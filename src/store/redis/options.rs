@@ -29,6 +29,8 @@ pub struct RedisOptions {
     pub waits_for_failover: bool,
     /// Which clock counts.
     pub clock: ServerOrInjected,
+    /// Nothing is written, no function is loaded: what needs one is read by plain commands, or fails.
+    pub reads_only: bool,
     /// How many shards owners lie in: fixed with the first key that is written.
     pub shards: Shards,
 }
@@ -44,6 +46,7 @@ impl RedisOptions {
             prefix: "trellis".to_owned(),
             connections: 8,
             clock: ServerOrInjected::Server,
+            reads_only: false,
             shards: Shards::default(),
         }
     }

@@ -210,6 +210,34 @@ impl Sentinels {
     }
 }
 
+/// What all Sentinels say now.
+pub struct SentinelReport {
+    /// What they call the primary.
+    pub name: String,
+    /// How many are named in `store.url`.
+    pub all: usize,
+    /// How many of them answer.
+    pub answering: usize,
+    /// Addresses of the primary, each with how many name it.
+    pub primaries: BTreeMap<String, usize>,
+    /// One that they say is down.
+    pub is_down: bool,
+}
+
+impl Sentinels {
+    /// Asks each for itself.
+    pub async fn report(&self) -> SentinelReport {
+        let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
+        let answers: Vec<_> = answers.into_iter().flatten().flatten().collect();
+        let mut primaries = BTreeMap::new();
+        for named in answers.iter().flatten() {
+            *primaries.entry(format!("{}:{}", named.host, named.port)).or_default() += 1;
+        }
+        let is_down = answers.iter().flatten().any(|named| !named.is_up);
+        SentinelReport { name: self.name.clone(), all: self.nodes.len(), answering: answers.len(), primaries, is_down }
+    }
+}
+
 impl Node {
     /// What it says; `None`: it was silent just now. An error is one of its connection; no `Named`: it knows nobody of
     /// that name.
@@ -290,6 +318,11 @@ impl SentinelWire {
     pub fn new(sentinels: Arc<Sentinels>, config: ConnectionManagerConfig) -> Self {
         // Another server may be the primary: few attempts at this one.
         Self { sentinels, config: config.set_number_of_retries(1), now: Mutex::default() }
+    }
+
+    /// What all Sentinels say now.
+    pub async fn report(&self) -> SentinelReport {
+        self.sentinels.report().await
     }
 
     /// Asks the primary; answers may be errors of the server.

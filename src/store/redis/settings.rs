@@ -2,6 +2,7 @@
 
 use super::connection::Pool;
 use super::options::ServerOrInjected;
+use super::topology;
 use super::wire::text;
 use crate::domain::time::Millis;
 use crate::store::{BackendSetting, Fill, StoreError};
@@ -33,6 +34,7 @@ pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     let behind = everywhere(pool, &["INFO", "replication"]).await?;
     let behind = behind.into_iter().map(|(_, answer)| replicas(&answer.map(|value| text(&value)).unwrap_or_default()));
     settings.extend(copies(pool.can_fail_over(), pool.wait_replicas(), behind.min().unwrap_or(0)));
+    settings.extend(topology::setting(pool).await?);
     if pool.is_cluster() {
         let nodes = everywhere(pool, &["CLUSTER", "NODES"]).await?;
         settings.push(slots(nodes.into_iter().map(|(_, answer)| answer.map(|value| text(&value)).unwrap_or_default())));

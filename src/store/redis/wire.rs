@@ -1,7 +1,7 @@
 //! One way to the servers: a connection to one, to all nodes of a cluster, or to the primary that sentinels name.
 
 use super::failure::{is_cut, passes};
-use super::sentinel::{SentinelWire, Sentinels};
+use super::sentinel::{SentinelReport, SentinelWire, Sentinels};
 use super::servers::{Servers, client, tcp};
 use crate::store::redis::RedisTls;
 use parking_lot::Mutex;
@@ -184,6 +184,14 @@ impl Wire {
             });
         }
         answers.into_iter().map(Value::extract_error).collect()
+    }
+
+    /// What Sentinels say, where they name the primary.
+    pub async fn sentinels(&self) -> Option<SentinelReport> {
+        match self {
+            Self::Sentinel(wire) => Some(wire.report().await),
+            Self::One(_) | Self::Cluster(_) => None,
+        }
     }
 
     /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.

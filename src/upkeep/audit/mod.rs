@@ -8,6 +8,7 @@ pub mod tail;
 mod unknown;
 mod watch;
 
+use crate::bus::Backlog;
 use crate::domain::audit::{AuditFacts, Books, JobFacts, LINES, MailboxFacts, close};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
@@ -16,6 +17,7 @@ use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::message::Message;
 use crate::domain::session::SessionState;
+use crate::domain::time::Millis;
 use crate::store::{Doc, EventKind, StoreError, keys, steps};
 use crate::venue::strays;
 use crate::venue::{Venue, is_reserved};
@@ -84,11 +86,20 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let told = tail::told(venue, LOST_LINES).await?;
     (books.lost, books.lost_total) = (told.lines, told.total);
     books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
+    let backlog = venue.bus.backlog().await?;
+    books.queued = backlog.messages();
+    books.queued_by_owner = queued_lines(&backlog, venue.now());
     let (strays, total) = strays::list(venue, None, SHOWN).await?;
     books.unreadable = total as u64;
     let line = |stray: &Stray| format!("{}: {}", stray.received.rfc3339(), stray.reason);
     books.unreadable_subjects = strays.iter().map(line).collect();
     Ok(books)
+}
+
+fn queued_lines(backlog: &Backlog, now: Millis) -> Vec<String> {
+    let since = |oldest: Millis| format!("the oldest since {} ({} s)", oldest.rfc3339(), now.since(oldest).as_secs());
+    let owners = backlog.longest(LINES - 1).into_iter().map(|(owner, messages)| format!("{owner}: {messages}"));
+    backlog.oldest.map(since).into_iter().chain(owners).collect()
 }
 
 /// The books of one owner.

@@ -2,6 +2,7 @@
 
 pub mod hold;
 pub mod list;
+pub mod queued;
 pub mod spend;
 
 use self::list::JobFilter;

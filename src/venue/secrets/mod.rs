@@ -1,9 +1,11 @@
 //! Secrets in a store: set, listed, deleted, opened for one call, sealed again under a newer key.
 
 mod files;
+mod lost;
 mod rotate;
 
 pub use files::{KEY_VARIABLE, KeyFileError, fresh, keygen, load, load_or_make};
+pub use lost::{LostSecrets, find_lost};
 pub use rotate::{Rotated, rotate};
 
 use crate::domain::ids::Owner;

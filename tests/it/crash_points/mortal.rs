@@ -98,6 +98,8 @@ fn done_at_once(message: &Message) -> Option<Message> {
     Some(Message { to, id: None, body })
 }
 
+impl trellis::bus::QueueWatch for Line {}
+
 #[async_trait]
 impl Bus for Line {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {

@@ -3,7 +3,6 @@
 use super::{leaving, read, root};
 use crate::support::fleet::Fleet;
 use crate::support::{cli, nats, python};
-use async_nats::jetstream;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -105,6 +104,9 @@ fn they_are_what_kubernetes_takes_however_workers_are_scaled() {
         let both = ["ConfigMap", "Namespace", "Service", "ServiceAccount"].map(|kind| (kind, 1));
         let mut expected = BTreeMap::from([("Deployment", 2), ("NetworkPolicy", 4), ("PodDisruptionBudget", 2)]);
         expected.extend(both.into_iter().chain(scaler.map(|kind| (kind, 1))));
+        if scaling == "keda" {
+            expected.insert("Service", 2);
+        }
         assert_eq!(kinds, expected, "{scaling}");
         let replicas: Vec<_> = of_kind(&docs, "Deployment").map(|d| d["spec"]["replicas"].as_u64()).collect();
         let of_workers = Some(2).filter(|_| scaling == "none");
@@ -352,20 +354,17 @@ fn workers_are_scaled_by_what_there_is() {
     assert!(spec["minReplicaCount"].as_u64().unwrap() >= 1, "timers and deadlines don't wait in the queue");
     assert!(of_kind(&docs, "Deployment").any(|d| name(d) == spec["scaleTargetRef"]["name"]));
     let trigger = &spec["triggers"][0];
-    assert_eq!(
-        (&trigger["type"], &trigger["metadata"]["stream"]),
-        (&json!("nats-jetstream"), &json!(config.bus.prefix.to_uppercase()))
-    );
-    let monitor = settings(&docs).bus.monitor.unwrap();
-    assert_eq!(trigger["metadata"]["natsServerMonitoringEndpoint"], monitor.trim_start_matches("http://"));
-    below_slots(target(&trigger["metadata"]["lagThreshold"]));
-    let partitions = json!({"autoscaling": {"kind": "keda", "keda": {"partitions": 2}}}).to_string();
-    let docs = documents(&["chart", "config/helm/trellis", &partitions]).unwrap();
-    let spec = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"];
-    let streams: Vec<_> = list(&spec["triggers"]).map(|trigger| &trigger["metadata"]["stream"]).collect();
-    assert_eq!(streams, ["TRELLIS", "TRELLIS_PART_0", "TRELLIS_PART_1"], "as tests/it/partitions.rs sees them");
-    let names: Vec<_> = list(&spec["triggers"]).map(|trigger| trigger["name"].as_str().unwrap()).collect();
-    assert_eq!(spec["advanced"]["scalingModifiers"]["formula"], names.join(" + "));
+    assert_eq!(trigger["type"], "metrics-api");
+    below_slots(target(&trigger["metadata"]["targetValue"]));
+    let asked = trigger["metadata"]["url"].as_str().unwrap();
+    let service = of_kind(&docs, "Service").find(|service| name(service) == "trellis-worker").unwrap();
+    let port = &service["spec"]["ports"][0];
+    assert_eq!(asked, format!("http://{}.trellis.svc:{}/work", name(service), port["port"]));
+    let (_, template, container) = pods(&docs).into_iter().find(|(role, ..)| *role == "worker").unwrap();
+    assert_eq!(port["targetPort"], container["ports"][0]["name"]);
+    for (label, value) in service["spec"]["selector"].as_object().unwrap() {
+        assert_eq!(&template["metadata"]["labels"][label], value, "its pods");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -400,21 +399,17 @@ async fn who_probes_and_scrapes_is_answered() {
     }
 }
 
-/// KEDA reads of a stream and consumer by name, and takes a consumer that isn't there for one with all messages to do.
-#[tokio::test]
-async fn the_queue_that_keda_watches_is_the_one_that_workers_make() {
+/// KEDA reads one number of an answer, at a path in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_keda_asks_for_is_answered_by_a_worker() {
     let Some(docs) = manifests("keda") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
-    let watched = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"]["triggers"][0]["metadata"];
-    let mut worker = fleet.start("worker");
-    worker.says("worker `");
-    let context = jetstream::new(async_nats::connect(&fleet.nats).await.unwrap());
-    let stream = context.get_stream(fleet.prefix.to_uppercase()).await.unwrap();
-    let mut consumer: jetstream::consumer::PullConsumer =
-        stream.get_consumer(watched["consumer"].as_str().unwrap()).await.unwrap();
-    let info = consumer.info().await.unwrap();
-    assert_eq!((info.num_pending, info.num_ack_pending), (0, 0));
-    assert_eq!(watched["account"], "$G");
+    let asked = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"]["triggers"][0]["metadata"];
+    let (mut worker, at) = leaving::worker(&fleet, &[]);
+    let path = asked["url"].as_str().unwrap().rsplit_once('/').unwrap().1;
+    let (status, text) = leaving::get(&at, &format!("/{path}")).await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &answer[asked["valueLocation"].as_str().unwrap()]), (200, &json!(0)), "{text}");
     worker.signal("TERM");
     assert_eq!(worker.ended().code(), Some(0), "{}", worker.log());
 }

@@ -89,7 +89,10 @@ async fn a_worker_tells_how_it_is_and_nothing_else() {
     assert_eq!(probe.status().as_u16(), 200);
     for path in ["/api/v1/status", "/api/v1/agents", "/"] {
         let (status, text) = get(&url, path).await;
-        assert!(status == 404 && text.contains("a worker has `/livez`, `/readyz` and `/metrics`"), "{path}: {text}");
+        assert!(
+            status == 404 && text.contains("a worker has `/livez`, `/readyz`, `/metrics` and `/work`"),
+            "{path}: {text}"
+        );
     }
     let taken = format!("worker.listen={}", url.trim_start_matches("http://"));
     let other = run(fleet.path(), &["worker", "--config", "fleet.toml", "--set", &taken]);

@@ -148,6 +148,8 @@ impl Settle for Answered {
     }
 }
 
+impl trellis::bus::QueueWatch for FarQueue {}
+
 #[async_trait]
 impl LiveText for FarQueue {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {

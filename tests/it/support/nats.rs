@@ -172,6 +172,9 @@ pub fn options(url: &str) -> NatsOptions {
         poll: Duration::from_millis(500),
         connect: RetryPolicy { total: Some(Duration::from_mins(1)), ..RetryPolicy::CONNECT },
         metrics: Arc::new(Metrics::new()),
+        owner: None,
+        adopt: false,
+        reads_only: false,
     }
 }
 

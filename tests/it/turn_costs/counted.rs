@@ -235,6 +235,8 @@ impl Settle for CountedSettle {
     }
 }
 
+impl trellis::bus::QueueWatch for CountedBus {}
+
 #[async_trait]
 impl Bus for CountedBus {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {

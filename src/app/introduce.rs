@@ -1,0 +1,54 @@
+//! A process and its store get to know each other: format, names, key.
+
+use super::{AppError, Role, store_name};
+use crate::config::{BusUrl, Config};
+use crate::domain::identity::{BusOwner, VenueNames, store_id};
+use crate::process::clock::Clock;
+use crate::process::retry::{AttemptFailure, retry};
+use crate::store::Store;
+use crate::venue::identity::{self, NameRule};
+use crate::venue::{self, format};
+
+/// Checks that this build and its settings fit the store. Returns the store's key; `None` where it has none yet and
+/// nothing may be written.
+pub(super) async fn introduce(
+    config: &Config,
+    role: Role,
+    store: &dyn Store,
+    clock: &Clock,
+) -> Result<Option<Vec<u8>>, AppError> {
+    let (patience, place) = (role.patience(), format!("store `{}`", store_name(config)));
+    let stays = matches!(role, Role::Up | Role::Worker | Role::Serve);
+    let fits = || async { format::agree(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
+    retry(patience, &place, fits).await??;
+    let names = names(config);
+    let rule = match (stays, config.venue.adopt) {
+        (true, true) => NameRule::Adopt,
+        (true, false) => NameRule::Register,
+        (false, _) => NameRule::Compare,
+    };
+    let agrees = || async { identity::agree(store, clock.now(), &names, rule).await.map_err(AttemptFailure::from) };
+    retry(patience, &place, agrees).await??;
+    let key = || async {
+        let key = if role == Role::Doctor {
+            venue::load_key(store).await
+        } else {
+            venue::load_or_make_key(store, clock.now()).await.map(Some)
+        };
+        key.map_err(AttemptFailure::from)
+    };
+    Ok(retry(patience, &place, key).await?)
+}
+
+fn names(config: &Config) -> VenueNames {
+    let bus_prefix = match &config.bus.url {
+        BusUrl::Nats(_) => Some(config.bus.prefix.clone()),
+        BusUrl::Embedded => None,
+    };
+    VenueNames { venue: config.venue.name.clone(), bus_prefix }
+}
+
+/// What the store with this key is known by on its queue.
+pub(super) fn bus_owner(config: &Config, key: &[u8]) -> BusOwner {
+    BusOwner { store: store_id(key), venue: config.venue.name.clone(), prefix: config.store.prefix.clone() }
+}

@@ -1,0 +1,264 @@
+//! Settings of streams and consumers that aren't what Trellis needs: which a start puts right, and which stop it.
+
+use super::super::subject;
+use crate::domain::decode;
+use async_nats::jetstream::{consumer, stream};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::time::Duration;
+
+/// What follows from a setting that differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Consequence {
+    /// The configuration says otherwise: a start sets it.
+    Configured,
+    /// An operator changed it: a start sets it, and says what it may have cost.
+    Mended(&'static str),
+    /// It can't be changed in place, or nobody but an operator knows why it is so: nothing starts.
+    Fatal(&'static str),
+    /// It can't be changed in place and loses nothing: it is only told.
+    Told(&'static str),
+}
+
+use Consequence::{Configured, Fatal, Mended, Told};
+
+/// One setting that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// As the server names it.
+    setting: &'static str,
+    found: Value,
+    expected: Value,
+    pub(super) consequence: Consequence,
+}
+
+/// Settings of a stream by the server's names. What isn't here is for operators to choose: placement, compression,
+/// direct reads, republishing, description.
+const STREAM: [(&str, Consequence); 28] = [
+    ("subjects", Configured),
+    ("discard", Configured),
+    ("num_replicas", Configured),
+    ("max_bytes", Configured),
+    ("max_age", Mended("it deletes messages by their age")),
+    ("duplicate_window", Configured),
+    ("max_msgs", Mended("it drops or refuses messages by their number")),
+    ("max_msgs_per_subject", Mended("it drops or refuses messages of an agent that has others waiting")),
+    ("max_msg_size", Mended("it refuses longer messages")),
+    ("discard_new_per_subject", Mended("it refuses messages of an agent that has others waiting")),
+    ("no_ack", Mended("it acknowledges nothing, so that no publisher knows what is stored")),
+    ("allow_rollup_hdrs", Mended("a publisher can delete messages of others with `Nats-Rollup`")),
+    ("subject_transform", Mended("it stores messages under subjects that nobody reads")),
+    ("consumer_limits", Mended("it limits the consumers of workers")),
+    ("subject_delete_marker_ttl", Mended("it puts markers among the messages")),
+    ("retention", Fatal("it keeps or drops messages by another rule")),
+    ("storage", Fatal("it keeps messages elsewhere")),
+    ("sealed", Fatal("it takes no messages")),
+    ("deny_delete", Fatal("messages that break connections can't be taken out")),
+    ("deny_purge", Fatal("messages that are done with can't be removed")),
+    ("mirror", Fatal("its messages are those of another stream")),
+    ("sources", Fatal("it takes messages of other streams")),
+    ("persist_mode", Fatal("it acknowledges messages before they are stored")),
+    ("allow_msg_counter", Fatal("it takes nothing but counters")),
+    ("allow_msg_ttl", Fatal("a message TTL deletes accepted work")),
+    ("allow_msg_schedules", Fatal("schedules reach other owners' subjects")),
+    ("template_owner", Told("it belongs to a template of streams")),
+    ("max_consumers", Told("it limits how many can watch, or take jobs, at the same time")),
+];
+
+/// Settings of a shared consumer. What isn't here is for operators to choose: description, sampling, metadata.
+const CONSUMER: [(&str, Consequence); 25] = [
+    ("ack_wait", Configured),
+    ("max_deliver", Mended("it gives up messages after some deliveries, and they stay where nobody gets them")),
+    ("filter_subject", Mended("messages on other subjects are delivered to nobody")),
+    ("filter_subjects", Mended("messages on other subjects are delivered to nobody")),
+    ("max_ack_pending", Mended("it limits the turns of the whole fleet")),
+    ("headers_only", Mended("it delivers messages without their bodies")),
+    ("max_batch", Mended("it refuses what workers ask for")),
+    ("max_bytes", Mended("it refuses what workers ask for")),
+    ("max_expires", Mended("it refuses what workers ask for")),
+    ("inactive_threshold", Mended("it is deleted while no worker runs")),
+    ("num_replicas", Mended("its acknowledgements have other copies than its messages")),
+    ("backoff", Mended("it delivers again before a turn can be over")),
+    ("pause_until", Mended("it delivers nothing")),
+    ("priority_groups", Mended("it delivers to some workers only")),
+    ("priority_policy", Mended("it delivers to some workers only")),
+    ("priority_timeout", Mended("it delivers to some workers only")),
+    ("rate_limit_bps", Mended("it delivers more slowly than workers take")),
+    ("durable_name", Fatal("it is not durable")),
+    ("deliver_subject", Fatal("it pushes messages to whoever listens")),
+    ("deliver_policy", Fatal("it passes over messages")),
+    ("opt_start_seq", Fatal("it passes over messages")),
+    ("opt_start_time", Fatal("it passes over messages")),
+    ("ack_policy", Fatal("messages count as done before they are")),
+    ("replay_policy", Fatal("it delivers at the pace of the publishers")),
+    ("max_waiting", Told("it limits how many workers can wait for messages")),
+];
+
+/// How a stream differs from what it must be. `prefix` is the first token of the venue's subjects.
+pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream::Config) -> Vec<Difference> {
+    let subjects = subject::beside(prefix, &expected.subjects, &found.subjects);
+    let expected = stream::Config { subjects, ..expected.clone() };
+    let is_queue = expected.retention == stream::RetentionPolicy::WorkQueue;
+    let ages = expected.max_age > Duration::ZERO;
+    let mut all = compare(&STREAM, found, &expected);
+    for difference in &mut all {
+        difference.consequence = match difference.setting {
+            // Only an age that the configuration knows nothing of loses something.
+            "max_age" if ages => Configured,
+            // Of what only the venue publishes; and a stream of an earlier version has no schedules yet.
+            "allow_msg_ttl" if !is_queue => Told("it lets messages say when they expire"),
+            "allow_msg_schedules" if expected.allow_message_schedules => Configured,
+            _ => difference.consequence,
+        };
+    }
+    all
+}
+
+/// How a shared consumer differs from what it must be.
+pub(super) fn of_consumer(found: &consumer::Config, expected: &consumer::Config) -> Vec<Difference> {
+    compare(&CONSUMER, found, expected)
+}
+
+/// The settings as they are put right: what is fatal or only told stays as it was found.
+pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Difference]) -> Result<T, decode::Wrong> {
+    let mut settings = object(found);
+    for difference in all.iter().filter(|difference| difference.is_mended()) {
+        settings.insert(difference.setting.to_owned(), difference.expected.clone());
+    }
+    settings.retain(|_, value| !value.is_null());
+    decode::typed(Value::Object(settings))
+}
+
+/// What stops a start, in words; `None` when nothing does.
+pub(super) fn fatal(all: &[Difference]) -> Option<String> {
+    let fatal: Vec<_> = all.iter().filter(|one| matches!(one.consequence, Fatal(_))).map(ToString::to_string).collect();
+    (!fatal.is_empty()).then(|| fatal.join("; "))
+}
+
+fn compare<T: Serialize>(rules: &[(&'static str, Consequence)], found: &T, expected: &T) -> Vec<Difference> {
+    let (found, expected) = (object(found), object(expected));
+    let differs = |(setting, consequence): &(&'static str, Consequence)| {
+        let value = |settings: &Map<String, Value>| settings.get(*setting).cloned().unwrap_or_default();
+        let (found, expected) = (value(&found), value(&expected));
+        let differs = normal(setting, &found) != normal(setting, &expected);
+        differs.then_some(Difference { setting, found, expected, consequence: *consequence })
+    };
+    rules.iter().filter_map(differs).collect()
+}
+
+fn object<T: Serialize>(settings: &T) -> Map<String, Value> {
+    match serde_json::to_value(settings) {
+        Ok(Value::Object(settings)) => settings,
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+/// A server leaves out what is as by default, or says it.
+fn normal(setting: &str, value: &Value) -> Value {
+    let is_default = match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty() || text == "default" || text == "none",
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) => false,
+    };
+    // No limit is -1 or 0.
+    let is_unlimited = setting.starts_with("max_") && value.as_i64() == Some(-1);
+    if is_default || is_unlimited { Value::Null } else { value.clone() }
+}
+
+impl Difference {
+    /// A start sets it.
+    pub(super) const fn is_mended(&self) -> bool {
+        matches!(self.consequence, Configured | Mended(_))
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [found, expected] = [&self.found, &self.expected].map(|value| shown(self.setting, value));
+        write!(f, "`{}` is {found}, expected {expected}", self.setting)?;
+        match self.consequence {
+            Configured => Ok(()),
+            Mended(why) | Fatal(why) | Told(why) => write!(f, ": {why}"),
+        }
+    }
+}
+
+/// Settings that are times, in nanoseconds.
+const TIMES: [&str; 7] = [
+    "max_age",
+    "duplicate_window",
+    "ack_wait",
+    "max_expires",
+    "inactive_threshold",
+    "priority_timeout",
+    "subject_delete_marker_ttl",
+];
+
+/// Characters of a value that are shown: an operator may have written any.
+const SHOWN: usize = 200;
+
+fn shown(setting: &str, value: &Value) -> String {
+    match value.as_u64() {
+        Some(nanos) if TIMES.contains(&setting) && nanos > 0 => {
+            humantime::format_duration(Duration::from_nanos(nanos)).to_string()
+        }
+        _ if *value == Value::Null || normal(setting, value) == Value::Null => "not set".to_owned(),
+        _ => value.to_string().chars().take(SHOWN).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stream::{Config, RetentionPolicy};
+
+    fn expected() -> Config {
+        Config {
+            retention: RetentionPolicy::WorkQueue,
+            subjects: vec!["p.in.>".to_owned()],
+            max_bytes: 9,
+            max_messages: -1,
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn what_is_as_by_default_differs_from_nothing() {
+        let found = Config { max_messages: 0, sources: Some(Vec::new()), ..expected() };
+        assert_eq!(of_stream("p", &found, &expected()), []);
+        let free = Config { description: Some("ours".to_owned()), allow_direct: true, ..expected() };
+        assert_eq!(of_stream("p", &free, &expected()), []);
+    }
+
+    #[test]
+    fn what_is_mended_is_as_expected_and_the_rest_as_it_was_found() {
+        let found = Config {
+            max_messages_per_subject: 1,
+            max_age: Duration::from_secs(90),
+            max_bytes: 8,
+            description: Some("ours".to_owned()),
+            ..expected()
+        };
+        let all = of_stream("p", &found, &expected());
+        assert!(fatal(&all).is_none() && all.iter().all(Difference::is_mended), "{all:?}");
+        let said: Vec<_> = all.iter().map(ToString::to_string).collect();
+        assert!(said.contains(&"`max_bytes` is 8, expected 9".to_owned()), "{said:?}");
+        assert!(said[1].starts_with("`max_age` is 1m 30s, expected not set: it deletes"), "{said:?}");
+        let mended = mended(&found, &all).unwrap();
+        assert_eq!(mended.description.as_deref(), Some("ours"));
+        assert_eq!(of_stream("p", &mended, &expected()), []);
+    }
+
+    #[test]
+    fn what_cannot_be_mended_stops_a_start() {
+        let found = Config { retention: RetentionPolicy::Limits, deny_purge: true, ..expected() };
+        let said = fatal(&of_stream("p", &found, &expected())).unwrap();
+        assert!(said.contains("`retention` is \"limits\", expected \"workqueue\": it keeps"), "{said}");
+        assert!(said.contains("; `deny_purge` is true, expected not set: "), "{said}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Why the queue can't be opened.
+
+use crate::domain::identity::BusOwner;
+
+/// Why the bus can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BusOpenError {
+    /// No server within the time of the policy, or it refuses the credentials.
+    #[error("can't connect to NATS at `{bus}`: {reason}")]
+    Connect {
+        /// Where, without credentials.
+        bus: String,
+        /// The driver's words.
+        reason: String,
+    },
+    /// Its version is too old.
+    #[error("NATS at `{bus}`: expected version 2.12 or newer, got {version}")]
+    Version {
+        /// Where.
+        bus: String,
+        /// What it is.
+        version: String,
+    },
+    /// The queue belongs to another store.
+    #[error(
+        "NATS at `{bus}` belongs to another store: its stream `{stream}` was made for {owner}, and this process works on {own}; set the `store.url` and `store.prefix` of that store, or another `bus.prefix` or `bus.url`; if that store is gone for good, start one process with `venue.adopt = true`"
+    )]
+    Stranger {
+        /// Where.
+        bus: String,
+        /// Which stream says so.
+        stream: String,
+        /// Whose it is.
+        owner: Box<BusOwner>,
+        /// The store of this process.
+        own: Box<BusOwner>,
+    },
+    /// A stream or consumer with this name is something else.
+    #[error(
+        "NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters"
+    )]
+    Incompatible {
+        /// Where.
+        bus: String,
+        /// Which stream.
+        stream: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A consumer is something else, or somebody's who takes what workers should get.
+    #[error(
+        "NATS at `{bus}`: consumer `{consumer}` of stream `{stream}` can't stay: {reason}; delete it (`nats consumer rm {stream} {consumer}`): messages stay, and a worker makes its own anew"
+    )]
+    Consumer {
+        /// Where.
+        bus: String,
+        /// Of which stream.
+        stream: String,
+        /// Which consumer.
+        consumer: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A cluster can't make a stream or consumer as long as too few of its servers are up.
+    #[error("NATS at `{bus}`: stream `{stream}` can't be set up yet: {reason}")]
+    NotYet {
+        /// Where.
+        bus: String,
+        /// Which stream.
+        stream: String,
+        /// The server's words, and what it lacks.
+        reason: String,
+        /// It says nothing at all.
+        is_silent: bool,
+    },
+    /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
+    #[error("NATS at `{bus}`: can't set up stream `{stream}`: {reason}")]
+    Setup {
+        /// Where.
+        bus: String,
+        /// Which stream.
+        stream: String,
+        /// The server's words.
+        reason: String,
+    },
+}

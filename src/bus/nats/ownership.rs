@@ -1,0 +1,44 @@
+//! The store that the queue belongs to, as the metadata of its inbound stream say it.
+
+use super::{BusOpenError, NatsOptions};
+use crate::domain::identity::BusOwner;
+use async_nats::jetstream::stream::Config;
+use std::collections::HashMap;
+
+/// Names of the metadata.
+const STORE: &str = "trellis-store";
+const VENUE: &str = "trellis-venue";
+const PREFIX: &str = "trellis-store-prefix";
+
+/// Characters of each that are shown: anybody who may change streams may have written them.
+const SHOWN: usize = 100;
+
+/// What says whose a stream is.
+pub(super) fn metadata(owner: &BusOwner) -> HashMap<String, String> {
+    let BusOwner { store, venue, prefix } = owner.clone();
+    [(STORE, store), (VENUE, venue), (PREFIX, prefix)].map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Whose a stream is; `None` where an earlier version made it.
+pub(super) fn owner_of(found: &Config) -> Option<BusOwner> {
+    let text = |name: &str| Some(found.metadata.get(name)?.chars().take(SHOWN).collect());
+    Some(BusOwner {
+        store: text(STORE)?,
+        venue: text(VENUE).unwrap_or_default(),
+        prefix: text(PREFIX).unwrap_or_default(),
+    })
+}
+
+/// Whether a stream is this store's, or nobody's yet.
+pub(super) fn check(bus: &str, found: &Config, options: &NatsOptions) -> Result<(), BusOpenError> {
+    let (Some(owner), Some(own)) = (owner_of(found), &options.owner) else { return Ok(()) };
+    if owner.store == own.store {
+        return Ok(());
+    }
+    if options.adopt {
+        tracing::warn!("NATS at `{bus}`: `venue.adopt` is set: stream `{}` belonged to {owner}", found.name);
+        return Ok(());
+    }
+    let (bus, stream) = (bus.to_owned(), found.name.clone());
+    Err(BusOpenError::Stranger { bus, stream, owner: Box::new(owner), own: Box::new(own.clone()) })
+}

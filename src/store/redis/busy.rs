@@ -1,0 +1,57 @@
+//! How many sessions wait for a turn or run one: a figure for whoever chooses the number of workers.
+
+use super::codec::AnswerParts;
+use super::connection::Pool;
+use super::keyspace::Keyspace;
+use crate::domain::ids::Owner;
+use crate::store::StoreError;
+use redis::{Cmd, Value};
+
+/// Owners of a shard that are asked for: with more there are workers enough to ask for anyway.
+const OWNERS_PER_SHARD: isize = 1_000;
+/// Commands that are sent together.
+const AT_ONCE: usize = 256;
+
+/// [`crate::store::Inspect::busy_sessions`]. It is no moment's figure: each owner is counted by itself.
+pub(super) async fn sessions(pool: &Pool, keys: &Keyspace) -> Result<u64, StoreError> {
+    let due = |shard| cmd("ZRANGE", &keys.due(shard)).arg(0).arg(OWNERS_PER_SHARD - 1).clone();
+    let mut bases = Vec::new();
+    for mut owners in ask(pool, keys.shards().iter().map(due).collect()).await? {
+        while !owners.is_empty() {
+            let owner: Owner = owners.owner()?;
+            bases.push(keys.owner(&owner));
+        }
+    }
+    let agents = bases.iter().map(|base| cmd("SMEMBERS", &format!("{base}:waiting"))).collect();
+    let mut counts: Vec<Cmd> = bases.iter().map(|base| cmd("ZCARD", &format!("{base}:due"))).collect();
+    for (base, mut waiting) in bases.iter().zip(ask(pool, agents).await?) {
+        while !waiting.is_empty() {
+            counts.push(cmd("ZCARD", &format!("{base}:waiting:{}", waiting.text()?)));
+        }
+    }
+    let mut all = 0;
+    for mut count in ask(pool, counts).await? {
+        all += count.number()?;
+    }
+    Ok(all)
+}
+
+fn cmd(name: &str, key: &str) -> Cmd {
+    let mut cmd = redis::cmd(name);
+    cmd.arg(key);
+    cmd
+}
+
+async fn ask(pool: &Pool, cmds: Vec<Cmd>) -> Result<Vec<AnswerParts>, StoreError> {
+    let mut answers = Vec::with_capacity(cmds.len());
+    for some in cmds.chunks(AT_ONCE) {
+        for answer in pool.run_each(some).await {
+            let parts = match answer? {
+                Value::Array(list) | Value::Set(list) => Value::Array(list),
+                one => Value::Array(vec![one]),
+            };
+            answers.push(AnswerParts::new(pool.store(), parts)?);
+        }
+    }
+    Ok(answers)
+}

@@ -1,0 +1,38 @@
+//! Reads by plain commands, of a server on which no function may be loaded.
+
+use super::args;
+use super::codec::AnswerParts;
+use super::connection::{Again, Pool};
+use super::keyspace::{Keyspace, lex_range};
+use crate::domain::ids::Owner;
+use crate::store::{Doc, Page, StoreError, Window};
+
+/// [`crate::store::DocumentStore::page`]; what changes meanwhile may be seen as before or after.
+pub(super) async fn page(
+    pool: &Pool,
+    keys: &Keyspace,
+    owner: &Owner,
+    prefix: &str,
+    window: Window,
+) -> Result<Page, StoreError> {
+    let (from, to) = lex_range(prefix, None, window.reverse);
+    let list = format!("{}:keys", keys.owner(owner));
+    let mut count = redis::cmd("ZLEXCOUNT");
+    count.arg(&list).arg(&from).arg(&to);
+    let counted = pool.run(&count, Again::Yes).await?;
+    let total = AnswerParts::new(pool.store(), redis::Value::Array(vec![counted]))?.number()?;
+    let mut range = if window.reverse { redis::cmd("ZREVRANGEBYLEX") } else { redis::cmd("ZRANGEBYLEX") };
+    let (first, last) = if window.reverse { (&to, &from) } else { (&from, &to) };
+    range.arg(&list).arg(first).arg(last).arg("LIMIT").arg(window.skip).arg(window.limit);
+    let (mut found, mut names) = (AnswerParts::new(pool.store(), pool.run(&range, Again::Yes).await?)?, Vec::new());
+    while !found.is_empty() {
+        names.push(found.text()?);
+    }
+    let docs = if window.values && !names.is_empty() {
+        let answer = pool.run(&args::read(&keys.documents(owner), &names), Again::Yes).await?;
+        AnswerParts::new(pool.store(), answer)?.stored_docs(names.len())?
+    } else {
+        vec![Doc::default(); names.len()]
+    };
+    Ok(Page { total: usize::try_from(total).unwrap_or(usize::MAX), docs: names.into_iter().zip(docs).collect() })
+}

@@ -1,0 +1,54 @@
+//! Work of the whole venue that waits or runs: one figure, for whoever chooses the number of workers.
+
+use super::Venue;
+use crate::bus::BusError;
+use crate::store::StoreError;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Time within which it isn't measured again, however often it is asked for.
+const MEASURED_FOR: Duration = Duration::from_secs(5);
+
+/// What waits and what runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Work {
+    /// Messages and sessions together.
+    pub work: i64,
+    /// Messages that wait in the queue.
+    pub messages: i64,
+    /// Seconds since the oldest of them was published.
+    pub oldest_seconds: i64,
+}
+
+/// Why it isn't known.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The queue.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+}
+
+impl Venue {
+    /// Counts what waits and what runs, as the metrics show it from now on.
+    pub async fn work(&self) -> Result<Work, WorkError> {
+        let (now, metrics) = (self.clock.steady(), &self.metrics);
+        let is_fresh = metrics.work_measured.lock().is_some_and(|last| now < last + MEASURED_FOR);
+        if !is_fresh {
+            let backlog = self.bus.backlog().await?;
+            let sessions = self.store.busy_sessions().await?;
+            let age = backlog.oldest.map_or(Duration::ZERO, |oldest| self.now().since(oldest));
+            let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+            metrics.queue_messages.set(gauge(backlog.messages()));
+            metrics.queue_oldest.set(gauge(age.as_secs()));
+            metrics.work.set(gauge(backlog.messages().saturating_add(sessions)));
+            *metrics.work_measured.lock() = Some(now);
+        }
+        let (work, messages) = (metrics.work.get(), metrics.queue_messages.get());
+        Ok(Work { work, messages, oldest_seconds: metrics.queue_oldest.get() })
+    }
+}
