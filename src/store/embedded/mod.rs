@@ -23,6 +23,8 @@ mod finish;
 mod flusher;
 mod folder;
 mod forget;
+mod head;
+mod health;
 mod index;
 pub(crate) mod layout;
 mod lease;
@@ -48,13 +50,15 @@ use super::{
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
+use crate::process::clock::Clock;
 use async_trait::async_trait;
 use folder::Folder;
 use memory::Memory;
+use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tx::{Durable, Fault, Tx};
 
 pub use memory::MemoryImage;
@@ -69,7 +73,18 @@ pub struct EmbeddedStore {
     name: Arc<str>,
     place: Place,
     level: FillLevel,
+    /// The machine's clock as it was seen last, where leases are kept when it is set.
+    seen: Option<Mutex<SeenClock>>,
 }
+
+/// A time on the wall, and when it was seen.
+struct SeenClock {
+    wall: Millis,
+    at: Instant,
+}
+
+/// A clock that is so much further than the time that has passed was set.
+const SET_CLOCK: Duration = Duration::from_secs(5);
 
 /// Where it lies.
 enum Place {
@@ -90,20 +105,42 @@ impl EmbeddedStore {
     /// can't be made or another process, which it names, holds it; with [`StoreOpenError::Format`], and nothing changed,
     /// when this build can't work on it.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StoreOpenError> {
-        Self::open_within(dir, None)
+        Self::in_folder(dir, None, None)
     }
 
-    /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken.
+    /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken. Its callers
+    /// go by the machine's clock: who holds a lease when that is set forward keeps it.
     pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreOpenError> {
+        let seen = SeenClock { wall: Clock::system().now(), at: Instant::now() };
+        Self::in_folder(dir, limit, Some(Mutex::new(seen)))
+    }
+
+    fn in_folder(dir: &Path, limit: Option<u64>, seen: Option<Mutex<SeenClock>>) -> Result<Arc<Self>, StoreOpenError> {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
-        let folder = Folder::open(dir, &name, limit)?;
-        Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default() }))
+        let folder = Folder::open(dir, &name, limit, Box::new(health::free_bytes))?;
+        Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen }))
+    }
+
+    /// Leases that a clock which was set forward would end are held as long as they were.
+    async fn follow_clock(&self, now: Millis) -> Result<(), StoreError> {
+        let Some(seen) = &self.seen else { return Ok(()) };
+        let (before, ahead) = {
+            let mut seen = seen.lock();
+            let before = seen.wall.plus(seen.at.elapsed());
+            *seen = SeenClock { wall: now, at: Instant::now() };
+            (before, now.since(before))
+        };
+        if ahead < SET_CLOCK {
+            return Ok(());
+        }
+        tracing::warn!("the machine's clock was set forward by {} s; leases that are held stay so", ahead.as_secs());
+        self.call(move |tx| lease::postpone(tx, before, ahead)).await
     }
 
     /// An empty one that no disk keeps and no thread serves: the same rules, each call applied where it is made.
     pub fn in_memory() -> Arc<Self> {
         let place = Place::Memory(Memory::default());
-        Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default() })
+        Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default(), seen: None })
     }
 
     /// What lies in memory now, to be [put back](Self::put_back); `None` of a folder.
@@ -187,23 +224,47 @@ impl EmbeddedStore {
         BackendSetting { name: "embedded durability".into(), value: value.into(), problem }
     }
 
+    /// Whether it can be written, and is what it was when it was closed.
+    fn disk(&self) -> BackendSetting {
+        let found = match &self.place {
+            Place::Folder(folder) => (folder.health.refusal(), folder.lost.clone()),
+            Place::Memory(_) => (None, None),
+        };
+        let (value, problem) = match found {
+            (Some(refused), _) => ("nothing can be written", Some(refused.to_string())),
+            (None, Some(lost)) => {
+                let next = "restore a backup, or submit again what `trellis audit` doesn't know";
+                ("it was written after it was opened last", Some(format!("{lost}; {next}")))
+            }
+            (None, None) => ("it can be written", None),
+        };
+        BackendSetting { name: "embedded disk".into(), value: value.into(), problem }
+    }
+
     /// What lies on the disk, journals and files on their way out included.
     async fn size(&self) -> Fill {
         let Place::Folder(folder) = &self.place else { return Fill::default() };
         let (dir, limit) = (folder.database.clone(), folder.limit);
         let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| Fault::Database(e.into()))).await;
-        used.map_or_else(|_| Fill::default(), |used| Fill { used, limit })
+        match used {
+            Err(_) => Fill::default(),
+            // One that can't be written is full, however little it has.
+            Ok(used) if folder.health.refusal().is_some() => Fill { used: used.max(1), limit: Some(used.max(1)) },
+            Ok(used) => Fill { used, limit },
+        }
     }
 }
 
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+        self.follow_clock(now).await?;
         let request = request.clone();
         self.call(move |tx| admit::admit(tx, now, &request)).await
     }
 
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
+        self.follow_clock(now).await?;
         let lease = lease.clone();
         self.call(move |tx| turn::renew(tx, now, &lease, ttl)).await
     }
@@ -282,6 +343,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
+        self.follow_clock(now).await?;
         let (token, owner) = (owner.token(), owner.clone());
         let of = token.clone();
         let swept = match self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await {
@@ -299,6 +361,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn due(&self, now: Millis, _worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
+        self.follow_clock(now).await?;
         // All shards are this process's.
         self.call(move |tx| sweep::due(tx, now, horizon, limit)).await
     }
@@ -432,6 +495,7 @@ impl Inspect for EmbeddedStore {
             BackendSetting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
             setting("store", &self.name),
             self.durability(),
+            self.disk(),
         ])
     }
 }
