@@ -361,7 +361,11 @@ impl Store for RedisStore {
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
         self.clock(&mut args, now);
-        self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await
+        let due = self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await?;
+        if let Err(error) = self.list_again(&due.owners).await {
+            tracing::debug!(%error, "the list of owners is not looked at; it comes again");
+        }
+        Ok(due)
     }
 
     async fn sign_off(&self, worker: &str) -> Result<(), StoreError> {
@@ -458,11 +462,19 @@ impl Inspect for RedisStore {
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
         let prefix = agent.map_or_else(String::new, |agent| format!("{}/", agent.token()));
-        let after = after.map(SessionKey::token);
-        let (from, to) = lex_range(&prefix, after.as_deref(), false);
-        let mut args = self.args("sessions", owner);
-        args.bytes(from).bytes(to).number(limit as u64);
-        self.call(&args).await?.each(AnswerParts::session_facts)
+        let (mut after, mut found) = (after.map(SessionKey::token), Vec::new());
+        loop {
+            let (from, to) = lex_range(&prefix, after.as_deref(), false);
+            let (mut args, wanted) = (self.args("sessions", owner), limit - found.len());
+            args.bytes(from).bytes(to).number(wanted as u64);
+            let page = self.call(&args).await?.each(AnswerParts::listed_session)?;
+            let is_last = page.len() < wanted;
+            after = page.last().map(|(token, _)| token.clone());
+            found.extend(page.into_iter().filter_map(|(_, session)| session));
+            if is_last || found.len() == limit || after.is_none() {
+                return Ok(found);
+            }
+        }
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
