@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Compares everything that was accepted with what has ended, is pending, or is missing.
 ///
 /// Reads the configured store and queue, of all owners; exits with 1 when something is unaccounted
-/// for. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
+/// for, or a record is damaged. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss"
@@ -34,7 +34,7 @@ pub(crate) struct Audit {
 }
 
 /// What is shown of the books, in order.
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 11] = [
     "accepted",
     "completed",
     "failed",
@@ -43,6 +43,7 @@ const NUMBERS: [&str; 10] = [
     "pending",
     "waiting",
     "unreadable",
+    "damaged",
     "unknown",
     "unaccounted",
 ];
@@ -67,6 +68,7 @@ impl Audit {
             ("set back", "setBack"),
             ("lost", "lost"),
             ("missing", "missing"),
+            ("damaged", "damagedRecords"),
             ("unreadable", "unreadableSubjects"),
             ("drift", "drift"),
         ];
@@ -75,6 +77,7 @@ impl Audit {
                 note(&format!("{kind}: {line}"));
             }
         }
-        Ok(if shown["unaccounted"] == 0 { Exit::Ok } else { Exit::Internal })
+        let is_whole = shown["unaccounted"] == 0 && shown["damaged"].as_u64().unwrap_or_default() == 0;
+        Ok(if is_whole { Exit::Ok } else { Exit::Internal })
     }
 }

@@ -43,6 +43,7 @@ mod day;
 mod decode;
 mod deletions;
 mod deployment;
+mod destroyer;
 mod direct;
 mod egress;
 mod effects;
