@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Compares everything that was accepted with what has ended, is pending, or is missing.
 ///
 /// Reads the configured store and queue, of all owners; exits with 1 when something is unaccounted
-/// for, or a record is damaged. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
+/// for, a record is damaged, or a quota counts otherwise than what is kept. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss"
@@ -77,7 +77,9 @@ impl Audit {
                 note(&format!("{kind}: {line}"));
             }
         }
-        let is_whole = shown["unaccounted"] == 0 && shown["damaged"].as_u64().unwrap_or_default() == 0;
+        let is_whole = shown["unaccounted"] == 0
+            && shown["damaged"].as_u64().unwrap_or_default() == 0
+            && shown["drift"].as_array().is_none_or(Vec::is_empty);
         Ok(if is_whole { Exit::Ok } else { Exit::Internal })
     }
 }

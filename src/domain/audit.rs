@@ -308,9 +308,9 @@ impl Books {
         }
     }
 
-    /// Nothing is missing and nothing is damaged.
+    /// Nothing is missing, nothing is damaged, and what owners keep is what is counted.
     pub const fn are_closed(&self) -> bool {
-        self.unaccounted == 0 && self.damaged == 0
+        self.unaccounted == 0 && self.damaged == 0 && self.drift.is_empty()
     }
 }
 

@@ -17,6 +17,7 @@
 mod admit;
 mod backup;
 mod capacity;
+mod clock;
 mod counts;
 mod docs;
 mod finish;
@@ -52,6 +53,7 @@ use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use async_trait::async_trait;
+use clock::SeenClock;
 use folder::Folder;
 use memory::Memory;
 use parking_lot::Mutex;
@@ -76,15 +78,6 @@ pub struct EmbeddedStore {
     /// The machine's clock as it was seen last, where leases are kept when it is set.
     seen: Option<Mutex<SeenClock>>,
 }
-
-/// A time on the wall, and when it was seen.
-struct SeenClock {
-    wall: Millis,
-    at: Instant,
-}
-
-/// A clock that is so much further than the time that has passed was set.
-const SET_CLOCK: Duration = Duration::from_secs(5);
 
 /// Where it lies.
 enum Place {
@@ -119,22 +112,6 @@ impl EmbeddedStore {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
         let folder = Folder::open(dir, &name, limit, Box::new(health::free_bytes))?;
         Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen }))
-    }
-
-    /// Leases that a clock which was set forward would end are held as long as they were.
-    async fn follow_clock(&self, now: Millis) -> Result<(), StoreError> {
-        let Some(seen) = &self.seen else { return Ok(()) };
-        let (before, ahead) = {
-            let mut seen = seen.lock();
-            let before = seen.wall.plus(seen.at.elapsed());
-            *seen = SeenClock { wall: now, at: Instant::now() };
-            (before, now.since(before))
-        };
-        if ahead < SET_CLOCK {
-            return Ok(());
-        }
-        tracing::warn!("the machine's clock was set forward by {} s; leases that are held stay so", ahead.as_secs());
-        self.call(move |tx| lease::postpone(tx, before, ahead)).await
     }
 
     /// An empty one that no disk keeps and no thread serves: the same rules, each call applied where it is made.

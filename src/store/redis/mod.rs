@@ -461,20 +461,7 @@ impl Inspect for RedisStore {
         after: Option<&SessionKey>,
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
-        let prefix = agent.map_or_else(String::new, |agent| format!("{}/", agent.token()));
-        let (mut after, mut found) = (after.map(SessionKey::token), Vec::new());
-        loop {
-            let (from, to) = lex_range(&prefix, after.as_deref(), false);
-            let (mut args, wanted) = (self.args("sessions", owner), limit - found.len());
-            args.bytes(from).bytes(to).number(wanted as u64);
-            let page = self.call(&args).await?.each(AnswerParts::listed_session)?;
-            let is_last = page.len() < wanted;
-            after = page.last().map(|(token, _)| token.clone());
-            found.extend(page.into_iter().filter_map(|(_, session)| session));
-            if is_last || found.len() == limit || after.is_none() {
-                return Ok(found);
-            }
-        }
+        self.listed_sessions(owner, agent, after, limit).await
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {

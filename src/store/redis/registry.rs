@@ -5,8 +5,8 @@ use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Again;
 use super::keyspace::lex_range;
-use crate::domain::ids::Owner;
-use crate::store::{KnownHistory, StoreError};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::store::{KnownHistory, SessionFacts, StoreError};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,5 +137,29 @@ impl RedisStore {
         self.pool.change(&cmd, Again::Yes).await?;
         self.registered.add(token);
         Ok(())
+    }
+
+    /// [`crate::store::Inspect::sessions`].
+    pub(super) async fn listed_sessions(
+        &self,
+        owner: &Owner,
+        agent: Option<&AgentId>,
+        after: Option<&SessionKey>,
+        limit: usize,
+    ) -> Result<Vec<SessionFacts>, StoreError> {
+        let prefix = agent.map_or_else(String::new, |agent| format!("{}/", agent.token()));
+        let (mut after, mut found) = (after.map(SessionKey::token), Vec::new());
+        loop {
+            let (from, to) = lex_range(&prefix, after.as_deref(), false);
+            let (mut args, wanted) = (self.args("sessions", owner), limit - found.len());
+            args.bytes(from).bytes(to).number(wanted as u64);
+            let page = self.call(&args).await?.each(AnswerParts::listed_session)?;
+            let is_last = page.len() < wanted;
+            after = page.last().map(|(token, _)| token.clone());
+            found.extend(page.into_iter().filter_map(|(_, session)| session));
+            if is_last || found.len() == limit || after.is_none() {
+                return Ok(found);
+            }
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 mod disk;
 mod isolated;
+mod kinds;
 mod lost;
+mod scene;
 mod whole;
 
 use crate::support::redis::RedisServer;
