@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Compares everything that was accepted with what has ended, is pending, or is missing.
 ///
 /// Reads the configured store and queue, of all owners; exits with 1 when something is unaccounted
-/// for. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
+/// for, a record is damaged, or a quota counts otherwise than what is kept. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss\n  trellis audit --settle"
@@ -39,7 +39,7 @@ pub(crate) struct Audit {
 }
 
 /// What is shown of the books, in order.
-const NUMBERS: [&str; 11] = [
+const NUMBERS: [&str; 12] = [
     "accepted",
     "completed",
     "failed",
@@ -49,6 +49,7 @@ const NUMBERS: [&str; 11] = [
     "waiting",
     "queued",
     "unreadable",
+    "damaged",
     "unknown",
     "unaccounted",
 ];
@@ -78,6 +79,7 @@ impl Audit {
             ("lost", "lost"),
             ("missing", "missing"),
             ("queued", "queuedByOwner"),
+            ("damaged", "damagedRecords"),
             ("unreadable", "unreadableSubjects"),
             ("drift", "drift"),
         ];
@@ -86,6 +88,9 @@ impl Audit {
                 note(&format!("{kind}: {line}"));
             }
         }
-        Ok(if shown["unaccounted"] == 0 { Exit::Ok } else { Exit::Internal })
+        let is_whole = shown["unaccounted"] == 0
+            && shown["damaged"].as_u64().unwrap_or_default() == 0
+            && shown["drift"].as_array().is_none_or(Vec::is_empty);
+        Ok(if is_whole { Exit::Ok } else { Exit::Internal })
     }
 }

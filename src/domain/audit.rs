@@ -39,10 +39,14 @@ pub struct MailboxFacts {
     pub results: BTreeSet<JobId>,
     /// Jobs whose results the session awaits, and since when.
     pub awaits: BTreeMap<JobId, Millis>,
+    /// What people were asked and the session waits for.
+    pub approvals: BTreeSet<JobId>,
     /// When it was touched last.
     pub touched: Millis,
     /// A worker holds it.
     pub held: bool,
+    /// Its record, its state or its mailbox can't be read: nothing says what of it is there.
+    pub unreadable: bool,
 }
 
 /// Everything that an owner's books are made of.
@@ -58,6 +62,12 @@ pub struct AuditFacts {
     pub results: BTreeSet<JobId>,
     /// Jobs of external workers, and operations that were invoked: somebody looks at them some day.
     pub watched: BTreeSet<JobId>,
+    /// Statuses that are gone or can't be read, as the results of their jobs tell them.
+    pub statuses: BTreeMap<JobId, JobStatus>,
+    /// Records that can't be read or that others need and that are gone, in words.
+    pub damaged: BTreeSet<String>,
+    /// When the first of all this was read.
+    pub read: Millis,
 }
 
 /// The books of one owner, or of all.
@@ -98,6 +108,10 @@ pub struct Books {
     pub unreadable_subjects: Vec<String>,
     /// What is missing, in words; at most 100 lines.
     pub missing: Vec<String>,
+    /// Records that can't be read, and records that others need and that are gone. Must be 0.
+    pub damaged: u64,
+    /// Those records, in words; at most 100 lines.
+    pub damaged_records: Vec<String>,
     /// Owners whose quotas count otherwise than what they keep, in words; at most 100 lines.
     pub drift: Vec<String>,
 }
@@ -131,6 +145,13 @@ pub enum Finding {
         /// Where.
         session: SessionKey,
     },
+    /// The status of a job is gone or can't be read, and its result tells it.
+    LostStatus {
+        /// The job.
+        job: JobId,
+        /// What its result says.
+        status: JobStatus,
+    },
 }
 
 /// Jobs that somebody will see to: their task is in a mailbox, or their time is watched.
@@ -138,20 +159,26 @@ fn held(facts: &AuditFacts) -> BTreeSet<&JobId> {
     facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).chain(&facts.watched).collect()
 }
 
+/// Sessions that can't be read: what seems to be missing there may be there.
+fn unreadable(facts: &AuditFacts) -> BTreeSet<&SessionKey> {
+    facts.mailboxes.iter().filter(|mailbox| mailbox.unreadable).map(|mailbox| &mailbox.session).collect()
+}
+
 /// What can be repaired and has been so for at least `age`: what moves right now isn't broken.
 pub fn find(facts: &AuditFacts, now: Millis, age: Duration) -> BTreeSet<Finding> {
     let is_old = |at: Millis| at.plus(age) <= now;
-    let held = held(facts);
+    let (held, unreadable) = (held(facts), unreadable(facts));
     let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
     let mut found = BTreeSet::new();
     for job in facts.jobs.iter().filter(|job| is_old(job.updated)) {
-        if !job.status.is_terminal() && !held.contains(&job.job) && !facts.in_transit.contains(&job.event) {
+        let may_be_there = held.contains(&job.job) || unreadable.contains(&job.session);
+        if !job.status.is_terminal() && !may_be_there && !facts.in_transit.contains(&job.event) {
             found.insert(Finding::LostTask { job: job.job.clone(), session: job.session.clone() });
         }
     }
     for mailbox in &facts.mailboxes {
         let session = &mailbox.session;
-        if mailbox.held {
+        if mailbox.held || mailbox.unreadable {
             continue;
         }
         for job in &mailbox.tasks {
@@ -159,22 +186,39 @@ pub fn find(facts: &AuditFacts, now: Millis, age: Duration) -> BTreeSet<Finding>
                 found.insert(Finding::EndedTask { job: job.clone(), session: session.clone() });
             }
         }
-        for (job, since) in &mailbox.awaits {
-            let ended = jobs.get(job).map_or_else(
-                || is_old(*since),
-                |job| job.status.is_terminal() && is_old(job.updated) && is_old(*since),
-            );
-            let moves = mailbox.results.contains(job) || facts.results.contains(job);
-            if ended && !moves {
-                found.insert(Finding::LostResult { job: job.clone(), session: session.clone() });
-            }
+        for job in lost_results(facts, &jobs, mailbox, age) {
+            found.insert(Finding::LostResult { job: job.clone(), session: session.clone() });
         }
         if mailbox.arrivals > mailbox.consumed + mailbox.pending && is_old(mailbox.touched) {
             found.insert(Finding::LostEvents { session: session.clone() });
         }
     }
+    found.extend(facts.statuses.iter().map(|(job, status)| Finding::LostStatus { job: job.clone(), status: *status }));
     found
 }
+
+/// Jobs of which a session awaits the result, which have ended or are gone for at least `age` before all was read, and
+/// whose result is nowhere.
+fn lost_results<'f>(
+    facts: &AuditFacts,
+    jobs: &BTreeMap<&JobId, &JobFacts>,
+    mailbox: &'f MailboxFacts,
+    age: Duration,
+) -> Vec<&'f JobId> {
+    let is_old = |at: Millis| at.plus(age) <= facts.read;
+    let ended = |job: &JobId, since: Millis| match jobs.get(job) {
+        None => is_old(since),
+        Some(job) => job.status.is_terminal() && is_old(job.updated) && is_old(since),
+    };
+    let lost = mailbox
+        .awaits
+        .iter()
+        .filter(|(job, since)| ended(job, **since) && !mailbox.results.contains(*job) && !facts.results.contains(*job));
+    lost.map(|(job, _)| job).collect()
+}
+
+/// A job that a session began to await so shortly before all was read may not have been written when it was.
+const JUST_BEGUN: Duration = Duration::from_secs(5);
 
 /// Lines of `missing` that are kept.
 pub const LINES: usize = 100;
@@ -184,7 +228,7 @@ pub const LINES: usize = 100;
 pub fn close(facts: &AuditFacts) -> Books {
     let mut books = Books { accepted: facts.jobs.len() as u64, ..Books::default() };
     let mut lost: BTreeMap<&SessionKey, u64> = BTreeMap::new();
-    let held = held(facts);
+    let (held, unreadable) = (held(facts), unreadable(facts));
     for job in &facts.jobs {
         match job.status {
             JobStatus::Complete => books.completed += 1,
@@ -196,7 +240,8 @@ pub fn close(facts: &AuditFacts) -> Books {
             | JobStatus::Paused
             | JobStatus::InputRequired
             | JobStatus::AuthRequired => {
-                if held.contains(&job.job) || facts.in_transit.contains(&job.event) {
+                let may_be_there = held.contains(&job.job) || unreadable.contains(&job.session);
+                if may_be_there || facts.in_transit.contains(&job.event) {
                     books.pending += 1;
                 } else {
                     *lost.entry(&job.session).or_default() += 1;
@@ -211,7 +256,16 @@ pub fn close(facts: &AuditFacts) -> Books {
         }
     }
     let mut unaccounted: u64 = lost.values().sum();
-    for mailbox in &facts.mailboxes {
+    let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
+    for mailbox in facts.mailboxes.iter().filter(|mailbox| !mailbox.unreadable) {
+        let results = if mailbox.held { Vec::new() } else { lost_results(facts, &jobs, mailbox, JUST_BEGUN) };
+        for job in results {
+            unaccounted += 1;
+            books.missing.push(format!(
+                "session {} waits for the result of job {job}, which is in no mailbox, outbox or queue",
+                mailbox.session
+            ));
+        }
         books.waiting += mailbox.pending.saturating_sub(mailbox.tasks.len() as u64);
         let missing = mailbox.arrivals.saturating_sub(mailbox.consumed + mailbox.pending);
         let counted = lost.get(&mailbox.session).copied().unwrap_or(0);
@@ -225,6 +279,8 @@ pub fn close(facts: &AuditFacts) -> Books {
     }
     books.unaccounted = unaccounted;
     books.missing.truncate(LINES);
+    books.damaged = facts.damaged.len() as u64;
+    books.damaged_records = facts.damaged.iter().take(LINES).cloned().collect();
     books
 }
 
@@ -242,6 +298,24 @@ impl Books {
         self.unreadable += other.unreadable;
         self.missing.extend(other.missing);
         self.missing.truncate(LINES);
+        self.damaged += other.damaged;
+        self.damaged_records.extend(other.damaged_records);
+        self.damaged_records.truncate(LINES);
+    }
+
+    /// Counts damaged records, each with what names it.
+    pub fn add_damaged(&mut self, records: impl IntoIterator<Item = String>) {
+        for record in records {
+            self.damaged += 1;
+            if self.damaged_records.len() < LINES {
+                self.damaged_records.push(record);
+            }
+        }
+    }
+
+    /// Nothing is missing, nothing is damaged, and what owners keep is what is counted.
+    pub const fn are_closed(&self) -> bool {
+        self.unaccounted == 0 && self.damaged == 0 && self.drift.is_empty()
     }
 }
 
@@ -265,7 +339,20 @@ mod tests {
         let tasks = tasks.iter().map(|n| id(*n)).collect();
         let (results, awaits) = (BTreeSet::new(), BTreeMap::new());
         let (session, touched, held) = (session(), Millis(10), false);
-        MailboxFacts { session, arrivals, consumed, pending, tasks, results, awaits, touched, held }
+        let (approvals, unreadable) = (BTreeSet::new(), false);
+        MailboxFacts {
+            session,
+            arrivals,
+            consumed,
+            pending,
+            tasks,
+            results,
+            awaits,
+            approvals,
+            touched,
+            held,
+            unreadable,
+        }
     }
 
     fn unaccounted(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str]) -> u64 {
@@ -294,7 +381,8 @@ mod tests {
 
     fn found(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str], now: u64) -> Vec<Finding> {
         let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
-        let facts = AuditFacts { jobs, mailboxes: vec![mailbox], in_transit, ..AuditFacts::default() };
+        let read = Millis(now);
+        let facts = AuditFacts { jobs, mailboxes: vec![mailbox], in_transit, read, ..AuditFacts::default() };
         find(&facts, Millis(now), Duration::from_millis(5)).into_iter().collect()
     }
 
@@ -310,6 +398,35 @@ mod tests {
         assert_eq!((books(&[2]).pending, books(&[2]).unaccounted), (0, 1));
         assert_eq!(find(&facts(&[1]), Millis(99), Duration::ZERO).len(), 0);
         assert_eq!(find(&facts(&[2]), Millis(99), Duration::ZERO).len(), 1);
+    }
+
+    #[test]
+    fn a_lost_result_is_missing_and_a_damaged_record_leaves_the_rest_alone() {
+        use JobStatus::{Complete, Pending, Started};
+        let parent = || MailboxFacts { awaits: [(id(2), Millis(10))].into(), ..mailbox(1, 0, 1, &[1]) };
+        let facts = |mailbox: MailboxFacts, read| AuditFacts {
+            jobs: vec![job(1, Started), job(2, Complete)],
+            mailboxes: vec![mailbox],
+            read: Millis(read),
+            ..AuditFacts::default()
+        };
+        assert_eq!(close(&facts(parent(), 60_000)).unaccounted, 1, "its result is nowhere");
+        assert_eq!(close(&facts(parent(), 20)).unaccounted, 0, "it may be on its way");
+        let arrived = MailboxFacts { results: [id(2)].into(), arrivals: 2, pending: 2, ..parent() };
+        assert_eq!(close(&facts(arrived, 60_000)).unaccounted, 0, "it has arrived");
+        let moving = AuditFacts { results: [id(2)].into(), ..facts(parent(), 60_000) };
+        assert_eq!(close(&moving).unaccounted, 0, "it is on its way");
+        // Nothing says what an unreadable session has.
+        let unreadable = MailboxFacts { unreadable: true, ..mailbox(0, 0, 0, &[]) };
+        let damaged = ["session a/s".to_owned()].into();
+        let facts =
+            AuditFacts { jobs: vec![job(1, Pending)], mailboxes: vec![unreadable], damaged, ..AuditFacts::default() };
+        let books = close(&facts);
+        assert_eq!((books.unaccounted, books.pending, books.damaged, books.are_closed()), (0, 1, 1, false));
+        assert_eq!(find(&facts, Millis(99_000), Duration::ZERO), BTreeSet::new());
+        let told = AuditFacts { statuses: [(id(3), Complete)].into(), ..AuditFacts::default() };
+        let status = Finding::LostStatus { job: id(3), status: Complete };
+        assert_eq!(find(&told, Millis(99), Duration::ZERO), [status].into());
     }
 
     #[test]
@@ -338,6 +455,7 @@ mod tests {
             jobs: vec![job(2, Complete)],
             mailboxes: vec![awaits()],
             results: [id(2)].into(),
+            read: Millis(99),
             ..AuditFacts::default()
         };
         assert_eq!(find(&moving, Millis(99), Duration::ZERO), BTreeSet::new(), "on its way");

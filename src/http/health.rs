@@ -52,6 +52,9 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
     let (owner, keys) = (venue_owner(), ["key".to_owned()]);
     let read = api.venue.store.read(&owner, &keys);
     match tokio::time::timeout(READY, read).await {
+        Ok(Ok(_)) if api.venue.fill().await.is_full() => {
+            Err(missing("not ready: the store takes no writes; `trellis doctor` says why".into()))
+        }
         Ok(Ok(_)) => Ok(axum::Json(json!({"status": "ready"})).into_response()),
         Ok(Err(error)) => Err(missing(format!("not ready: {error}"))),
         Err(_) => Err(missing(format!("not ready: the store didn't answer within {} s", READY.as_secs()))),

@@ -27,6 +27,11 @@ impl Fill {
         self.percent().is_some_and(|percent| percent >= STORE_TIGHT_PERCENT)
     }
 
+    /// Nothing can be written.
+    pub fn is_full(self) -> bool {
+        self.percent().is_some_and(|percent| percent >= 100)
+    }
+
     /// Refuses new work where nothing new is begun.
     pub fn admits(self, store: &str) -> Result<(), StoreError> {
         if !self.is_tight() {

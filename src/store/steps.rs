@@ -73,8 +73,37 @@ pub async fn scan(
 }
 
 /// [`DocumentStore::read`](super::DocumentStore::read) of the first of these groups of documents: of as many as weigh no more than
-/// `bytes` together, and of one at least. Gives what is left of `bytes`.
+/// `bytes` together, and of one at least. Gives what is left of `bytes`. A damaged document is as one that is gone: it
+/// keeps no other from being listed, and the audit names it.
 pub async fn read<const N: usize>(
+    store: &dyn Store,
+    owner: &Owner,
+    groups: &[[DocKey; N]],
+    bytes: usize,
+) -> Result<(Vec<Vec<Doc>>, usize), StoreError> {
+    match read_whole(store, owner, groups, bytes).await {
+        Err(error) if !error.is_transient() => {}
+        found => return found,
+    }
+    // One group alone, so that the next call goes on behind it.
+    let Some(group) = groups.first() else { return Ok((Vec::new(), bytes)) };
+    let mut docs = Vec::with_capacity(N);
+    for key in group {
+        docs.push(match store.read(owner, std::slice::from_ref(key)).await {
+            Ok(mut doc) => doc.pop().unwrap_or_default(),
+            Err(error) if error.is_transient() => return Err(error),
+            Err(error) => {
+                tracing::warn!(%owner, key, %error, "a damaged document is left out of a list");
+                Doc::default()
+            }
+        });
+    }
+    let left = bytes.saturating_sub(docs.iter().map(weight).sum());
+    Ok((vec![docs], left))
+}
+
+/// The same, which fails where one of them is damaged.
+pub async fn read_whole<const N: usize>(
     store: &dyn Store,
     owner: &Owner,
     groups: &[[DocKey; N]],
@@ -113,7 +142,10 @@ pub async fn page<T: DeserializeOwned>(
     let next = offset + found.len();
     let mut items = Vec::with_capacity(found.len());
     for ([key], mut doc) in wanted.iter().zip(found) {
-        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode(key, &bytes)).transpose()?);
+        match doc.pop().and_then(|doc| doc.value).map(|bytes| decode(key, &bytes)).transpose() {
+            Ok(item) => items.extend(item),
+            Err(error) => tracing::warn!(%owner, key, %error, "a damaged document is left out of a list"),
+        }
     }
     Ok((items, next))
 }

@@ -461,6 +461,10 @@ pub struct SessionFacts {
     pub mailbox: Vec<MailboxEntry<()>>,
     /// What the last commit left for the next turn; `None` before the first.
     pub state: Option<Bytes>,
+    /// Records of it that can't be read, in words: they are in none of the fields above.
+    pub damaged: Vec<String>,
+    /// Its own record is among them: the fields above say nothing.
+    pub unreadable: bool,
 }
 
 /// What a backend says about itself, for `trellis doctor`.

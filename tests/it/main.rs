@@ -46,6 +46,7 @@ mod day;
 mod decode;
 mod deletions;
 mod deployment;
+mod destroyer;
 mod direct;
 mod egress;
 mod effects;

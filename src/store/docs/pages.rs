@@ -124,15 +124,18 @@ impl Pages<Documents<'_>> {
         Ok(self.next().await?.map(|page| page.into_iter().map(|(key, _)| key).collect()))
     }
 
-    /// The next page with what its documents hold as JSON; [`StoreError::Corrupt`] names the key of one that
-    /// doesn't decode.
+    /// The next page with what its documents hold as JSON. A damaged one is left out: it keeps no other from being
+    /// listed, and the audit names it.
     pub async fn records<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<(DocKey, T)>>, StoreError> {
         let Some(page) = self.next().await? else { return Ok(None) };
-        let records = page.into_iter().map(|(key, doc)| {
-            let value = decode(&key, &doc.value.unwrap_or_default())?;
-            Ok((key, value))
+        let records = page.into_iter().filter_map(|(key, doc)| match decode(&key, &doc.value.unwrap_or_default()) {
+            Ok(value) => Some((key, value)),
+            Err(error) => {
+                tracing::warn!(key, %error, "a damaged document is left out of a list");
+                None
+            }
         });
-        records.collect::<Result<_, _>>().map(Some)
+        Ok(Some(records.collect()))
     }
 }
 

@@ -1,13 +1,15 @@
 //! The thread that makes groups durable, while the writer applies the next one.
 
+use super::head::Head;
+use super::health::Health;
 use super::tx::{Db, Durable, Fault};
 use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::PersistMode;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// Tells a caller the outcome of its request, once it is known whether its group is durable.
@@ -27,9 +29,8 @@ struct Disk {
     db: Db,
     store: Arc<str>,
     durable: Arc<RwLock<Arc<Durable>>>,
-    /// The first write that failed. What came after it was decided on top of it, so that nothing is
-    /// written any more until the folder is opened again.
-    broken: OnceLock<StoreError>,
+    head: Mutex<Head>,
+    health: Arc<Health>,
 }
 
 /// The way to the flusher; it has one group at a time.
@@ -43,14 +44,31 @@ pub(super) struct Flusher {
 
 impl Disk {
     fn flush(&self, writes: &Writes) -> Result<(), StoreError> {
-        if let Some(error) = self.broken.get() {
-            return Err(error.clone());
+        if let Some(error) = self.health.broken() {
+            return Err(error);
         }
-        flush(&self.db, &self.durable, writes).map_err(|fault| {
+        self.write(writes).map_err(|fault| {
             let error = fault.at(&self.store);
             tracing::error!(%error, "the store can't be written; mend the disk and start again, nothing is lost");
-            self.broken.get_or_init(|| error).clone()
+            self.health.fail(error)
         })
+    }
+
+    /// Readers see a group only when it can't be lost any more.
+    fn write(&self, writes: &Writes) -> Result<(), Fault> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let mut head = self.head.lock();
+        let mut batch = writes.batch(&self.db);
+        head.add_group(&mut batch, &self.db);
+        batch.commit()?;
+        self.db.database.persist(PersistMode::SyncAll)?;
+        head.write();
+        self.db.fsyncs.fetch_add(1, Ordering::Relaxed);
+        let now = Arc::new(Durable::of(&self.db));
+        *self.durable.write() = now;
+        Ok(())
     }
 }
 
@@ -60,11 +78,12 @@ impl Flusher {
         db: Db,
         store: Arc<str>,
         durable: Arc<RwLock<Arc<Durable>>>,
+        (head, health): (Head, Arc<Health>),
         landed: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
         let (groups, received) = channel::<Group>();
         let (done, done_received) = channel();
-        let disk = Arc::new(Disk { db, store, durable, broken: OnceLock::new() });
+        let disk = Arc::new(Disk { db, store, durable, head: Mutex::new(head), health });
         let own = Arc::clone(&disk);
         let run = move || {
             while let Ok(group) = received.recv() {
@@ -123,17 +142,4 @@ impl Drop for Flusher {
             let _ = thread.join();
         }
     }
-}
-
-/// Readers see a group only when it can't be lost any more.
-fn flush(db: &Db, durable: &RwLock<Arc<Durable>>, writes: &Writes) -> Result<(), Fault> {
-    if writes.is_empty() {
-        return Ok(());
-    }
-    writes.commit(db)?;
-    db.database.persist(PersistMode::SyncAll)?;
-    db.fsyncs.fetch_add(1, Ordering::Relaxed);
-    let now = Arc::new(Durable::of(db));
-    *durable.write() = now;
-    Ok(())
 }

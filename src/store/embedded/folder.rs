@@ -1,6 +1,7 @@
 //! The store in a folder: the database and the threads that serve it.
 
 use super::backup;
+use super::health::{self, Health};
 use super::open::{self, StoreOpenError};
 use super::reclaim::Reclaimer;
 use super::tx::{Durable, Fault};
@@ -20,6 +21,9 @@ pub(super) struct Folder {
     /// Where copies of it go.
     pub(super) backups: PathBuf,
     pub(super) limit: Option<u64>,
+    /// Why the database isn't what it was when it was closed.
+    pub(super) lost: Option<String>,
+    pub(super) health: Arc<Health>,
     reclaimer: Option<Reclaimer>,
     requests: Option<Requests>,
     writer: Option<JoinHandle<()>>,
@@ -28,14 +32,21 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Opens or makes it, and starts its threads.
-    pub(super) fn open(dir: &Path, name: &Arc<str>, limit: Option<u64>) -> Result<Self, StoreOpenError> {
+    /// Opens or makes it, and starts its threads; `probe` tells the room on its disk.
+    pub(super) fn open(
+        dir: &Path,
+        name: &Arc<str>,
+        limit: Option<u64>,
+        probe: health::Probe,
+    ) -> Result<Self, StoreOpenError> {
         let lock = open::lock(dir, name)?;
-        let (db, index) = open::database(dir, name)?;
+        let (db, index, (head, lost)) = open::database(dir, name)?;
+        let health = Arc::new(Health::new(Arc::clone(name), dir, probe));
+        health.look();
         let fsyncs = Arc::clone(&db.fsyncs);
         let durable = Arc::new(RwLock::new(Arc::new(Durable::of(&db))));
         let (requests, jobs) = Requests::channel(Arc::clone(name));
-        let writer = Writer::new(db.clone(), index, durable.clone(), &requests);
+        let writer = Writer::new(db.clone(), index, durable.clone(), (head, Arc::clone(&health)), &requests);
         let thread = writer.and_then(|writer| {
             std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
         });
@@ -45,7 +56,7 @@ impl Folder {
         let reclaimer = Some(Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?);
         let (backups, requests) = (dir.join("backups"), Some(requests));
         backup::remove_unfinished(&backups);
-        Ok(Self { durable, fsyncs, database, backups, limit, reclaimer, requests, writer, _lock: lock })
+        Ok(Self { durable, fsyncs, database, backups, limit, lost, health, reclaimer, requests, writer, _lock: lock })
     }
 
     /// The way to the writer.

@@ -29,6 +29,10 @@ pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forge
     }
     for session in &forget.lost {
         let mut slot = Slot::load(tx, owner, session)?;
+        // What can't be read is served by nobody.
+        let (_, damaged) = slot.places(tx)?;
+        let damaged: Vec<Vec<u8>> = damaged.into_iter().map(String::into_bytes).collect();
+        slot.consume(tx, &damaged)?;
         let mut there = 0;
         slot.walk(tx, &mut |_, _| {
             there += 1;

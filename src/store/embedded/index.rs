@@ -1,6 +1,6 @@
 //! What is due, who holds leases, who waits and what lies in the outbox: in memory, rebuilt at open.
 
-use super::layout::{Space, end_of, number};
+use super::layout::{Space, end_of, place_and_message};
 use super::tx::{Fault, View};
 use crate::domain::lease::{SessionRecord, Ticket};
 use crate::domain::time::Millis;
@@ -128,16 +128,19 @@ impl Index {
     ) -> Result<Self, Fault> {
         let mut index = Self::default();
         view.walk(Space::Core, b"s", &end_of(b"s"), &mut |key, value| {
-            let (owner, name) = split(key)?;
-            let mut session = parse_session(value)?;
+            // One that can't be read keeps no other from being served; the audit names it.
+            let (Ok((owner, name)), Ok(mut session)) = (split(key), parse_session(value)) else {
+                tracing::error!(key = %String::from_utf8_lossy(key).escape_debug(), "a session record is damaged");
+                return Ok(ControlFlow::Continue(()));
+            };
             change(key, &mut session)?;
             index.session(&owner, &name, &SessionRecord::default(), &session);
             Ok(ControlFlow::Continue(()))
         })?;
         view.walk(Space::Core, b"x", &end_of(b"x"), &mut |key, value| {
-            let (owner, id) = split(key)?;
-            let (place, _) = number(value).ok_or_else(|| Fault::Record(format!("outbox entry `{id}`")))?;
-            index.next = index.next.max(place + 1);
+            let Ok((owner, id)) = split(key) else { return Ok(ControlFlow::Continue(())) };
+            let (place, _) = place_and_message(value);
+            index.next = index.next.max(place.saturating_add(1));
             index.owner(&owner).outbox.insert(place, OutboxSlot { id, at: 0 });
             Ok(ControlFlow::Continue(()))
         })?;
@@ -218,6 +221,15 @@ impl Index {
     /// The agent's index, when it has one.
     pub(super) fn agent(&self, owner: &str, agent: &str) -> Option<&AgentIndex> {
         self.owners.get(owner)?.agents.get(agent)
+    }
+
+    /// Owner and session of every lease that ends after a time.
+    pub(super) fn leased(&self, after: u64) -> Vec<(String, String)> {
+        let of_owner = |(owner, index): (&String, &OwnerIndex)| {
+            let live = index.leases.range((after.saturating_add(1), String::new())..);
+            live.map(|(_, session)| (owner.clone(), session.clone())).collect::<Vec<_>>()
+        };
+        self.owners.iter().flat_map(of_owner).collect()
     }
 
     /// The owner's unpublished messages in order.

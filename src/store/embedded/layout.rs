@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | `docs` | `O\0<document key>` | version u64, then `1` + bytes, or `0` + deleted-at ms u64 | live: until deleted; deleted: a day |
 //! | `mail` | `O\0S\0<order>\0<event id>` | kind letter, arrival number u64, job length u8, job, body | until consumed |
+//! | `core` | `n` | the store's number u64, groups of changes made durable u64; the file `head` beside the database says the same | for good |
 //! | `core` | `oO` | empty; the owner exists | for good |
 //! | `core` | `sO\0S` | JSON [`crate::domain::lease::SessionRecord`] | until it is forgotten |
 //! | `core` | `pO\0S\0s` | session state of the last commit | until the next commit, or as the session |
@@ -247,6 +248,11 @@ impl<'a> MailRecord<'a> {
 pub(crate) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     Some((u64::from_be_bytes(*head), rest))
+}
+
+/// The place and the message of an outbox entry. One without a place is damaged: it comes first, as it is.
+pub(super) fn place_and_message(bytes: &[u8]) -> (u64, &[u8]) {
+    number(bytes).unwrap_or((0, bytes))
 }
 
 #[cfg(test)]

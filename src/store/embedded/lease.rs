@@ -4,7 +4,7 @@ use super::layout::{self, Space};
 use super::mailbox::{Mail, Slot, floor};
 use super::tx::{Fault, Tx, View};
 use super::{capacity, docs};
-use crate::domain::ids::AgentId;
+use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::lease::{Availability, Handout, LeaseRecord, Onward, Serving, TaskStart};
 use crate::domain::time::Millis;
@@ -15,6 +15,7 @@ use crate::store::{
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// The agent's gate; `None` when there is no such agent.
 pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<Gate>, Fault> {
@@ -66,6 +67,22 @@ pub(super) fn ask(
         return Ok(LeaseOutcome::Waiting);
     }
     Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, ask)?)))
+}
+
+/// Leases that were held at `before` end so much later.
+pub(super) fn postpone(tx: &mut Tx<'_>, before: Millis, by: Duration) -> Result<(), Fault> {
+    for (owner, session) in tx.index().leased(before.0) {
+        let (Ok(owner), Ok(session)) = (Owner::from_token(&owner), SessionKey::from_token(&session)) else { continue };
+        let mut slot = Slot::load(tx, &owner, &session)?;
+        let Some(lease) = &mut slot.now.lease else { continue };
+        let until = lease.until.plus(by);
+        if slot.now.due == Some(lease.until) {
+            slot.now.due = Some(until);
+        }
+        lease.until = until;
+        slot.save(tx)?;
+    }
+    Ok(())
 }
 
 fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> Result<Grant, Fault> {
@@ -121,7 +138,7 @@ fn recorded(tx: &Tx<'_>, slot: &Slot) -> Result<Recorded, Fault> {
 /// One more crash for each event that the lapsed lease served.
 fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(), Fault> {
     let mut crashes = slot.crashes(tx)?;
-    for mail in slot.places(tx)? {
+    for mail in slot.places(tx)?.0 {
         if served.covers(&mail.place, mail.entry.kind == EventKind::Task, mail.arrival) {
             *crashes.entry(mail.place).or_insert(0) += 1;
         }
@@ -133,7 +150,7 @@ fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(),
 pub(super) fn acquit(tx: &mut Tx<'_>, slot: &mut Slot, epoch: u64) -> Result<(), Fault> {
     let Some(served) = slot.now.acquit(epoch) else { return Ok(()) };
     let mut crashes = slot.crashes(tx)?;
-    for mail in slot.places(tx)? {
+    for mail in slot.places(tx)?.0 {
         if served.covers(&mail.place, mail.entry.kind == EventKind::Task, mail.arrival)
             && let Some(count) = crashes.get_mut(&mail.place)
         {

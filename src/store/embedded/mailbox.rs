@@ -215,7 +215,8 @@ impl Slot {
             return Ok(BTreeMap::new());
         }
         let Some(bytes) = view.get(Space::Core, &self.part(b"x"))? else { return Ok(BTreeMap::new()) };
-        serde_json::from_slice(&bytes).map_err(|e| Fault::Record(format!("crash counts of `{}`: {e}", self.token)))
+        // Counts that can't be read begin anew.
+        Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
     /// An entry as callers see it, with what `keep` leaves of its body.
@@ -246,12 +247,14 @@ impl Slot {
     /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them. A task is always among them, however much
     /// lies before it that only it may see: the one that was begun, else the first.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
-        self.first(view, limit, Bytes::copy_from_slice, Bytes::len)
+        self.first(view, limit, Bytes::copy_from_slice, Bytes::len, &mut Vec::new())
     }
 
-    /// All entries in the same order, without their bodies.
-    pub(super) fn places(&self, view: &impl View) -> Result<Vec<Mail<()>>, Fault> {
-        self.first(view, usize::MAX, |_| (), |()| 0)
+    /// All entries in the same order, without their bodies; and the places of those that can't be read.
+    pub(super) fn places(&self, view: &impl View) -> Result<(Vec<Mail<()>>, Vec<String>), Fault> {
+        let mut damaged = Vec::new();
+        let mail = self.first(view, usize::MAX, |_| (), |()| 0, &mut damaged)?;
+        Ok((mail, damaged))
     }
 
     fn first<Body>(
@@ -260,6 +263,7 @@ impl Slot {
         limit: usize,
         keep: impl Fn(&[u8]) -> Body + Copy,
         weigh: impl Fn(&Body) -> usize,
+        damaged: &mut Vec<String>,
     ) -> Result<Vec<Mail<Body>>, Fault> {
         let crashes = self.crashes(view)?;
         let (mut mail, mut size) = (Vec::new(), 0);
@@ -267,7 +271,13 @@ impl Slot {
             if mail.len() >= limit || size >= GRANT_BYTES {
                 return Ok(ControlFlow::Break(()));
             }
-            let found = self.entry(view, place, bytes, &crashes, keep)?;
+            let found = match self.entry(view, place, bytes, &crashes, keep) {
+                Err(Fault::Record(_)) => {
+                    damaged.push(place.to_owned());
+                    return Ok(ControlFlow::Continue(()));
+                }
+                found => found?,
+            };
             size += weigh(&found.entry.body);
             mail.push(found);
             Ok(ControlFlow::Continue(()))
@@ -284,7 +294,10 @@ impl Slot {
         } else {
             let key = [layout::mailbox(&self.owner, &self.token).as_slice(), task.as_bytes()].concat();
             let bytes = view.get(Space::Mail, &key)?;
-            bytes.map(|bytes| self.entry(view, &task, &bytes, &crashes, keep)).transpose()?
+            match bytes.map(|bytes| self.entry(view, &task, &bytes, &crashes, keep)).transpose() {
+                Err(Fault::Record(_)) => None,
+                found => found?,
+            }
         };
         if let Some(found) = found {
             mail.truncate(limit.saturating_sub(1));
@@ -310,7 +323,7 @@ impl Slot {
     pub(super) fn has_open_task(&self, view: &impl View) -> Result<bool, Fault> {
         let mut open = false;
         self.walk(view, &mut |place, bytes| {
-            let record = self.decode(place, bytes)?;
+            let Ok(record) = self.decode(place, bytes) else { return Ok(ControlFlow::Continue(())) };
             if record.kind == EventKind::Task {
                 let status = match &record.job {
                     Some(job) => docs::job_status(view, &self.owner, job)?,

@@ -17,12 +17,15 @@
 mod admit;
 mod backup;
 mod capacity;
+mod clock;
 mod counts;
 mod docs;
 mod finish;
 mod flusher;
 mod folder;
 mod forget;
+mod head;
+mod health;
 mod index;
 pub(crate) mod layout;
 mod lease;
@@ -48,13 +51,16 @@ use super::{
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
+use crate::process::clock::Clock;
 use async_trait::async_trait;
+use clock::SeenClock;
 use folder::Folder;
 use memory::Memory;
+use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tx::{Durable, Fault, Tx};
 
 pub use memory::MemoryImage;
@@ -69,6 +75,8 @@ pub struct EmbeddedStore {
     name: Arc<str>,
     place: Place,
     level: FillLevel,
+    /// The machine's clock as it was seen last, where leases are kept when it is set.
+    seen: Option<Mutex<SeenClock>>,
 }
 
 /// Where it lies.
@@ -90,14 +98,20 @@ impl EmbeddedStore {
     /// can't be made or another process, which it names, holds it; with [`StoreOpenError::Format`], and nothing changed,
     /// when this build can't work on it.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StoreOpenError> {
-        Self::open_within(dir, None)
+        Self::in_folder(dir, None, None)
     }
 
-    /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken.
+    /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken. Its callers
+    /// go by the machine's clock: who holds a lease when that is set forward keeps it.
     pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreOpenError> {
+        let seen = SeenClock { wall: Clock::system().now(), at: Instant::now() };
+        Self::in_folder(dir, limit, Some(Mutex::new(seen)))
+    }
+
+    fn in_folder(dir: &Path, limit: Option<u64>, seen: Option<Mutex<SeenClock>>) -> Result<Arc<Self>, StoreOpenError> {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
-        let folder = Folder::open(dir, &name, limit)?;
-        Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default() }))
+        let folder = Folder::open(dir, &name, limit, Box::new(health::free_bytes))?;
+        Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen }))
     }
 
     /// Whether somebody has made one in this folder.
@@ -108,7 +122,7 @@ impl EmbeddedStore {
     /// An empty one that no disk keeps and no thread serves: the same rules, each call applied where it is made.
     pub fn in_memory() -> Arc<Self> {
         let place = Place::Memory(Memory::default());
-        Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default() })
+        Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default(), seen: None })
     }
 
     /// What lies in memory now, to be [put back](Self::put_back); `None` of a folder.
@@ -192,23 +206,47 @@ impl EmbeddedStore {
         BackendSetting { name: "embedded durability".into(), value: value.into(), problem }
     }
 
+    /// Whether it can be written, and is what it was when it was closed.
+    fn disk(&self) -> BackendSetting {
+        let found = match &self.place {
+            Place::Folder(folder) => (folder.health.refusal(), folder.lost.clone()),
+            Place::Memory(_) => (None, None),
+        };
+        let (value, problem) = match found {
+            (Some(refused), _) => ("nothing can be written", Some(refused.to_string())),
+            (None, Some(lost)) => {
+                let next = "restore a backup, or submit again what `trellis audit` doesn't know";
+                ("it was written after it was opened last", Some(format!("{lost}; {next}")))
+            }
+            (None, None) => ("it can be written", None),
+        };
+        BackendSetting { name: "embedded disk".into(), value: value.into(), problem }
+    }
+
     /// What lies on the disk, journals and files on their way out included.
     async fn size(&self) -> Fill {
         let Place::Folder(folder) = &self.place else { return Fill::default() };
         let (dir, limit) = (folder.database.clone(), folder.limit);
         let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| Fault::Database(e.into()))).await;
-        used.map_or_else(|_| Fill::default(), |used| Fill { used, limit })
+        match used {
+            Err(_) => Fill::default(),
+            // One that can't be written is full, however little it has.
+            Ok(used) if folder.health.refusal().is_some() => Fill { used: used.max(1), limit: Some(used.max(1)) },
+            Ok(used) => Fill { used, limit },
+        }
     }
 }
 
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+        self.follow_clock(now).await?;
         let request = request.clone();
         self.call(move |tx| admit::admit(tx, now, &request)).await
     }
 
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
+        self.follow_clock(now).await?;
         let lease = lease.clone();
         self.call(move |tx| turn::renew(tx, now, &lease, ttl)).await
     }
@@ -287,6 +325,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
+        self.follow_clock(now).await?;
         let (token, owner) = (owner.token(), owner.clone());
         let of = token.clone();
         let swept = match self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await {
@@ -304,6 +343,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn due(&self, now: Millis, _worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
+        self.follow_clock(now).await?;
         // All shards are this process's.
         self.call(move |tx| sweep::due(tx, now, horizon, limit)).await
     }
@@ -445,6 +485,7 @@ impl Inspect for EmbeddedStore {
             BackendSetting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
             setting("store", &self.name),
             self.durability(),
+            self.disk(),
         ])
     }
 }

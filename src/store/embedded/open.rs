@@ -1,10 +1,12 @@
 //! Opening: the folder's lock, recovery, and what a restart means for leases.
 
+use super::head::Head;
 use super::index::Index;
-use super::layout::{Space, end_of};
+use super::layout::{self, Space, end_of};
 use super::tx::{Db, Durable, Fault, View};
 use super::{counts, docs};
 use crate::domain::format::{FORMAT, FormatError, StoreFormat, stands};
+use crate::domain::ids::Owner;
 use crate::store::{self, StoreError, keys};
 use fjall::PersistMode;
 use std::fs::{DirBuilder, File, TryLockError};
@@ -94,13 +96,19 @@ pub(super) fn folder(dir: &Path) -> PathBuf {
 }
 
 /// Opens the database in a folder whose store this build can work on, with every lease void and the index built.
-pub(super) fn database(dir: &Path, store: &str) -> Result<(Db, Index), StoreOpenError> {
+///
+/// With its head, and why the database isn't what it was when it was closed.
+pub(super) fn database(dir: &Path, store: &str) -> Result<(Db, Index, (Head, Option<String>)), StoreOpenError> {
     let failed = |fault: Fault| fault.at(store);
     let db = Db::open(&folder(dir)).map_err(|error| failed(error.into()))?;
     // Before anything is written: what this build can't read it would write without.
     stands(format_of(&db).map_err(failed)?.transpose()?.as_ref(), FORMAT)?;
+    let (head, lost) = Head::open(dir, &db).map_err(failed)?;
+    if let Some(lost) = &lost {
+        tracing::error!("store `{store}`: {lost}; restore a backup, or submit again what `trellis audit` doesn't know");
+    }
     let index = recovered(&db).map_err(failed)?;
-    Ok((db, index))
+    Ok((db, index, (head, lost)))
 }
 
 /// What the store says of its format.
@@ -111,6 +119,7 @@ fn format_of(db: &Db) -> Result<Option<Result<StoreFormat, StoreError>>, Fault> 
 
 /// What a start makes of what the process before has left.
 fn recovered(db: &Db) -> Result<Index, Fault> {
+    list_owners(db)?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
     let state = Durable::of(db);
@@ -132,6 +141,33 @@ fn recovered(db: &Db) -> Result<Index, Fault> {
     // Also what the process before wrote and was killed over: from here on it can be read.
     db.database.persist(PersistMode::SyncAll)?;
     Ok(index)
+}
+
+/// Puts owners that have documents or sessions and are missing from the list of owners back into it.
+fn list_owners(db: &Db) -> Result<(), Fault> {
+    let (state, mut batch) = (Durable::of(db), db.database.batch());
+    for (space, letter) in [(Space::Docs, b"".as_slice()), (Space::Core, b"s")] {
+        let mut from = letter.to_vec();
+        loop {
+            let mut found = None;
+            let end = if letter.is_empty() { vec![u8::MAX] } else { end_of(letter) };
+            state.walk(space, &from, &end, &mut |key, _| {
+                let owner = key.get(letter.len()..).and_then(|rest| rest.split(|byte| *byte == 0).next());
+                found = owner.map(<[u8]>::to_vec);
+                Ok(ControlFlow::Break(()))
+            })?;
+            let Some(owner) = found else { break };
+            // Behind every key of this owner.
+            from = [letter, &owner, &[layout::SEPARATOR + 1]].concat();
+            let Ok(token) = String::from_utf8(owner) else { continue };
+            let key = layout::owner(&token);
+            if Owner::from_token(&token).is_ok() && state.get(Space::Core, &key)?.is_none() {
+                tracing::warn!(owner = token, "it was missing from the list of owners, and is listed again");
+                batch.insert(db.keyspace(Space::Core), key, Vec::new());
+            }
+        }
+    }
+    Ok(batch.commit()?)
 }
 
 /// Builds before this one kept completions beside the queue, for nobody: the jobs have them.

@@ -1,7 +1,7 @@
 //! Messages decided and not yet published.
 
 use super::index::OutboxSlot;
-use super::layout::{self, Space};
+use super::layout::{self, Space, place_and_message};
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::DUE_AFTER;
@@ -46,7 +46,7 @@ pub(super) fn remove(tx: &mut Tx<'_>, owner: &str, ids: &[String]) -> Result<(),
     for id in ids {
         let key = layout::outbox(owner, id);
         if let Some(value) = tx.get(Space::Core, &key)? {
-            let (place, _) = decode(id, &value)?;
+            let (place, _) = place_and_message(&value);
             tx.remove(Space::Core, key);
             tx.index_mut().owner(owner).outbox.remove(&place);
         }
@@ -63,11 +63,7 @@ pub(super) fn all(tx: &Tx<'_>, owner: &str) -> Result<Vec<OutboxEntry>, Fault> {
 /// The entry `id`.
 pub(super) fn read(tx: &Tx<'_>, owner: &str, id: String) -> Result<Option<OutboxEntry>, Fault> {
     let Some(value) = tx.get(Space::Core, &layout::outbox(owner, &id))? else { return Ok(None) };
-    let (_, message) = decode(&id, &value)?;
+    let (_, message) = place_and_message(&value);
     let message = Bytes::copy_from_slice(message);
     Ok(Some(OutboxEntry { id, message }))
-}
-
-fn decode<'v>(id: &str, value: &'v [u8]) -> Result<(u64, &'v [u8]), Fault> {
-    layout::number(value).ok_or_else(|| Fault::Record(format!("outbox entry `{id}` is damaged")))
 }

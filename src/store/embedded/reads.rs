@@ -7,6 +7,7 @@ use super::mailbox::Slot;
 use super::tx::{Durable, Fault, View};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
+use crate::domain::time::Millis;
 use crate::store::{Doc, DocKey, MailboxEntry, Page, SessionFacts, Window};
 use bytes::Bytes;
 use std::ops::ControlFlow;
@@ -129,11 +130,21 @@ pub(super) fn sessions(
     let prefix = layout::session(&token, &agent.map(|a| format!("{}/", a.token())).unwrap_or_default());
     let after = after.map(|key| after_key(&layout::session(&token, &key.token()))).unwrap_or_default();
     state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, _| {
-        let (_, session) = split(key)?;
-        keys.push(SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?);
+        // A key that names no session is passed over.
+        let named = split(key).ok().and_then(|(_, session)| SessionKey::from_token(&session).ok());
+        keys.extend(named);
         Ok(until(&keys, limit))
     })?;
-    keys.iter().map(|key| facts(state, owner, key)).collect()
+    let each = keys.into_iter().map(|key| match facts(state, owner, &key) {
+        // One that can't be read keeps no other from being listed.
+        Err(Fault::Record(error)) => Ok(SessionFacts {
+            damaged: vec![format!("its record can't be read: {error}")],
+            unreadable: true,
+            ..unknown(key)
+        }),
+        facts => facts,
+    });
+    each.collect()
 }
 
 /// [`crate::store::Inspect::mail`].
@@ -142,9 +153,29 @@ pub(super) fn mail(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<V
     Ok(mail.into_iter().map(|m| m.entry).collect())
 }
 
+/// A session of which nothing is known.
+const fn unknown(key: SessionKey) -> SessionFacts {
+    SessionFacts {
+        key,
+        version: 0,
+        epoch: 0,
+        lease_until: None,
+        due: None,
+        touched: Millis(0),
+        arrivals: 0,
+        consumed: 0,
+        mailbox: Vec::new(),
+        state: None,
+        damaged: Vec::new(),
+        unreadable: false,
+    }
+}
+
 fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, Fault> {
     let slot = Slot::load(state, owner, key)?;
-    let mailbox = slot.places(state)?.into_iter().map(|m| m.entry).collect();
+    let (mailbox, damaged) = slot.places(state)?;
+    let mailbox = mailbox.into_iter().map(|m| m.entry).collect();
+    let damaged = damaged.iter().map(|place| format!("the event `{}` of its mailbox", place.escape_debug()));
     let left = match slot.now.version {
         0 => None,
         _ => state.get(Space::Core, &slot.part(layout::STATE))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
@@ -160,5 +191,7 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
         consumed: slot.now.consumed,
         mailbox,
         state: left,
+        damaged: damaged.collect(),
+        unreadable: false,
     })
 }

@@ -3,6 +3,8 @@
 
 use super::counts;
 use super::flusher::{Answer, Flusher, Group};
+use super::head::Head;
+use super::health::Health;
 use super::index::Index;
 use super::tx::{Below, Db, Durable, Fault, Tx};
 use super::writes::Writes;
@@ -33,6 +35,7 @@ pub(super) struct Writer {
     /// How many of them are waited for.
     urgent: usize,
     flusher: Flusher,
+    health: Arc<Health>,
 }
 
 impl Writer {
@@ -41,6 +44,7 @@ impl Writer {
         db: Db,
         index: Index,
         durable: Arc<RwLock<Arc<Durable>>>,
+        (head, health): (Head, Arc<Health>),
         requests: &Requests,
     ) -> std::io::Result<Self> {
         let store = Arc::clone(&requests.store);
@@ -52,14 +56,15 @@ impl Writer {
                 let _ = jobs.try_send(Box::new(|_: &mut Self| {}));
             }
         };
-        let flusher = Flusher::start(db.clone(), Arc::clone(&store), durable, nudge)?;
-        Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), urgent: 0, flusher })
+        let flusher = Flusher::start(db.clone(), Arc::clone(&store), durable, (head, Arc::clone(&health)), nudge)?;
+        Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), urgent: 0, flusher, health })
     }
 
     /// Serves until every sender is gone.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut waiting = Vec::with_capacity(GROUP_REQUESTS);
         while jobs.blocking_recv_many(&mut waiting, GROUP_REQUESTS) > 0 {
+            self.health.look();
             for job in waiting.drain(..) {
                 job(&mut self);
             }
@@ -90,6 +95,10 @@ impl Writer {
     }
 
     fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
+        // Before anything is decided: what comes after stands on nothing that was refused.
+        if let Some(refused) = self.health.refusal() {
+            return Err(refused);
+        }
         let Self { db, index, writes, flusher, .. } = self;
         let mut tx = Tx::new(Below::Folder(db), index, [Some(writes), flusher.writing()]);
         let done = request(&mut tx).and_then(|value| counts::settle(&mut tx).map(|()| value));

@@ -1,7 +1,7 @@
 //! What requests have written and the database doesn't hold yet.
 
 use super::layout::Space;
-use super::tx::{Db, Fault};
+use super::tx::Db;
 use fjall::Slice;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -44,8 +44,8 @@ impl Writes {
         self.0
     }
 
-    /// Writes all of them to the database, atomically; not yet durable.
-    pub(super) fn commit(&self, db: &Db) -> Result<(), Fault> {
+    /// All of them as one atomic batch for the database.
+    pub(super) fn batch(&self, db: &Db) -> fjall::OwnedWriteBatch {
         let mut batch = db.database.batch();
         for (space, writes) in Space::ALL.into_iter().zip(&self.0) {
             let keyspace = db.keyspace(space);
@@ -56,6 +56,6 @@ impl Writes {
                 }
             }
         }
-        Ok(batch.commit()?)
+        batch
     }
 }

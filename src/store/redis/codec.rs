@@ -1,6 +1,6 @@
 //! Answers of the functions: parts one after the other, a list is an array, what may be missing is a null.
 
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::SessionKey;
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
@@ -44,6 +44,11 @@ impl AnswerParts {
         }
     }
 
+    /// Whether the next part is anything.
+    pub fn is_there(&mut self) -> Result<bool, StoreError> {
+        self.next("something or nil").map(|part| part != Value::Nil)
+    }
+
     /// Bytes.
     pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
         self.optional()?.ok_or_else(|| nonsense(&self.store, "expected bytes, got nil"))
@@ -55,17 +60,12 @@ impl AnswerParts {
         String::from_utf8(bytes.into()).map_err(|error| nonsense(&self.store, &error.to_string()))
     }
 
-    /// An owner.
-    pub fn owner(&mut self) -> Result<Owner, StoreError> {
-        let token = self.text()?;
-        Owner::from_token(&token).map_err(|error| self.unexpected("an owner", &error.to_string()))
-    }
-
     /// What a sweep found.
     pub fn swept(mut self) -> Result<Swept, StoreError> {
         let (mut sessions, mut due) = (self.nested()?, Vec::new());
         while !sessions.is_empty() {
-            due.push(sessions.session()?);
+            // What is no session keeps no other from being served; the audit names it.
+            due.extend(sessions.session().inspect_err(|error| tracing::debug!(%error, "not due")).ok());
         }
         let outbox = self.nested()?.each(Self::outbox_entry)?;
         let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
@@ -196,10 +196,21 @@ impl AnswerParts {
         Ok((self.number()?, self.entry()?))
     }
 
-    /// One session as an operator sees it.
-    pub fn session_facts(&mut self) -> Result<SessionFacts, StoreError> {
-        Ok(SessionFacts {
-            key: self.session()?,
+    /// One place in the list of sessions, and the session that it names; a place may name none.
+    pub fn listed_session(&mut self) -> Result<(String, Option<SessionFacts>), StoreError> {
+        let token = String::from_utf8_lossy(&self.bytes()?).into_owned();
+        match SessionKey::from_token(&token) {
+            Ok(key) => Ok((token, Some(self.session_facts(key)?))),
+            Err(error) => {
+                tracing::debug!(token, %error, "a listed session that is none is passed over");
+                Ok((token, None))
+            }
+        }
+    }
+
+    fn session_facts(&mut self, key: SessionKey) -> Result<SessionFacts, StoreError> {
+        let facts = SessionFacts {
+            key,
             version: self.number()?,
             epoch: self.number()?,
             lease_until: self.optional_millis()?,
@@ -209,7 +220,29 @@ impl AnswerParts {
             mailbox: self.mailbox_with(|_| ())?,
             state: self.optional()?,
             touched: self.millis()?,
-        })
+            damaged: self.nested()?.escaped()?,
+            unreadable: false,
+        };
+        self.with_reason(facts)
+    }
+
+    /// A session whose record can't be read says why.
+    fn with_reason(&mut self, mut facts: SessionFacts) -> Result<SessionFacts, StoreError> {
+        facts.damaged = facts.damaged.iter().map(|place| format!("the event `{place}` of its mailbox")).collect();
+        if let Some(why) = self.optional()? {
+            facts.unreadable = true;
+            facts.damaged.push(format!("its record can't be read: {}", String::from_utf8_lossy(&why).escape_debug()));
+        }
+        Ok(facts)
+    }
+
+    /// All remaining parts as text that shows on one line.
+    fn escaped(mut self) -> Result<Vec<String>, StoreError> {
+        let mut all = Vec::with_capacity(self.parts.len());
+        while !self.is_empty() {
+            all.push(String::from_utf8_lossy(&self.bytes()?).escape_debug().to_string());
+        }
+        Ok(all)
     }
 
     /// Pending events.

@@ -41,6 +41,7 @@ use std::sync::LazyLock;
 
 /// The helpers that all methods share, each file's after those that it uses.
 const PRELUDE: &[&str] = &[
+    include_str!("functions/prelude/undo.lua"),
     include_str!("functions/prelude/base.lua"),
     include_str!("functions/prelude/kept.lua"),
     include_str!("functions/prelude/documents.lua"),

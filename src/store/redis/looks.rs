@@ -5,6 +5,7 @@ use super::codec::AnswerParts;
 use super::connection::Pool;
 use super::keyspace::Keyspace;
 use super::millis;
+use crate::domain::ids::Owner;
 use crate::domain::shard::{Shard, Shards, Share};
 use crate::domain::time::Millis;
 use crate::store::{DueOwners, StoreError};
@@ -74,7 +75,9 @@ impl Looks {
             };
             let (mut answer, mut overdue) = (AnswerParts::new(pool.store(), answer)?, 0);
             while !answer.is_empty() {
-                let (owner, at) = (answer.owner()?, Millis(answer.parsed()?));
+                let (owner, at) = (answer.text()?, Millis(answer.parsed()?));
+                // What is no owner keeps no other from being swept.
+                let Ok(owner) = Owner::from_token(&owner) else { continue };
                 overdue += u32::from(at <= now);
                 due.owners.push((owner, at.since(now)));
             }

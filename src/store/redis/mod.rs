@@ -371,7 +371,11 @@ impl Store for RedisStore {
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
         self.clock(&mut args, now);
-        self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await
+        let due = self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await?;
+        if let Err(error) = self.list_again(&due.owners).await {
+            tracing::debug!(%error, "the list of owners is not looked at; it comes again");
+        }
+        Ok(due)
     }
 
     async fn sign_off(&self, worker: &str) -> Result<(), StoreError> {
@@ -465,12 +469,7 @@ impl Inspect for RedisStore {
         after: Option<&SessionKey>,
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
-        let prefix = agent.map_or_else(String::new, |agent| format!("{}/", agent.token()));
-        let after = after.map(SessionKey::token);
-        let (from, to) = lex_range(&prefix, after.as_deref(), false);
-        let mut args = self.args("sessions", owner);
-        args.bytes(from).bytes(to).number(limit as u64);
-        self.call(&args).await?.each(AnswerParts::session_facts)
+        self.listed_sessions(owner, agent, after, limit).await
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {

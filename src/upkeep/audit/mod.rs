@@ -3,26 +3,27 @@
 mod counts;
 mod epoch;
 pub mod journal;
+mod records;
 mod repair;
 pub mod tail;
 mod unknown;
 mod watch;
 
 use crate::bus::Backlog;
-use crate::domain::audit::{AuditFacts, Books, JobFacts, LINES, MailboxFacts, close};
+use crate::domain::agent::AgentRecord;
+use crate::domain::approval::Approval;
+use crate::domain::audit::{AuditFacts, Books, LINES, MailboxFacts, close};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
-use crate::domain::job::{JobHead, JobStatus};
-use crate::domain::limits::LIST_BYTES;
+use crate::domain::ids::{EventId, IdOf, JobId, Owner};
 use crate::domain::message::Message;
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
-use crate::store::{Doc, EventKind, StoreError, keys, steps};
+use crate::store::{EventKind, SessionFacts, StoreError, keys};
 use crate::venue::strays;
 use crate::venue::{Venue, is_reserved};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Changes that are named which the store has lost.
@@ -38,6 +39,8 @@ const SHOWN: usize = 20;
 /// missing must be missing in every one of so many looks.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
+
+use records::{JobRecords, all_jobs, read_jobs};
 
 pub use epoch::{SetBack, beat, set_backs};
 pub use repair::{Repair, repair};
@@ -65,14 +68,30 @@ pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
     Ok(shown)
 }
 
+/// An outcome of one owner; only an error that would meet every owner ends the whole.
+fn named<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError>, AuditError> {
+    match outcome {
+        Ok(done) => Ok(Ok(done)),
+        Err(AuditError::Store(error)) if !error.is_transient() => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
+}
+
 /// The books of every owner, added up.
 pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let mut books = Books::default();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
-            books.add(owner_books(venue, owner).await?);
-            books.drift.extend(counts::drift(venue, owner, false).await?.map(|drift| format!("{owner}: {drift}")));
+            // What can't be read of one owner is named, and keeps nobody from the books of the others.
+            match named(owner_books(venue, owner).await)? {
+                Ok(own) => books.add(own),
+                Err(error) => books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]),
+            }
+            match named(counts::drift(venue, owner, false).await.map_err(AuditError::from))? {
+                Ok(drift) => books.drift.extend(drift.map(|drift| format!("{owner}: {drift}"))),
+                Err(error) => books.add_damaged([format!("what `{owner}` keeps can't be counted: {error}")]),
+            }
         }
     }
     for (line, owner) in unknown::jobs(venue).await? {
@@ -104,38 +123,56 @@ fn queued_lines(backlog: &Backlog, now: Millis) -> Vec<String> {
 
 /// The books of one owner.
 pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditError> {
-    let mut best = close(&facts(venue, owner).await?);
+    let first = facts(venue, owner).await?;
+    let (mut best, mut damaged) = (close(&first), first.damaged);
+    let ended = first.jobs.into_iter().filter(|job| job.status.is_terminal()).map(|job| job.job);
+    let ended: Vec<_> = ended.filter(|job| !first.statuses.contains_key(job)).collect();
     for _ in 1..LOOKS {
-        if best.unaccounted == 0 {
+        if best.unaccounted == 0 && damaged.is_empty() {
             break;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
-        let again = close(&facts(venue, owner).await?);
+        let again = facts(venue, owner).await?;
+        damaged.retain(|record| again.damaged.contains(record));
+        let again = close(&again);
         if again.unaccounted <= best.unaccounted {
             best = again;
         }
     }
+    damaged.extend(records::damaged_results(venue, owner, &ended).await?);
+    (best.damaged, best.damaged_records) = (0, Vec::new());
+    best.add_damaged(damaged);
     Ok(best)
 }
 
 async fn facts(venue: &Venue, owner: &Owner) -> Result<AuditFacts, AuditError> {
     // In the direction in which an event moves, so that one that moves meanwhile is seen at least
     // once: outbox, queue, mailbox.
-    let jobs = jobs(venue, owner).await?;
-    let in_transit = in_transit(venue, owner).await?;
+    let read = venue.now();
+    let JobRecords { jobs, statuses, mut damaged, .. } = all_jobs(venue, owner).await?;
+    let in_transit = in_transit(venue, owner, &mut damaged).await?;
     let watched = watched(venue, owner).await?;
-    let mailboxes = mailboxes(venue, owner).await?;
+    let mailboxes = mailboxes(venue, owner, &mut damaged).await?;
+    damaged.extend(needed(venue, owner, &mailboxes).await?);
     let sent = |job: &&JobId| in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
     let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
-    Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched })
+    Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched, statuses, damaged, read })
 }
 
 /// Event ids that are in the owner's outbox, or in the queue.
-async fn in_transit(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, AuditError> {
+async fn in_transit(
+    venue: &Venue,
+    owner: &Owner,
+    damaged: &mut BTreeSet<String>,
+) -> Result<BTreeSet<String>, AuditError> {
     let mut in_transit = BTreeSet::new();
     for entry in venue.store.outbox(owner).await? {
-        if let Ok(Message { id: Some(id), .. }) = decode::stored(&entry.message) {
-            in_transit.insert(id);
+        match decode::stored::<Message>(&entry.message) {
+            Ok(message) => in_transit.extend(message.id),
+            Err(error) => {
+                let id = entry.id.escape_debug();
+                damaged.insert(format!("the message `{id}` in the outbox of `{owner}` can't be read: {error}"));
+            }
         }
     }
     in_transit.extend(venue.bus.in_transit().await?);
@@ -158,62 +195,94 @@ async fn due(venue: &Venue, owner: &Owner, prefix: &str) -> Result<BTreeSet<JobI
     Ok(due)
 }
 
-async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError> {
-    let mut jobs = Vec::new();
-    let mut entries = venue.store.entries(owner, keys::JOB_LIST);
-    while let Some(page) = entries.keys().await? {
-        let ids: Vec<_> = page.iter().filter_map(|key| keys::listed_job(key)).collect();
-        jobs.extend(read_jobs(venue, owner, &ids).await?);
-    }
-    Ok(jobs)
-}
-
-/// What the books need of jobs; those that are gone are passed over.
-async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobFacts>, StoreError> {
-    let wanted: Vec<_> = ids.iter().map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
-    let (mut jobs, mut rest) = (Vec::with_capacity(ids.len()), wanted.as_slice());
-    while !rest.is_empty() {
-        let (found, _) = steps::read(&*venue.store, owner, rest, LIST_BYTES).await?;
-        rest = &rest[found.len()..];
-        jobs.extend(found.iter().filter_map(|pair| job_facts(pair)));
-    }
-    Ok(jobs)
-}
-
-fn job_facts(pair: &[Doc]) -> Option<JobFacts> {
-    let [head, status] = pair else { return None };
-    let head: JobHead = decode::stored(head.value.as_ref()?).ok()?;
-    let status = status.status();
-    Some(JobFacts {
-        job: head.id,
-        event: head.event.to_string(),
-        session: SessionKey { agent: head.agent, session: head.session },
-        status: status.map_or(JobStatus::Pending, |(status, _)| status),
-        updated: status.map_or(head.created, |(_, updated)| updated),
-    })
-}
-
-async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, AuditError> {
+async fn mailboxes(
+    venue: &Venue,
+    owner: &Owner,
+    damaged: &mut BTreeSet<String>,
+) -> Result<Vec<MailboxFacts>, AuditError> {
     let mut mailboxes = Vec::new();
     let mut sessions = venue.store.all_sessions(owner, None);
     while let Some(page) = sessions.next().await? {
         for session in page {
-            let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
-            let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
-            let state = session.state.as_ref().and_then(|bytes| decode::stored::<SessionState>(bytes).ok());
-            let awaited = state.into_iter().flat_map(|state| state.pending);
-            mailboxes.push(MailboxFacts {
-                tasks: tasks.filter_map(|entry| entry.job.clone()).collect(),
-                results: results.filter_map(|entry| entry.job.clone()).collect(),
-                awaits: awaited.map(|(job, pending)| (job, pending.started)).collect(),
-                touched: session.touched,
-                held: session.lease_until.is_some_and(|until| until > venue.now()),
-                session: session.key,
-                arrivals: session.arrivals,
-                consumed: session.consumed,
-                pending: session.mailbox.len() as u64,
-            });
+            let key = session.key.clone();
+            damaged.extend(session.damaged.iter().map(|record| format!("session {key} of `{owner}`: {record}")));
+            let (facts, error) = mailbox_facts(session, venue.now());
+            damaged
+                .extend(error.map(|error| format!("the state of session {key} of `{owner}` can't be read: {error}")));
+            mailboxes.push(facts);
         }
     }
     Ok(mailboxes)
+}
+
+/// One session, and why its state can't be read.
+fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<String>) {
+    let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
+    let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
+    let state = session.state.as_ref().map(|bytes| decode::stored::<SessionState>(bytes));
+    let (state, error) = match state.transpose() {
+        Ok(state) => (state, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let (awaited, asked) = state.map(|state| (state.pending, state.awaiting)).unwrap_or_default();
+    let facts = MailboxFacts {
+        tasks: tasks.filter_map(|entry| entry.job.clone()).collect(),
+        results: results.filter_map(|entry| entry.job.clone()).collect(),
+        awaits: awaited.into_iter().map(|(job, pending)| (job, pending.started)).collect(),
+        approvals: asked.into_iter().flat_map(|asked| asked.calls).map(|call| call.approval).collect(),
+        touched: session.touched,
+        held: session.lease_until.is_some_and(|until| until > now),
+        session: session.key,
+        arrivals: session.arrivals,
+        consumed: session.consumed,
+        pending: session.mailbox.len() as u64,
+        unreadable: session.unreadable,
+    };
+    (facts, error)
+}
+
+/// Records that sessions can't go on without and that are gone, in words: what people were asked, and the agents of those
+/// that have mail.
+async fn needed(venue: &Venue, owner: &Owner, mailboxes: &[MailboxFacts]) -> Result<BTreeSet<String>, AuditError> {
+    let mut needed = BTreeMap::new();
+    for mailbox in mailboxes {
+        let session = &mailbox.session;
+        for approval in &mailbox.approvals {
+            needed.insert(keys::approval(approval), format!("approval {approval}, which session {session} waits for,"));
+        }
+        if mailbox.pending > 0 || !mailbox.awaits.is_empty() || !mailbox.approvals.is_empty() {
+            for key in [keys::agent_gate(&session.agent), keys::agent(&session.agent)] {
+                let line = format!("`{key}` of agent {}, whose sessions have work,", session.agent);
+                needed.insert(key, line);
+            }
+        }
+    }
+    let wanted: Vec<_> = needed.keys().cloned().collect();
+    let mut gone = BTreeSet::new();
+    for page in wanted.chunks(PAGE) {
+        for (key, doc) in page.iter().zip(records::read_each(venue, owner, page).await?) {
+            let line = needed.get(key).map(String::as_str).unwrap_or_default();
+            match doc.map(|doc| doc.value.map(|bytes| is_readable(key, &bytes))) {
+                Ok(Some(Ok(()))) => {}
+                Ok(None) => drop(gone.insert(format!("{line} of `{owner}` is gone"))),
+                Ok(Some(Err(error))) | Err(error) => {
+                    gone.insert(format!("{line} of `{owner}` can't be read: {error}"));
+                }
+            }
+        }
+    }
+    Ok(gone)
+}
+
+/// Whether a record that sessions need says what it must.
+fn is_readable(key: &str, bytes: &[u8]) -> Result<(), String> {
+    if key.ends_with("/gate") {
+        return keys::Gate::decode(bytes).map(drop).ok_or_else(|| "it is no gate".to_owned());
+    }
+    let read = if key.starts_with(keys::APPROVALS) {
+        decode::stored::<Approval>(bytes).map(drop)
+    } else {
+        decode::stored::<AgentRecord>(bytes).map(drop)
+    };
+    read.map_err(|error| error.to_string())
 }

@@ -1,13 +1,15 @@
 //! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
 
-use super::{AuditError, LOOK_PAUSE, LOOKS, counts, facts};
+use super::{AuditError, LOOK_PAUSE, LOOKS, counts, facts, named};
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
 use crate::ingress;
 use crate::outbox;
-use crate::store::{DocKey, Finished, Forget, Forgotten, Intake, JobFinish, Refusal, StoreError, keys};
+use crate::store::{
+    DocKey, DocWrite, Finished, Forget, Forgotten, Intake, JobFinish, OutsideWrite, Refusal, StoreError, keys,
+};
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
 use crate::venue::{Venue, is_reserved};
@@ -37,9 +39,12 @@ pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
-            for (found, did) in of_owner(venue, owner).await? {
-                repaired.push(Repair { owner: owner.to_string(), found, did });
+            let mut done = Vec::new();
+            // One owner's damaged record keeps nobody from what the others have lost; the books name it.
+            if let Err(error) = named(repair_owner(venue, owner, &mut done).await)? {
+                tracing::warn!(%owner, %error, "not repaired");
             }
+            repaired.extend(done.into_iter().map(|(found, did)| Repair { owner: owner.to_string(), found, did }));
         }
     }
     Ok(repaired)
@@ -47,22 +52,36 @@ pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
 
 type Done = (String, String);
 
-/// Puts back what of an owner is lost and has been for `age`.
-pub(super) async fn lost_tasks(venue: &Venue, owner: &Owner, age: Duration) -> Result<Vec<Repair>, AuditError> {
-    let mut repaired = Vec::new();
+/// Puts back what of an owner is lost and has been for `age`: tasks, results and statuses.
+pub(super) async fn lost_records(
+    venue: &Venue,
+    owner: &Owner,
+    age: Duration,
+    repaired: &mut Vec<Repair>,
+) -> Result<(), AuditError> {
     let mut sessions: BTreeMap<SessionKey, u64> = BTreeMap::new();
     for finding in findings(venue, owner, age).await? {
-        if let Finding::LostTask { job, session } = finding
-            && let Some((found, did)) = lost_task(venue, owner, &job, &session).await?
-        {
-            repaired.push(Repair { owner: owner.to_string(), found, did });
-            *sessions.entry(session).or_default() += 1;
+        let lost = match &finding {
+            Finding::LostTask { session, .. } => Some(session.clone()),
+            Finding::LostResult { .. } | Finding::LostStatus { .. } => None,
+            Finding::EndedTask { .. } | Finding::LostEvents { .. } => continue,
+        };
+        // One that can't be repaired keeps no other from it.
+        match named(mend(venue, owner, finding).await)? {
+            Ok(None) => {}
+            Ok(Some((found, did))) => {
+                repaired.push(Repair { owner: owner.to_string(), found, did });
+                if let Some(session) = lost {
+                    *sessions.entry(session).or_default() += 1;
+                }
+            }
+            Err(error) => tracing::warn!(%owner, %error, "not repaired"),
         }
     }
     for (session, tasks) in sessions {
         write_off(venue, owner, session, tasks).await?;
     }
-    Ok(repaired)
+    Ok(())
 }
 
 /// The books of a session forget the entries that so many tasks have lost, when nothing else is missing.
@@ -90,25 +109,46 @@ async fn findings(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSe
     Ok(found)
 }
 
-async fn of_owner(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, AuditError> {
-    let found = findings(venue, owner, AGE).await?;
-    let mut done = Vec::new();
-    for finding in found {
-        done.extend(match finding {
-            Finding::LostTask { job, session } => lost_task(venue, owner, &job, &session).await?,
-            Finding::EndedTask { job, session } => {
-                venue.wake(owner, &session).await;
-                let found = format!("job {job} has ended and its task lies in the mailbox of session {session}");
-                Some((found, "the session is woken and drops it".to_owned()))
-            }
-            Finding::LostResult { job, session } => lost_result(venue, owner, &job, &session).await?,
-            Finding::LostEvents { session } => lost_events(venue, owner, session).await?,
-        });
+async fn repair_owner(venue: &Venue, owner: &Owner, done: &mut Vec<Done>) -> Result<(), AuditError> {
+    for finding in findings(venue, owner, AGE).await? {
+        match named(mend(venue, owner, finding).await)? {
+            Ok(mended) => done.extend(mended),
+            Err(error) => tracing::warn!(%owner, %error, "not repaired"),
+        }
     }
     done.extend(indexes(venue, owner).await?);
     let drift = counts::drift(venue, owner, true).await?;
     done.extend(drift.map(|found| (found, "what is there counts from now on".to_owned())));
-    Ok(done)
+    Ok(())
+}
+
+async fn mend(venue: &Venue, owner: &Owner, finding: Finding) -> Result<Option<Done>, AuditError> {
+    Ok(match finding {
+        Finding::LostTask { job, session } => lost_task(venue, owner, &job, &session).await?,
+        Finding::EndedTask { job, session } => {
+            venue.wake(owner, &session).await;
+            let found = format!("job {job} has ended and its task lies in the mailbox of session {session}");
+            Some((found, "the session is woken and drops it".to_owned()))
+        }
+        Finding::LostResult { job, session } => lost_result(venue, owner, &job, &session).await?,
+        Finding::LostEvents { session } => lost_events(venue, owner, session).await?,
+        Finding::LostStatus { job, status } => lost_status(venue, owner, &job, status).await?,
+    })
+}
+
+/// The status is written again as the result tells it.
+async fn lost_status(venue: &Venue, owner: &Owner, job: &JobId, status: JobStatus) -> Result<Option<Done>, StoreError> {
+    let (key, now) = (keys::job_status(job), venue.now());
+    let version = match venue.store.doc(owner, &key).await {
+        Ok(doc) if doc.status().is_some() => return Ok(None),
+        Ok(doc) => doc.version,
+        Err(error) if error.is_transient() => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let write = DocWrite::put(key, keys::encode_status(status, now)).at(version);
+    let written = venue.store.write(now, owner, &[write]).await?;
+    let found = format!("the status of job {job} is gone or can't be read");
+    Ok((written == OutsideWrite::Done).then(|| (found, format!("it is {} again, as its result says", status.as_str()))))
 }
 
 async fn look(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {

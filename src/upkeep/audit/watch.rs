@@ -11,12 +11,14 @@
 //!                                               └──neither open nor new─┘
 //! ```
 
-use super::repair::{Repair, lost_tasks};
+use super::repair::{Repair, lost_records};
 use super::{AuditError, PAGE, in_transit, read_jobs, watched};
 use crate::domain::audit::JobFacts;
-use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::decode;
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::QuotaUsage;
+use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::process::pace::Pace;
@@ -128,11 +130,11 @@ impl AuditWatch {
             self.pace.rest(&venue.clock, began).await;
             let lost = match lost {
                 Ok(0) => continue,
-                Ok(_) => lost_tasks(venue, &owner, AGE).await,
+                Ok(_) => lost_records(venue, &owner, AGE, repaired).await,
                 Err(error) => Err(error),
             };
             match lost {
-                Ok(lost) => repaired.extend(lost),
+                Ok(()) => {}
                 // One owner's damaged record must not keep what others have lost from being found.
                 Err(AuditError::Store(error)) if !error.is_transient() => {
                     tracing::warn!(%owner, %error, "what it may have lost is not looked for; it comes again");
@@ -174,7 +176,7 @@ impl AuditWatch {
         Ok(())
     }
 
-    /// Tasks of an owner that seem to be lost.
+    /// How many tasks and results of an owner seem to be lost.
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
         let open = self.open.entry(owner.clone()).or_default();
@@ -191,11 +193,14 @@ impl AuditWatch {
             }
             return Ok(0);
         }
-        let mut suspects = open.suspects(venue, owner, now).await?;
-        if suspects.is_empty() {
+        let (mut suspects, awaited) = open.suspects(venue, owner, now).await?;
+        let results = ended(venue, owner, &awaited, now).await?;
+        if suspects.is_empty() && results.is_empty() {
             return Ok(0);
         }
-        let moving = in_transit(venue, owner).await?;
+        let moving = in_transit(venue, owner, &mut BTreeSet::new()).await?;
+        let is_lost = |job: &&JobId| !moving.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
+        let results = results.iter().filter(is_lost).count();
         let watched = watched(venue, owner).await?;
         suspects.retain(|job| {
             let is_moving = moving.contains(&job.event) || watched.contains(&job.job);
@@ -204,8 +209,22 @@ impl AuditWatch {
             }
             !is_moving
         });
-        Ok(suspects.len())
+        Ok(suspects.len() + results)
     }
+}
+
+/// Those of the jobs that have ended for a while, or are gone.
+async fn ended(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>, now: Millis) -> Result<Vec<JobId>, StoreError> {
+    let jobs: Vec<&JobId> = jobs.iter().collect();
+    let mut ended = Vec::new();
+    for page in jobs.chunks(PAGE) {
+        let statuses: Vec<_> = page.iter().map(|job| keys::job_status(job)).collect();
+        for (job, doc) in page.iter().zip(venue.store.read(owner, &statuses).await?) {
+            let is_over = doc.status().is_none_or(|(status, at)| status.is_terminal() && at.plus(AGE) <= now);
+            ended.extend(is_over.then(|| (*job).clone()));
+        }
+    }
+    Ok(ended)
 }
 
 /// Whether something was done less than `time` ago; a time that is still to come says nothing.
@@ -238,7 +257,7 @@ impl Open {
             let left: Vec<_> = page.iter().zip(statuses).filter(|(_, status)| is_open(status)).collect();
             let unknown: Vec<_> =
                 left.iter().map(|(job, _)| (*job).clone()).filter(|job| !self.jobs.contains_key(job)).collect();
-            for facts in read_jobs(venue, owner, &unknown).await? {
+            for facts in read_jobs(venue, owner, &unknown).await?.jobs {
                 self.jobs.insert(facts.job.clone(), facts);
             }
             for (job, status) in left {
@@ -257,8 +276,13 @@ impl Open {
         Ok(any_new)
     }
 
-    /// Open jobs that are not in the mailbox of their session.
-    async fn suspects(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<Vec<JobFacts>, AuditError> {
+    /// Open jobs that are not in the mailbox of their session, and jobs whose results their sessions await for a while.
+    async fn suspects(
+        &mut self,
+        venue: &Venue,
+        owner: &Owner,
+        now: Millis,
+    ) -> Result<(Vec<JobFacts>, BTreeSet<JobId>), AuditError> {
         let old = self.jobs.values().filter(|job| job.updated.plus(AGE) <= now && !self.moving.contains_key(&job.job));
         let mut sessions: BTreeMap<SessionKey, Vec<&JobFacts>> = BTreeMap::new();
         for job in old {
@@ -269,10 +293,20 @@ impl Open {
             sessions.into_iter().partition(|(key, _)| after.as_ref().is_some_and(|after| key <= after));
         next.extend(done);
         let last = next.get(SESSIONS - 1).map(|(key, _)| key.clone()).filter(|_| next.len() > SESSIONS);
-        let mut suspects = Vec::new();
+        let (mut suspects, mut awaited) = (Vec::new(), BTreeSet::new());
         for (key, jobs) in next.into_iter().take(SESSIONS) {
             let facts = sessions::find(venue, owner, &key).await?;
+            if facts.as_ref().is_some_and(|facts| facts.unreadable) {
+                continue;
+            }
+            let state = facts.as_ref().and_then(|facts| decode::stored::<SessionState>(facts.state.as_ref()?).ok());
             let mailbox = facts.map(|facts| facts.mailbox).unwrap_or_default();
+            let came = |job: &JobId| {
+                mailbox.iter().any(|entry| entry.kind == EventKind::Result && entry.job.as_ref() == Some(job))
+            };
+            let pending = state.into_iter().flat_map(|state| state.pending);
+            let is_due = |(job, pending): &(JobId, PendingJob)| pending.started.plus(AGE) <= now && !came(job);
+            awaited.extend(pending.filter(is_due).map(|(job, _)| job));
             let tasks: BTreeSet<_> = mailbox
                 .iter()
                 .filter(|entry| entry.kind == EventKind::Task)
@@ -281,6 +315,6 @@ impl Open {
             suspects.extend(jobs.into_iter().filter(|job| !tasks.contains(&job.job)).cloned());
         }
         self.after = last;
-        Ok(suspects)
+        Ok((suspects, awaited))
     }
 }

@@ -228,29 +228,41 @@ impl Janitor {
         let old: Vec<DocKey> = page.iter().map(|(key, _)| key.clone()).take_while(|key| *key < end).collect();
         let next = old.last().filter(|_| old.len() == PAGE).cloned();
         let places: Vec<_> = old.into_iter().filter_map(|key| Some((keys::job_of_entry(&key)?, key))).collect();
-        let record = |job: &JobId| [keys::job_head(job), keys::job_status(job), keys::job_result(job)];
         let mut batch = Batch::new(venue, owner);
         let mut gone = 0;
         for (job, entry) in places {
-            // One after the other: each may be as large as a submission.
-            let docs = venue.store.read(owner, &record(&job)).await?;
-            let [head, status, result] = docs.as_slice() else { continue };
-            if head.value.is_none() && status.value.is_none() {
-                // A place in the list without a job.
-                batch.documents.push(entry);
-                continue;
-            }
-            let Some(head) = readable::<JobHead>(&keys::job_head(&job), head) else { continue };
-            if let Some(remains) = jobs::goes(venue, owner, self.rules, &head, status, result).await? {
-                batch.documents.extend(remains.documents);
-                batch.documents.push(entry);
-                batch.events.extend(remains.events);
-                gone += 1;
+            match self.job(&mut batch, &job, entry).await {
+                Ok(is_gone) => gone += u64::from(is_gone),
+                // A damaged one stays for inspection, and keeps no other from going.
+                Err(error) if !error.is_transient() => tracing::debug!(%owner, %job, %error, "not tidied up"),
+                Err(error) => return Err(error),
             }
             batch.flush_if_full().await?;
         }
         batch.flush().await?;
         Ok((next, gone))
+    }
+
+    /// Adds a job to what is forgotten, if it goes; whether it does.
+    async fn job(&self, batch: &mut Batch<'_>, job: &JobId, entry: DocKey) -> Result<bool, StoreError> {
+        let (venue, owner) = (batch.venue, batch.owner);
+        // One after the other: each may be as large as a submission.
+        let record = [keys::job_head(job), keys::job_status(job), keys::job_result(job)];
+        let docs = venue.store.read(owner, &record).await?;
+        let [head, status, result] = docs.as_slice() else { return Ok(false) };
+        if head.value.is_none() && status.value.is_none() {
+            // A place in the list without a job.
+            batch.documents.push(entry);
+            return Ok(false);
+        }
+        let Some(head) = readable::<JobHead>(&keys::job_head(job), head) else { return Ok(false) };
+        let Some(remains) = jobs::goes(venue, owner, self.rules, &head, status, result).await? else {
+            return Ok(false);
+        };
+        batch.documents.extend(remains.documents);
+        batch.documents.push(entry);
+        batch.events.extend(remains.events);
+        Ok(true)
     }
 
     /// What models of removed agents have seen goes when their last turns would have gone.

@@ -41,30 +41,51 @@ pub(super) async fn page(
     let found = sessions.next().await?.unwrap_or_default();
     done.next = sessions.place();
     for facts in found {
-        let Some(view) = view(&facts) else { continue };
-        match session_fate(rules, venue.now(), &view) {
-            None => {}
-            Some(SessionFate::Turns { below }) => {
-                done.turns += turns(venue, owner, rules, &facts.key, Some(below)).await?.0;
-            }
-            Some(SessionFate::Whole) => {
-                let (gone, all) = turns(venue, owner, rules, &facts.key, None).await?;
-                done.turns += gone;
-                if all {
-                    let resting = Resting { session: facts.key, arrivals: facts.arrivals };
-                    let documents = vec![keys::session_book(&resting.session)];
-                    let forget = Forget { documents, sessions: vec![resting], ..Forget::default() };
-                    let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
-                    done.sessions += u64::from(forgotten == Forgotten::Done);
-                }
-            }
+        let session = facts.key.clone();
+        match tidy(venue, owner, rules, facts, &mut done).await {
+            Ok(()) => {}
+            // A damaged one stays for inspection, and keeps no other from going.
+            Err(error) if !error.is_transient() => tracing::debug!(%owner, %session, %error, "not tidied up"),
+            Err(error) => return Err(error),
         }
     }
     Ok(done)
 }
 
-/// What matters of a session; `None` of one whose state is damaged.
+/// Tidies up one session.
+async fn tidy(
+    venue: &Venue,
+    owner: &Owner,
+    rules: RetentionRules,
+    facts: SessionFacts,
+    done: &mut Page,
+) -> Result<(), StoreError> {
+    let Some(view) = view(&facts) else { return Ok(()) };
+    match session_fate(rules, venue.now(), &view) {
+        None => {}
+        Some(SessionFate::Turns { below }) => {
+            done.turns += turns(venue, owner, rules, &facts.key, Some(below)).await?.0;
+        }
+        Some(SessionFate::Whole) => {
+            let (gone, all) = turns(venue, owner, rules, &facts.key, None).await?;
+            done.turns += gone;
+            if all {
+                let resting = Resting { session: facts.key, arrivals: facts.arrivals };
+                let documents = vec![keys::session_book(&resting.session)];
+                let forget = Forget { documents, sessions: vec![resting], ..Forget::default() };
+                let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
+                done.sessions += u64::from(forgotten == Forgotten::Done);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What matters of a session; `None` of one whose record, state or mailbox is damaged: it stays for inspection.
 fn view(facts: &SessionFacts) -> Option<SessionView> {
+    if facts.unreadable || !facts.damaged.is_empty() {
+        return None;
+    }
     let state = match &facts.state {
         None => SessionState::default(),
         Some(bytes) => decode::stored(bytes).ok()?,

@@ -146,7 +146,15 @@ async fn listed(
     for (id, docs) in ids.iter().zip(found) {
         // A text is looked for in the whole of one job at a time.
         let searched = if filter.text.is_some() { Extent::Whole } else { Extent::Listed };
-        let wanted = assembled(id, &docs, searched)?.filter(|job| filter.takes(job));
+        let found = match assembled(id, &docs, searched) {
+            // A damaged one keeps no other from being listed; the audit names it.
+            Err(error) if !error.is_transient() => {
+                tracing::warn!(%owner, job = %id, %error, "a damaged job is left out of a list");
+                None
+            }
+            found => found?,
+        };
+        let wanted = found.filter(|job| filter.takes(job));
         let again = wanted.is_some() && searched == Extent::Whole;
         jobs.push(if again { assembled(id, &docs, Extent::Listed)? } else { wanted });
     }

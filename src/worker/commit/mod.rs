@@ -67,7 +67,7 @@ pub(crate) async fn commit(
     messages::keep(ground, turn, &decision).await?;
     let (known, _) = known::policy(worker, &leased.lease.owner, ground.policy).await?;
     refuse_if_stopped(ground, agent, &known, turn, &mut decision).await;
-    put_notes(worker, ground, turn, &decision).await?;
+    put_notes(worker, ground, turn, &mut decision).await?;
     output::put(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
     for _ in 0..=COMMIT_CONFLICTS {
@@ -120,7 +120,7 @@ async fn discard(worker: &Worker, leased: &Leased, ground: &Ground) -> Result<()
 }
 
 /// The output of a task goes into the buckets of its request, where the agent is configured so.
-async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &Decision) -> Result<(), Stop> {
+async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
     let Setting { config, mandate, session, .. } = turn.setting();
     let output = decision.ended.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
     let Some((job, output)) = output.filter(|_| config.context_write && !mandate.context_ids.is_empty()) else {
@@ -128,9 +128,14 @@ async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &Dec
     };
     let note = Note::of(session.agent.to_string(), worker.venue.now(), output);
     match scratchpad::append(&ground.workspace, &mandate.context_ids, job, &note).await {
+        Ok(()) => Ok(()),
         Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
-        // Nothing else can be wrong with them: their names were checked at intake.
-        Ok(()) | Err(_) => Ok(()),
+        Err(error) => {
+            let text = format!("its output can't be put into the buckets of its request: {error}");
+            ground.workspace.take_back(&[scratchpad::NOTES]).await;
+            output::fail(decision, ErrorCode::Refused, &text);
+            Ok(())
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn refuse(ground: &Ground, decision: &mut Decision, reason: &st
     }
 }
 
-fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {
+pub(crate) fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {
     if let Some((job, result)) = &mut decision.ended {
         *result = JobResult::failed(code, error);
         let job = job.clone();

@@ -2,9 +2,16 @@
 
 register('outbox', function(keys)
   local all = call('HGETALL', keys[1] .. ':outbox')
-  local entries = {}
+  local entries, there = {}, {}
   for i = 1, #all, 2 do
+    there[all[i]] = true
     entries[#entries + 1] = unpack_entry(all[i], all[i + 1])
+  end
+  -- What is to be handed out and is gone is told as a message that says nothing.
+  for _, id in ipairs(call('ZRANGE', keys[1] .. ':relay', 0, -1)) do
+    if not there[id] then
+      entries[#entries + 1] = { 0, id, '' }
+    end
   end
   return entries
 end, { 'no-writes' })

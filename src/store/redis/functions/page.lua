@@ -14,7 +14,7 @@ register('page', function(keys, args)
   for i, key in ipairs(found) do
     if values then
       local version, value = doc(o, key)
-      docs[i] = { key, version, value }
+      docs[i] = { key, version or 0, value or false }
     else
       docs[i] = { key }
     end

@@ -13,7 +13,8 @@ register('scan', function(keys, args)
   read_ahead(o, found)
   for i, key in ipairs(found) do
     local version, value = doc(o, key)
-    docs[i] = { key, version, value }
+    -- One that is damaged is listed as one that says nothing.
+    docs[i] = { key, version or 0, value or false }
   end
   return docs
 end, { 'no-writes' })

@@ -108,7 +108,10 @@ register('forget', function(keys, args)
     erase_session(o, resting[1])
   end
   for _, s in ipairs(lost) do
-    local arrivals = number(o, s, 'arrivals')
+    local arrivals, damaged = number(o, s, 'arrivals'), {}
+    -- What can't be read is served by nobody.
+    pending(o, s, 0, damaged)
+    drop(o, s, damaged)
     local there = call('ZCARD', mailbox_key(o, s))
     if arrivals > 0 then
       note(o, s, 'consumed', text(arrivals - there))

@@ -1,16 +1,28 @@
 -- Sessions as an operator sees them, and the mail of one as its next turn gets it.
 
+local function session_facts(o, s)
+  local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state', 'touched')
+  for i = 1, 7 do
+    if i ~= 6 and f[i] and not string.match(f[i], '^%d+$') then
+      error({ err = 'a number of it is none: `' .. f[i] .. '`' })
+    end
+  end
+  local due, damaged = call('ZSCORE', o .. ':due', s), {}
+  return {
+    s, tonumber(f[1] or 0), tonumber(f[2] or 0), f[3], due, tonumber(f[4] or 0), tonumber(f[5] or 0),
+    answer(pending(o, s, 0, damaged)), f[6], tonumber(f[7] or 0), damaged, false,
+  }
+end
+
 register('sessions', function(keys, args)
   local o, take = keys[1], reader(args)
   local from, to, limit = take(), take(), take()
   local facts = {}
   for i, s in ipairs(call('ZRANGEBYLEX', o .. ':sessions', from, to, 'LIMIT', 0, limit)) do
-    local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state', 'touched')
-    local due = call('ZSCORE', o .. ':due', s)
-    facts[i] = {
-      s, tonumber(f[1] or 0), tonumber(f[2] or 0), f[3], due, tonumber(f[4] or 0), tonumber(f[5] or 0),
-      answer(pending(o, s, 0)), f[6], tonumber(f[7] or 0),
-    }
+    -- One that can't be read keeps no other from being listed.
+    local ok, found = pcall(session_facts, o, s)
+    local why = not ok and (type(found) == 'table' and found.err or tostring(found))
+    facts[i] = ok and found or { s, 0, 0, false, false, 0, 0, {}, false, 0, {}, why }
   end
   return facts
 end, { 'no-writes' })

@@ -23,8 +23,9 @@ end
 
 local function messages(o, ids)
   local entries = {}
-  for i, id in ipairs(ids) do
-    entries[i] = unpack_entry(id, call('HGET', o .. ':outbox', id))
+  for _, id in ipairs(ids) do
+    local raw = call('HGET', o .. ':outbox', id)
+    entries[#entries + 1] = raw and unpack_entry(id, raw) or nil
   end
   table.sort(entries, function(a, b)
     return a[1] < b[1]
@@ -99,11 +100,8 @@ end
 register('sweep', function(keys, args)
   local o, take = keys[1], reader(args)
   local now = clock(take())
-  local ok, answer = pcall(sweep, o, take, args, now)
-  if not ok then
-    -- One owner's damage is in nobody's way: the others come first.
-    set_look(o, now + LOOK_SOON_MS)
-    error(answer)
-  end
-  return answer
-end, { 'allow-oom' })
+  return sweep(o, take, args, now)
+end, { 'allow-oom' }, function(keys, args)
+  -- One owner's damage is in nobody's way: the others come first.
+  set_look(keys[1], clock(args[1]) + LOOK_SOON_MS)
+end)

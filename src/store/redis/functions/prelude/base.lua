@@ -1,11 +1,6 @@
 -- Helpers of all functions. The layout of every key is in ../../keyspace.rs.
 -- `o` is the base key of an owner, `s` a session token, `now` milliseconds since the epoch.
 
--- `redis.call` is not there yet while the library loads.
-local function call(...)
-  return redis.call(...)
-end
-
 -- A session with a new event, or one that was woken, is looked at again after this.
 local LOOK_AGAIN_MS = 5000
 -- What a sweep found due and left to its caller is looked for again after this.
@@ -14,6 +9,10 @@ local LOOK_SOON_MS = 200
 local TOMBSTONE_MS = 86400000
 local GRANT_BYTES = 1048576
 
+local STATUSES = {
+  PENDING = true, STARTED = true, PAUSED = true, INPUT_REQUIRED = true, AUTH_REQUIRED = true,
+  COMPLETE = true, FAILED = true, CANCELLED = true, REJECTED = true,
+}
 local TERMINAL = { COMPLETE = true, FAILED = true, CANCELLED = true, REJECTED = true }
 
 -- tostring() of large numbers is `1.7e+12`.
@@ -38,29 +37,43 @@ local function looks(o)
   return shard .. ':due', owner
 end
 
--- Every call begins and ends with what later files say.
+-- Every call begins and ends with what later files say. `end_call` checks what it is going to write, says when somebody
+-- must look, and returns what writes it: behind it nothing can fail.
 local begin_call, end_call
 
-local function register(name, callback, flags)
+-- All of a call, or nothing: what it knows and has changed is written at its end, what can fail first.
+local function whole_call(callback, keys, args)
+  growth, look = nil, nil
+  begin_call()
+  local answer = callback(keys, args)
+  local write_all = end_call(keys[1])
+  if growth and growth.known and growth.bytes ~= 0 then
+    call('HINCRBY', growth.key, 'bytes', text(growth.bytes))
+  end
+  if growth and growth.tally ~= 0 then
+    call('HINCRBY', growth.key, 'tally', text(growth.tally))
+  end
+  if look then
+    local due, owner = looks(keys[1])
+    call('ZADD', due, 'LT', text(look), owner)
+  end
+  write_all()
+  return answer
+end
+
+-- `after_failure` is called when all that a failed call has written is undone.
+local function register(name, callback, flags, after_failure)
   local function counted(keys, args)
-    growth, look = nil, nil
-    begin_call()
-    local ok, answer = pcall(callback, keys, args)
-    -- After a mistake, too: what was changed before it stands in other keys already.
-    end_call(keys[1])
-    if growth and growth.known and growth.bytes ~= 0 then
-      call('HINCRBY', growth.key, 'bytes', text(growth.bytes))
-    end
-    if growth and growth.tally ~= 0 then
-      call('HINCRBY', growth.key, 'tally', text(growth.tally))
-    end
-    if look then
-      local due, owner = looks(keys[1])
-      call('ZADD', due, 'LT', text(look), owner)
-    end
+    begin_undo()
+    local ok, answer = pcall(whole_call, callback, keys, args)
     if not ok then
+      undo()
+      if after_failure then
+        after_failure(keys, args)
+      end
       error(answer)
     end
+    end_undo()
     return answer
   end
   redis.register_function { function_name = LIBRARY .. '_' .. name, callback = counted, flags = flags }

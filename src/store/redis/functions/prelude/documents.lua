@@ -18,10 +18,16 @@ end
 local pages, changed
 
 -- A command with these arguments, in parts that fit on Lua's stack.
-local PART = 1000
 local function in_parts(command, key, list)
   for from = 1, #list, PART do
     call(command, key, unpack(list, from, math.min(from + PART - 1, #list)))
+  end
+end
+
+-- The same of a write that can't fail and needs no undoing.
+local function write_parts(command, key, list)
+  for from = 1, #list, PART do
+    redis.call(command, key, unpack(list, from, math.min(from + PART - 1, #list)))
   end
 end
 
@@ -69,8 +75,8 @@ local function marked_for(key)
   return kind and tonumber(kind == 'timed' and string.match(rest, '^(%d+)-') or 0)
 end
 
--- Writes what was changed.
-local function write_pages(o)
+-- Returns what writes the documents that were changed.
+local function prepare_pages(o)
   local docs, new, back, left, gone = {}, {}, {}, {}, {}
   for _, key in ipairs(changed) do
     local page, before = pages[key], changed[key]
@@ -92,18 +98,26 @@ local function write_pages(o)
     end
   end
   pages, changed = {}, {}
-  in_parts('HSET', o .. ':doc', docs)
-  in_parts('ZADD', o .. ':keys', new)
-  in_parts('ZREM', o .. ':gone', back)
-  in_parts('ZREM', o .. ':keys', left)
-  in_parts('ZADD', o .. ':gone', gone)
+  if #docs > 0 then
+    -- A key of another type fails here.
+    call('HLEN', o .. ':doc')
+    call('ZCARD', o .. ':keys')
+    call('ZCARD', o .. ':gone')
+  end
+  return function()
+    write_parts('HSET', o .. ':doc', docs)
+    write_parts('ZADD', o .. ':keys', new)
+    write_parts('ZREM', o .. ':gone', back)
+    write_parts('ZREM', o .. ':keys', left)
+    write_parts('ZADD', o .. ':gone', gone)
+  end
 end
 
 begin_call = function()
   pages, changed = {}, {}
 end
 
-end_call = write_pages
+end_call = prepare_pages
 
 -- `version` and `old` are what `doc` says of the key.
 local function put_after(o, key, version, old, value)

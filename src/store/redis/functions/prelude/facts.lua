@@ -66,7 +66,7 @@ begin_call = function()
 end
 
 end_call = function(o)
-  end_documents(o)
+  local write_documents, records = end_documents(o), {}
   for s, fields in pairs(noted) do
     local set, gone = {}, {}
     for field in pairs(fields) do
@@ -78,7 +78,15 @@ end_call = function(o)
         gone[#gone + 1] = field
       end
     end
-    in_parts('HSET', session_key(o, s), set)
-    in_parts('HDEL', session_key(o, s), gone)
+    records[#records + 1] = { session_key(o, s), set, gone }
+    -- A key of another type fails here.
+    call('HLEN', session_key(o, s))
+  end
+  return function()
+    write_documents()
+    for _, record in ipairs(records) do
+      write_parts('HSET', record[1], record[2])
+      write_parts('HDEL', record[1], record[3])
+    end
   end
 end

@@ -17,16 +17,22 @@ local function add_job(wanted, job)
   wanted[#wanted + 1] = 'j/' .. job .. '/r'
 end
 
+-- The status that a document says; false of one that can't be read: its job is open until a turn says otherwise.
+local function status_of(value)
+  local status = value and string.match(value, '^(%u[%u_]+) %d+')
+  return status and STATUSES[status] and status or false
+end
+
 local function job_status(o, job)
   local _, value = doc(o, 'j/' .. job .. '/s')
-  return value and string.match(value, '^%S+')
+  return status_of(value)
 end
 
 -- Unless `may` says no of the status before. Whether it did.
 local function set_status(o, now, job, status, may)
   local key = 'j/' .. job .. '/s'
   local version, old = doc(o, key)
-  if may and not may(old and string.match(old, '^%S+')) then
+  if may and not may(status_of(old)) then
     return false
   end
   put_after(o, key, version, old, status .. ' ' .. text(now))

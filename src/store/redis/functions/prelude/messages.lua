@@ -30,8 +30,8 @@ local function send(o, at, entries)
   in_parts('ZADD', o .. ':relay', places)
 end
 
--- {number of the entry, id, message}
+-- {number of the entry, id, message}; one without a number is damaged, and says whatever it says.
 local function unpack_entry(id, raw)
   local nth, rest = string.match(raw, '^(%d+) ()')
-  return { tonumber(nth), id, string.sub(raw, rest) }
+  return { tonumber(nth or 0), id, string.sub(raw, rest or 1) }
 end

@@ -19,7 +19,10 @@ local function recount_on(o)
   else
     found = call('ZRANGEBYLEX', o .. ':keys', from, '+', 'LIMIT', 0, RECOUNT_DOCUMENTS)
     for _, key in ipairs(found) do
-      local _, value = doc(o, key)
+      local version, value = doc(o, key)
+      if not version or not value then
+        error({ err = 'CORRUPT document `' .. key .. '` is listed, and gone or damaged' })
+      end
       counted, tally = 'd' .. key, tally + #key + #value
       if tally >= RECOUNT_BYTES then
         break

@@ -59,9 +59,12 @@ local function ground(o, s)
   return { line and gate or 0, (doc(o, 'policy')), (doc(o, 'erasures')) }
 end
 
--- {member, kind, job or false, job's status or false, crashes, body}
+-- {member, kind, job or false, job's status or false, crashes, body}; nothing of one that can't be read.
 local function mail_entry(o, s, member, raw)
-  local kind, job, rest = string.match(raw, '^(%l) (%S+) ()')
+  local kind, job, rest = string.match(raw or '', '^([tmr]) (%S+) ()')
+  if not kind or job ~= '-' and not (#job == 32 and string.match(job, '^%x+$')) then
+    return nil
+  end
   job = job ~= '-' and job
   local crashes = tonumber(call('HGET', crash_key(o, s), member) or 0)
   return { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
@@ -100,19 +103,26 @@ local function task_first(o, s, entries, limit)
 end
 
 -- The first pending events, and none behind GRANT_BYTES of them. 0 = all, without their bodies: those of a thousand
--- would be a gigabyte in here.
-local function pending(o, s, limit)
+-- would be a gigabyte in here. Those that can't be read are left out, and come to `damaged`, where that is given.
+local function pending(o, s, limit, damaged)
   local entries, bytes = {}, 0
   local members = call('ZRANGE', mailbox_key(o, s), 0, limit - 1)
-  for i, member in ipairs(members) do
+  for _, member in ipairs(members) do
     if bytes >= GRANT_BYTES then
       break
     end
-    entries[i] = mail_entry(o, s, member, call('HGET', event_key(o, s), member))
-    if limit == 0 then
-      entries[i][6] = ''
+    local entry = mail_entry(o, s, member, call('HGET', event_key(o, s), member))
+    if not entry then
+      if damaged then
+        damaged[#damaged + 1] = member
+      end
+    else
+      if limit == 0 then
+        entry[6] = ''
+      end
+      entries[#entries + 1] = entry
+      bytes = bytes + #entry[6]
     end
-    bytes = bytes + #entries[i][6]
   end
   return task_first(o, s, entries, limit)
 end

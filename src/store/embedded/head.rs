@@ -1,0 +1,140 @@
+//! The head: which store it is and how many groups of changes it has made durable, in the database and beside it. A
+//! database that has fewer than the head says has lost its end.
+
+use super::layout::{self, DocRecord, Space, number};
+use super::tx::{Db, Durable, Fault, View};
+use crate::domain::tail::{Loss, Losses};
+use crate::domain::time::Millis;
+use crate::store::keys;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Key of the head in the database.
+const KEY: &[u8] = b"n";
+
+/// Its file, beside the database.
+const FILE: &str = "head";
+
+/// A store and how many groups it has made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GroupCount {
+    store: u64,
+    groups: u64,
+}
+
+impl GroupCount {
+    fn encode(self) -> [u8; 16] {
+        (u128::from(self.store) << 64 | u128::from(self.groups)).to_be_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (store, rest) = number(bytes)?;
+        let (groups, _) = number(rest)?;
+        Some(Self { store, groups })
+    }
+}
+
+/// The head of an open store.
+pub(super) struct Head {
+    file: File,
+    count: GroupCount,
+}
+
+impl Head {
+    /// Opens or makes the head in a folder, and compares it with the database: also why that isn't what it was.
+    pub(super) fn open(dir: &Path, db: &Db) -> Result<(Self, Option<String>), Fault> {
+        let failed = |error: std::io::Error| Fault::Database(error.into());
+        let path = dir.join(FILE);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let mut bytes = [0; 16];
+        let beside = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| GroupCount::decode(&bytes));
+        let inside = Durable::of(db).get(Space::Core, KEY)?.and_then(|bytes| GroupCount::decode(&bytes));
+        let lost = loss(inside, beside);
+        let known = inside.or(beside);
+        let groups = [inside, beside].into_iter().flatten().map(|count| count.groups).max().unwrap_or(0);
+        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let count = GroupCount { store: known.map_or(random, |count| count.store), groups };
+        let mut head = Self { file, count };
+        let mut batch = db.database.batch();
+        if let Some(lost) = &lost {
+            let (key, record) = told(lost);
+            batch.insert(db.keyspace(Space::Docs), key, record);
+        }
+        head.add_group(&mut batch, db);
+        batch.commit()?;
+        db.database.persist(fjall::PersistMode::SyncAll)?;
+        head.write();
+        Ok((head, lost))
+    }
+
+    /// Counts a group in the batch that writes it.
+    pub(super) fn add_group(&mut self, batch: &mut fjall::OwnedWriteBatch, db: &Db) {
+        self.count.groups += 1;
+        batch.insert(db.keyspace(Space::Core), KEY, self.count.encode().to_vec());
+    }
+
+    /// Says that the group is durable. Without an fsync: a head that lags behind the database says nothing.
+    pub(super) fn write(&self) {
+        if let Err(error) = self.file.write_all_at(&self.count.encode(), 0) {
+            tracing::warn!(%error, "the head of the store is not written; a loss may not be noticed");
+        }
+    }
+}
+
+/// Why the database isn't what the head beside it says.
+fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String> {
+    let beside = beside?;
+    let Some(inside) = inside else {
+        return Some(format!("all of its {} groups of changes are gone: its database is a new one", beside.groups));
+    };
+    if inside.store != beside.store {
+        return Some("its database is that of another store".to_owned());
+    }
+    let lost = beside.groups.checked_sub(inside.groups).filter(|lost| *lost > 0)?;
+    Some(format!(
+        "the last {lost} of its {} groups of changes are gone: its journal was cut, deleted or replaced",
+        beside.groups
+    ))
+}
+
+/// The document by which the audit tells of it.
+fn told(lost: &str) -> (Vec<u8>, Vec<u8>) {
+    let (owner, now) = (keys::venue_owner(), crate::process::clock::Clock::system().now());
+    let loss = Loss {
+        owner: owner.clone(),
+        acknowledged: now,
+        kind: "groups of changes".to_owned(),
+        what: "what the embedded store had made durable".to_owned(),
+        lost: Some(lost.to_owned()),
+    };
+    let losses = Losses::split(now, "embedded store", vec![loss], Vec::new());
+    let losses = serde_json::to_vec(&losses[0]).unwrap_or_default();
+    let key = layout::doc(&owner.token(), &keys::losses(Millis(now.0), "embedded store"));
+    (key, DocRecord::encode(1, Ok(&losses)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_with_fewer_groups_than_its_head_has_lost_some() {
+        let count = |store, groups| Some(GroupCount { store, groups });
+        for (inside, beside, lost) in [
+            (None, None, None),
+            (count(1, 5), None, None),
+            (count(1, 5), count(1, 5), None),
+            (count(1, 6), count(1, 5), None),
+            (count(1, 3), count(1, 5), Some("the last 2 of its 5")),
+            (None, count(1, 5), Some("all of its 5")),
+            (count(2, 9), count(1, 5), Some("another store")),
+        ] {
+            let found = loss(inside, beside);
+            assert_eq!(found.is_some(), lost.is_some(), "{inside:?} {beside:?}: {found:?}");
+            assert!(lost.is_none_or(|lost| found.is_some_and(|found| found.contains(lost))), "{lost:?}");
+        }
+        let one = GroupCount { store: 7, groups: 9 };
+        assert_eq!(GroupCount::decode(&one.encode()), Some(one));
+    }
+}

@@ -1,0 +1,115 @@
+//! Whether the store can be written: room on its disk, and no write that failed.
+
+use crate::store::StoreError;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes that stay free on the disk. A database whose write has failed takes none until it is opened again; so none is
+/// tried that may fail: a group, and what its tables need meanwhile.
+const RESERVE: u64 = 64 * 1024 * 1024;
+
+/// Tells how many bytes are free in a folder; `None` where nobody knows.
+pub(super) type Probe = Box<dyn Fn(&Path) -> Option<u64> + Send + Sync>;
+
+/// The health of the disk under a store.
+pub(super) struct Health {
+    store: Arc<str>,
+    dir: PathBuf,
+    probe: Probe,
+    is_short: AtomicBool,
+    /// The first write that failed. What came after it was decided on top of it, so that nothing is written any more
+    /// until the folder is opened again.
+    broken: OnceLock<StoreError>,
+}
+
+/// What the machine says.
+pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(dir).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+impl Health {
+    pub(super) fn new(store: Arc<str>, dir: &Path, probe: Probe) -> Self {
+        Self { store, dir: dir.to_owned(), probe, is_short: AtomicBool::default(), broken: OnceLock::new() }
+    }
+
+    /// Looks how much room there is.
+    pub(super) fn look(&self) {
+        let is_short = (self.probe)(&self.dir).is_some_and(|free| free < RESERVE);
+        if self.is_short.swap(is_short, Ordering::AcqRel) != is_short {
+            if is_short {
+                tracing::error!("{}", self.words());
+            } else {
+                tracing::info!("the disk of store `{}` has room again: it is written again", self.store);
+            }
+        }
+    }
+
+    fn words(&self) -> String {
+        format!(
+            "the disk of `{}` has less than {} MiB left, and nothing is written until there is more; free some",
+            self.dir.display(),
+            RESERVE / 1024 / 1024
+        )
+    }
+
+    /// Why nothing can be written.
+    pub(super) fn refusal(&self) -> Option<StoreError> {
+        let full = || StoreError::Full { store: self.store.to_string(), reason: self.words() };
+        let broken = self.broken.get().cloned();
+        broken.or_else(|| self.is_short.load(Ordering::Acquire).then(full))
+    }
+
+    /// A write has failed; the first error counts.
+    pub(super) fn fail(&self, error: StoreError) -> StoreError {
+        self.broken.get_or_init(|| error).clone()
+    }
+
+    /// Why no write is tried any more.
+    pub(super) fn broken(&self) -> Option<StoreError> {
+        self.broken.get().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folder::Folder;
+    use super::super::{EmbeddedStore, Place};
+    use super::*;
+    use crate::domain::limits::STORE_LOOK;
+    use crate::domain::time::Millis;
+    use crate::store::{Accounts, DocWrite, DocumentStore, FillLevel, Inspect};
+    use std::sync::atomic::AtomicU64;
+
+    #[tokio::test]
+    async fn a_disk_that_was_full_is_written_again_when_it_has_room() {
+        let (dir, free) = (tempfile::tempdir().unwrap(), Arc::new(AtomicU64::new(u64::MAX)));
+        let (name, seen): (Arc<str>, _) = ("embedded:test".into(), Arc::clone(&free));
+        let probe: Probe = Box::new(move |_| Some(seen.load(Ordering::Acquire)));
+        let folder = Folder::open(dir.path(), &name, None, probe).unwrap();
+        let store =
+            EmbeddedStore { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen: None };
+        let owner = "acme/ann".parse().unwrap();
+        let write = async |key: &str| {
+            let writes = [DocWrite::put(key.to_owned(), "1")];
+            store.write(Millis(1), &owner, &writes).await
+        };
+        let problem = async || {
+            let settings = store.settings().await.unwrap();
+            settings.into_iter().find(|setting| setting.name == "embedded disk").unwrap().problem
+        };
+        for (step, bytes, is_written) in [(0, u64::MAX, true), (1, 1_000, false), (2, RESERVE, true), (3, 0, false)] {
+            free.store(bytes, Ordering::Release);
+            let written = write(&format!("w/{step}")).await;
+            assert_eq!(written.is_ok(), is_written, "{bytes}: {written:?}");
+            assert_eq!(problem().await.is_none(), is_written, "{bytes}");
+            assert_eq!(store.fill(STORE_LOOK * (step + 1)).await.unwrap().is_full(), !is_written, "{bytes}");
+            if let Err(error) = written {
+                assert!(matches!(error, StoreError::Full { .. }) && error.to_string().contains("free some"), "{error}");
+            }
+            let docs = store.read(&owner, &["w/0".to_owned(), "w/1".to_owned()]).await.unwrap();
+            assert!(docs[0].value.is_some() && docs[1].value.is_none(), "reading goes on, and nothing half is there");
+        }
+    }
+}

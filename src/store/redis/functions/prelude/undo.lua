@@ -1,0 +1,101 @@
+-- A call that fails leaves nothing: what it has written is undone before its error goes out.
+
+-- What undoes the writes of the call that runs, each a command with its arguments; keys that it has deleted lie under
+-- other names until its end.
+local undone, moved
+
+-- Arguments that one command takes, within Lua's stack.
+local PART = 1000
+
+local function restore_hash(key, fields)
+  for from = 1, #fields, PART do
+    local last = math.min(from + PART - 1, #fields)
+    for i, old in ipairs(redis.call('HMGET', key, unpack(fields, from, last))) do
+      local field = fields[from + i - 1]
+      undone[#undone + 1] = old and { 'HSET', key, field, old } or { 'HDEL', key, field }
+    end
+  end
+end
+
+local function restore_zset(key, members)
+  for from = 1, #members, PART do
+    local last = math.min(from + PART - 1, #members)
+    for i, old in ipairs(redis.call('ZMSCORE', key, unpack(members, from, last))) do
+      local member = members[from + i - 1]
+      undone[#undone + 1] = old and { 'ZADD', key, old, member } or { 'ZREM', key, member }
+    end
+  end
+end
+
+local function every_second(list, from)
+  local found = {}
+  for i = from, #list, 2 do
+    found[#found + 1] = list[i]
+  end
+  return found
+end
+
+-- By command: notes what undoes it. A command that isn't here only reads.
+local BEFORE = {
+  HSET = function(key, ...)
+    restore_hash(key, every_second({ ... }, 1))
+  end,
+  HDEL = function(key, ...)
+    restore_hash(key, { ... })
+  end,
+  HINCRBY = function(key, field)
+    restore_hash(key, { field })
+  end,
+  ZADD = function(key, ...)
+    local list = { ... }
+    restore_zset(key, every_second(list, tonumber(list[1]) and 2 or 3))
+  end,
+  ZREM = function(key, ...)
+    restore_zset(key, { ... })
+  end,
+  ZREMRANGEBYSCORE = function(key, from, to)
+    restore_zset(key, redis.call('ZRANGEBYSCORE', key, from, to))
+  end,
+  SADD = function(key, member)
+    undone[#undone + 1] = redis.call('SISMEMBER', key, member) == 0 and { 'SREM', key, member } or nil
+  end,
+  SREM = function(key, member)
+    undone[#undone + 1] = redis.call('SISMEMBER', key, member) == 1 and { 'SADD', key, member } or nil
+  end,
+  DEL = function(...)
+    for _, key in ipairs({ ... }) do
+      if redis.call('EXISTS', key) == 1 then
+        redis.call('RENAME', key, key .. '\0')
+        moved[#moved + 1] = key .. '\0'
+        undone[#undone + 1] = { 'RENAME', key .. '\0', key }
+      end
+    end
+  end,
+  INCR = function() end,
+}
+
+-- `redis.call` is not there yet while the library loads.
+local function call(command, ...)
+  local before = BEFORE[command]
+  if before then
+    before(...)
+  end
+  return redis.call(command, ...)
+end
+
+local function begin_undo()
+  undone, moved = {}, {}
+end
+
+local function undo()
+  for i = #undone, 1, -1 do
+    redis.pcall(unpack(undone[i]))
+  end
+end
+
+-- Nothing can fail any more.
+local function end_undo()
+  if #moved > 0 then
+    redis.call('DEL', unpack(moved))
+  end
+end

@@ -1,0 +1,40 @@
+//! Records that are deleted, cut or replaced behind the venue's back: what each of them costs, and who says so.
+
+mod disk;
+mod isolated;
+mod kinds;
+mod lost;
+mod scene;
+mod whole;
+
+use crate::support::redis::RedisServer;
+use redis::Value as Answer;
+
+/// What is done to a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blow {
+    Deleted,
+    Cut,
+    Junk,
+}
+
+/// Text of an answer, or of the items of a list.
+pub fn texts(answer: Answer) -> Vec<Vec<u8>> {
+    match answer {
+        Answer::Array(all) => all.into_iter().flat_map(texts).collect(),
+        Answer::BulkString(bytes) => vec![bytes],
+        Answer::SimpleString(text) => vec![text.into_bytes()],
+        _ => Vec::new(),
+    }
+}
+
+/// A command whose arguments are bytes.
+pub async fn command(server: &RedisServer, words: &[&[u8]]) -> Answer {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut command = redis::cmd(std::str::from_utf8(words[0]).unwrap());
+    for word in &words[1..] {
+        command.arg(*word);
+    }
+    command.query_async(&mut connection).await.unwrap()
+}
