@@ -1,7 +1,7 @@
 //! Calls of a store and of a bus, counted for a measurement: a layer around each that no other process has.
 
 use crate::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Ringing, Settle, Signal, Unreadable, WhenEmpty,
+    Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Ringing, Settle, Signal, Unreadable, WhenEmpty,
     Witness,
 };
 use crate::domain::ids::{JobId, Owner};
@@ -175,7 +175,7 @@ impl Bus for CountedBus {
         self.inner.control().await
     }
 
-    fn live(&self) -> &dyn LiveText {
+    fn live(&self) -> &dyn LiveFeed {
         self.counts.bus_call("live");
         self.inner.live()
     }

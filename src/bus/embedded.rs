@@ -18,7 +18,7 @@ use self::queue::Queue;
 use self::queued::{Head, Queued};
 use self::topics::Topics;
 use super::{
-    Address, Alarms, Backlog, Bus, BusError, Delivery, InKind, LiveSubject, LiveText, Message, QueueWatch, Settle,
+    Address, Alarms, Backlog, Bus, BusError, Delivery, InKind, LiveFeed, LiveSubject, Message, QueueWatch, Settle,
     Signal, WaitingMessage, WhenEmpty,
 };
 use crate::domain::ids::{AgentId, JobId, Owner};
@@ -383,7 +383,7 @@ impl Bus for EmbeddedBus {
         Ok(self.0.control.listen(&()))
     }
 
-    fn live(&self) -> &dyn LiveText {
+    fn live(&self) -> &dyn LiveFeed {
         &self.0.pieces
     }
 

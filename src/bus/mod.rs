@@ -211,7 +211,7 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
 
     /// Live text of jobs, as it is kept for those who read it late.
-    fn live(&self) -> &dyn LiveText;
+    fn live(&self) -> &dyn LiveFeed;
 
     /// Producer ids of messages accepted and not acknowledged, for the audit.
     async fn in_transit(&self) -> Result<Vec<String>, BusError>;
@@ -230,7 +230,7 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
 
 /// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing.
 #[async_trait]
-pub trait LiveText: Send + Sync {
+pub trait LiveFeed: Send + Sync {
     /// What is sent about a job from now on, and before it what was sent after the place `after` (`None`: from the
     /// first), as far as it is still kept. A place that the queue hasn't reached was one of a queue that has begun anew
     /// since: then all of it is sent.

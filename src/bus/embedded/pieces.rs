@@ -1,7 +1,7 @@
 //! Live text of jobs with its places, kept for a while so that a watcher whose connection broke goes
 //! on where it was.
 
-use super::super::{BusError, LiveText, Piece};
+use super::super::{BusError, LiveFeed, Piece};
 use super::topics::Topics;
 use crate::domain::ids::JobId;
 use crate::domain::time::Millis;
@@ -55,7 +55,7 @@ impl Pieces {
 }
 
 #[async_trait]
-impl LiveText for Pieces {
+impl LiveFeed for Pieces {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let kept = self.kept.lock();
         let new = self.watched.listen(job);

@@ -1,6 +1,6 @@
 //! Live text of jobs, out of the stream that keeps it for some minutes.
 
-use super::super::{BusError, LiveSubject, LiveText, Piece, chain, subject};
+use super::super::{BusError, LiveFeed, LiveSubject, Piece, chain, subject};
 use super::{NatsBus, streams};
 use crate::domain::ids::JobId;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 
 #[async_trait]
-impl LiveText for NatsBus {
+impl LiveFeed for NatsBus {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let unavailable =
             |error: &dyn std::error::Error| BusError::Unavailable { bus: self.name.clone(), reason: chain(error) };

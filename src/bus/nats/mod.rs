@@ -26,7 +26,7 @@ mod witness;
 
 use super::credentials::NatsFiles;
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Message, Signal, Unreadable, WhenEmpty, Witness,
+    Address, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Message, Signal, Unreadable, WhenEmpty, Witness,
     chain, headers, subject,
 };
 use crate::config::{Config, mask_url};
@@ -370,7 +370,7 @@ impl Bus for NatsBus {
         Ok(messages.filter_map(signal).boxed())
     }
 
-    fn live(&self) -> &dyn LiveText {
+    fn live(&self) -> &dyn LiveFeed {
         self
     }
 

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Settle, Signal, WhenEmpty};
+use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Settle, Signal, WhenEmpty};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
-use trellis::model::{LiveText, Model, ModelError};
+use trellis::model::{LiveFeed, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{BackendSetting, Checkpoint, Lease, LeaseCheck};
 use trellis::venue::secrets::Secret;
@@ -148,7 +148,7 @@ impl Bus for Line {
         self.inner.control().await
     }
 
-    fn live(&self) -> &dyn LiveText {
+    fn live(&self) -> &dyn LiveFeed {
         self.inner.live()
     }
 
@@ -174,7 +174,7 @@ pub struct Voice {
 
 #[async_trait]
 impl Model for Voice {
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveFeed) -> Result<Reply, ModelError> {
         self.life.go_on().await;
         self.log.lock().unwrap().push(Trace::Asked(request.turn.clone()));
         self.inner.complete(request, secrets, live).await

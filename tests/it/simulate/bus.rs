@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveSubject, LiveText, Piece, Ringing, Settle, Signal,
+    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveFeed, LiveSubject, Piece, Ringing, Settle, Signal,
     WhenEmpty, Witness,
 };
 use trellis::domain::epoch::Mark;
@@ -151,7 +151,7 @@ impl Settle for Answered {
 impl trellis::bus::QueueWatch for FarQueue {}
 
 #[async_trait]
-impl LiveText for FarQueue {
+impl LiveFeed for FarQueue {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let (queue, job) = (Arc::clone(&self.server), job.clone());
         let after = after.filter(|after| *after <= queue.pieces()).unwrap_or_default();
@@ -245,7 +245,7 @@ impl Bus for FarQueue {
         }))
     }
 
-    fn live(&self) -> &dyn LiveText {
+    fn live(&self) -> &dyn LiveFeed {
         self
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveSubject, LiveText, Ringing, Settle, Signal, Unreadable, WhenEmpty,
+    Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Ringing, Settle, Signal, Unreadable, WhenEmpty,
     Witness,
 };
 use trellis::domain::ids::{JobId, Owner};
@@ -285,7 +285,7 @@ impl Bus for CountedBus {
         self.inner.control().await
     }
 
-    fn live(&self) -> &dyn LiveText {
+    fn live(&self) -> &dyn LiveFeed {
         self.count.add("live", 0);
         self.inner.live()
     }
