@@ -421,7 +421,14 @@ pub const TIMER_FARTHEST: Duration = Duration::from_hours(24 * 3_653);
 /// Planned times of one downtime that a timer makes up for: a day of quarters of an hour.
 pub const TIMER_CATCH_UP: usize = 100;
 
-/// A timer that is late by no more isn't late: sweeps, restarts and a model's own thinking take as long.
+/// A timer that is late by no more has not been missed: a sweep on a busy machine takes as long, a restart is longer.
+pub const TIMER_LATE: Duration = Duration::from_secs(10);
+
+/// The same behind times that were missed: two sweeps, as nothing else tells it from them.
+pub const TIMER_PROMPT: Duration = Duration::from_secs(2);
+
+/// A time that has passed by no more may be named for a timer, and is tried again at a full mailbox: a model's own
+/// thinking takes as long.
 pub const TIMER_GRACE: Duration = Duration::from_mins(1);
 
 /// How long a timer that fires no more is shown, and stays in the way of a turn that would set it again.

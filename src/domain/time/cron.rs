@@ -90,13 +90,7 @@ impl Cron {
         let mut shown = self.zone.to_datetime(after);
         for _ in 0..LOOKS {
             shown = self.next_shown(shown)?;
-            let instant = match self.zone.to_ambiguous_timestamp(shown).offset() {
-                AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
-                // The clock shows it twice: the first time counts.
-                AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
-                // By the offset of the other side it lies just before the change.
-                AmbiguousOffset::Gap { after: offset, .. } => self.change_after(offset.to_timestamp(shown).ok()?)?,
-            };
+            let instant = instant_shown(&self.zone, shown)?;
             if instant > after {
                 return Some(instant);
             }
@@ -108,22 +102,33 @@ impl Cron {
     fn next_hourly(&self, after: Timestamp) -> Option<Timestamp> {
         let mut offset = self.zone.to_offset(after);
         let mut shown = offset.to_datetime(after);
-        let mut change = self.change_after(after);
+        let mut change = change_after(&self.zone, after);
         for _ in 0..LOOKS {
             let found = offset.to_timestamp(self.next_shown(shown)?).ok()?;
             let Some(at) = change.filter(|at| found >= *at) else { return Some(found) };
             offset = self.zone.to_offset(at);
             // The minute of the change itself may match.
             shown = offset.to_datetime(at).checked_sub(SignedDuration::from_secs(1)).ok()?;
-            change = self.change_after(at);
+            change = change_after(&self.zone, at);
         }
         None
     }
+}
 
-    /// The next change of the zone's offset.
-    fn change_after(&self, at: Timestamp) -> Option<Timestamp> {
-        self.zone.following(at).next().map(|change| change.timestamp())
+/// The instant at which the clocks of a zone show this; where they leave it out, the next that they have.
+pub fn instant_shown(zone: &TimeZone, shown: DateTime) -> Option<Timestamp> {
+    match zone.to_ambiguous_timestamp(shown).offset() {
+        AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok(),
+        // The clock shows it twice: the first time counts.
+        AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok(),
+        // By the offset of the other side it lies just before the change.
+        AmbiguousOffset::Gap { after, .. } => change_after(zone, after.to_timestamp(shown).ok()?),
     }
+}
+
+/// The next change of a zone's offset.
+fn change_after(zone: &TimeZone, at: Timestamp) -> Option<Timestamp> {
+    zone.following(at).next().map(|change| change.timestamp())
 }
 
 fn tab(fields: &[&str]) -> Result<Crontab, String> {

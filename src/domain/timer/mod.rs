@@ -10,17 +10,19 @@
 //! The id of what a timer sends is a function of the timer, its generation and the planned time, so
 //! that firing twice is firing once.
 
+mod due;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
+pub use due::Due;
 pub use schedule::{Schedule, duration, instant};
 
 use crate::authority::envelope::Envelope;
 use crate::event::Submission;
 use crate::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
 use crate::kept::KeptKeys;
-use crate::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
+use crate::limits::{TIMER_BACKOFF, TIMER_KEPT};
 use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -103,9 +105,10 @@ pub enum CatchUp {
     /// One event stands for all of them.
     #[default]
     One,
-    /// Each, the oldest first, up to [`TIMER_CATCH_UP`].
+    /// Each, the oldest first, up to [`TIMER_CATCH_UP`](crate::limits::TIMER_CATCH_UP).
     All,
-    /// None: when the first of them is older than [`TIMER_GRACE`], nothing ran, and none of them is sent.
+    /// None. Only the newest may count as not missed: while it is late by no more than [`TIMER_LATE`](crate::limits::TIMER_LATE), behind others
+    /// [`TIMER_PROMPT`](crate::limits::TIMER_PROMPT), and when it found a full mailbox [`TIMER_GRACE`](crate::limits::TIMER_GRACE).
     Skip,
 }
 
@@ -253,17 +256,6 @@ fn besides_phase<'de, D: Deserializer<'de>>(from: D) -> Result<KeptKeys, D::Erro
     KeptKeys::besides(&["state", "error"], from)
 }
 
-/// What is due.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Due {
-    /// Planned times to send something for, the oldest first.
-    pub fire: Vec<Millis>,
-    /// Planned times that passed and are left out; of very many at least so many.
-    pub skipped: u64,
-    /// The next planned time in the future.
-    pub next: Option<Millis>,
-}
-
 /// What became of one planned time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivered {
@@ -367,37 +359,6 @@ impl Timer {
     pub fn event(&self, venue_key: &[u8], owner: &Owner, at: Millis) -> EventId {
         let (timer, generation) = (self.id.as_str(), self.generation);
         EventId::of_venue(venue_key, IdOf::Timer { owner, timer, generation, at })
-    }
-
-    /// Which planned times are due; the same for every process until the timer is written.
-    pub fn due(&self, now: Millis) -> Due {
-        let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
-        let Ok(times) = self.schedule.times() else { return Due::default() };
-        let ends = self.ends().map(|(at, _)| at);
-        let is_in_time = |time: &Millis| ends.is_none_or(|ends| *time < ends);
-        let mut due = Due::default();
-        let nothing_ran = now.since(first) > TIMER_GRACE;
-        let mut at = Some(first);
-        while let Some(time) = at.filter(|time| *time <= now && is_in_time(time)) {
-            let full = due.fire.len() >= TIMER_CATCH_UP;
-            let wanted = match self.catch_up {
-                CatchUp::One => due.fire.is_empty(),
-                CatchUp::All => !full,
-                CatchUp::Skip => !full && !nothing_ran,
-            };
-            if wanted {
-                due.fire.push(time);
-            } else {
-                due.skipped += 1;
-            }
-            at = times.next_after(time);
-            // After a long time they aren't looked at one by one.
-            if due.skipped >= TIMER_CATCH_UP as u64 {
-                at = times.next_after(now);
-            }
-        }
-        due.next = at.filter(is_in_time);
-        due
     }
 
     /// The timer after what was due has been done: `done` goes with `due.fire`, up to the first that

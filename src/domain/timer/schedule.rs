@@ -87,8 +87,8 @@ pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Mill
     }
     let text = named.as_str().unwrap_or_default();
     let expected = "expected a time such as `2026-03-29T09:00:00Z`, or without an offset and with `timezone`";
-    let at = text.parse::<jiff::Timestamp>().or_else(|_| zone.to_timestamp(text.parse::<jiff::civil::DateTime>()?));
-    let at = at.map_err(|_| format!("{expected}, got {named}"))?;
+    let shown = || cron::instant_shown(&zone, text.parse().ok()?);
+    let at = text.parse::<jiff::Timestamp>().ok().or_else(shown).ok_or_else(|| format!("{expected}, got {named}"))?;
     u64::try_from(at.as_millisecond()).map(Millis).map_err(|_| format!("{named} is before 1970"))
 }
 

@@ -28,6 +28,21 @@ fn cron_follows_the_wall_clock_of_its_zone() {
     check_cron("59 23 31 12 *", "Pacific/Auckland", "2026-06-01T00:00:00Z", &["2026-12-31T10:59:00Z"]);
 }
 
+/// A time that a person names is what cron makes of it.
+#[test]
+fn a_named_time_that_a_clock_change_touches_is_the_one_of_cron() {
+    for (zone, shown, expression, after, expected) in [
+        ("Europe/Berlin", "2026-03-29T02:30", "30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
+        ("America/New_York", "2026-03-08T02:00:01", "0 2 * * *", "2026-03-07T12:00:00Z", "2026-03-08T07:00:00Z"),
+        ("Australia/Lord_Howe", "2026-10-04T02:15", "15 2 * * *", "2026-10-03T10:00:00Z", "2026-10-03T15:30:00Z"),
+        ("Pacific/Apia", "2011-12-30T12:00", "0 12 30 12 *", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"),
+        ("Europe/Berlin", "2026-10-25T02:30", "30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"),
+    ] {
+        assert_eq!(instant(&json!(shown), Some(zone)), Ok(at(expected)), "{zone} {shown}");
+        check_cron(expression, zone, after, &[expected]);
+    }
+}
+
 #[test]
 fn leap_days_and_month_ends() {
     check_cron("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
@@ -156,9 +171,25 @@ fn catch_up_says_what_a_downtime_leaves() {
     check_due(&ticking(CatchUp::One), 95_000, &[10_000], 8, Some(100_000));
     check_due(&ticking(CatchUp::All), 35_000, &[10_000, 20_000, 30_000], 0, Some(40_000));
     check_due(&ticking(CatchUp::Skip), 95_000, &[], 9, Some(100_000));
-    // A sweep or a restart within a minute is no downtime.
-    let late: Vec<u64> = (1..=6).map(|n| n * 10_000).collect();
-    check_due(&ticking(CatchUp::Skip), 69_999, &late, 0, Some(70_000));
+}
+
+#[test]
+fn catch_up_skip_leaves_out_what_a_short_downtime_missed() {
+    // What is a sweep late has not been missed.
+    check_due(&ticking(CatchUp::Skip), 19_999, &[10_000], 0, Some(20_000));
+    // Behind others that were missed only what is due now is not.
+    check_due(&ticking(CatchUp::Skip), 29_000, &[], 2, Some(30_000));
+    check_due(&ticking(CatchUp::Skip), 65_000, &[], 6, Some(70_000));
+    check_due(&ticking(CatchUp::Skip), 62_000, &[60_000], 5, Some(70_000));
+    let minutely = Schedule::Every { every: 60_000, start: Millis(0) };
+    let minutely = Timer::new(wanted(minutely, CatchUp::Skip), 0, Millis(0), Millis(0)).unwrap();
+    check_due(&minutely, 70_000, &[60_000], 0, Some(120_000));
+    check_due(&minutely, 70_001, &[], 1, Some(120_000));
+    // A full mailbox is tried again for a minute.
+    let full = |timer: Timer| timer.clone().after(&timer.due(Millis(61_000)), vec![Delivered::Later], Millis(61_000));
+    let tried = full(minutely);
+    check_due(&tried, 119_000, &[60_000], 0, Some(120_000));
+    check_due(&tried, 120_001, &[120_000], 1, Some(180_000));
 }
 
 #[test]

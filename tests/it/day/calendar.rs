@@ -206,8 +206,13 @@ impl Calendar {
                 CatchUp::Skip => {
                     let name = |at: &Millis| format!("venue:timer-{}-{}-{at}-", timer.id, timer.generation);
                     let sent = |at: &&Millis| events.iter().any(|event| event.starts_with(&name(at)));
-                    let ran = missed.first().is_none_or(|at| now.0 - at.0 <= MINUTE);
-                    missed.iter().filter(|at| ran || sent(at)).count() as u64
+                    let grace = match (timer.tries, passed) {
+                        (1.., _) => MINUTE,
+                        (0, ..=1) => 10_000,
+                        (0, 2..) => 2_000,
+                    };
+                    let ran = |at: &&Millis| Some(*at) == missed.last() && now.0 - at.0 <= grace;
+                    missed.iter().filter(|at| ran(at) || sent(at)).count() as u64
                 }
             };
             entry.fired += done as u64 + fires;

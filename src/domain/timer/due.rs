@@ -1,0 +1,61 @@
+//! Which planned times of a timer are sent, and which were missed.
+
+use super::{CatchUp, Phase, Timer};
+use crate::limits::{TIMER_CATCH_UP, TIMER_GRACE, TIMER_LATE, TIMER_PROMPT};
+use crate::time::Millis;
+
+/// What is due.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Due {
+    /// Planned times to send something for, the oldest first.
+    pub fire: Vec<Millis>,
+    /// Planned times that passed and are left out; of very many at least so many.
+    pub skipped: u64,
+    /// The next planned time in the future.
+    pub next: Option<Millis>,
+}
+
+impl Timer {
+    /// Which planned times are due; the same for every process until the timer is written.
+    pub fn due(&self, now: Millis) -> Due {
+        let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
+        let Ok(times) = self.schedule.times() else { return Due::default() };
+        let ends = self.ends().map(|(at, _)| at);
+        let is_in_time = |time: &Millis| ends.is_none_or(|ends| *time < ends);
+        let mut due = Due::default();
+        let (mut at, mut newest) = (Some(first), None);
+        while let Some(time) = at.filter(|time| *time <= now && is_in_time(time)) {
+            newest = Some(time);
+            let full = due.fire.len() >= TIMER_CATCH_UP;
+            let wanted = match self.catch_up {
+                CatchUp::One => due.fire.is_empty(),
+                CatchUp::All => !full,
+                CatchUp::Skip => false,
+            };
+            if wanted {
+                due.fire.push(time);
+            } else {
+                due.skipped += 1;
+            }
+            at = times.next_after(time);
+            // After a long time they aren't looked at one by one.
+            if due.skipped >= TIMER_CATCH_UP as u64 {
+                (at, newest) = (times.next_after(now), None);
+            }
+        }
+        // What the next one has overtaken was missed.
+        let grace = match (self.tries, due.skipped) {
+            (1.., _) => TIMER_GRACE,
+            (0, ..=1) => TIMER_LATE,
+            (0, 2..) => TIMER_PROMPT,
+        };
+        if self.catch_up == CatchUp::Skip
+            && let Some(time) = newest.filter(|time| now.since(*time) <= grace)
+        {
+            due.fire.push(time);
+            due.skipped -= 1;
+        }
+        due.next = at.filter(is_in_time);
+        due
+    }
+}
