@@ -1,9 +1,9 @@
 //! Which guarantees the servers of a venue give, and what to change.
 
 use crate::domain::quota::QuotaKind;
-use crate::store::BackendSetting;
+use crate::store::{BackendSetting, StoreError};
 use crate::upkeep::audit::{self, AuditError};
-use crate::venue::Venue;
+use crate::venue::{Venue, clocks};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -94,6 +94,7 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
     own.extend(journal(venue));
     own.push(quotas(venue).await);
     own.extend(backlog(venue).await);
+    own.push(clock(venue).await?);
     let own = with_reach(own, &[]);
     let settings: Vec<Reached> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
     let verdicts = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
@@ -148,6 +149,16 @@ async fn quotas(venue: &Venue) -> BackendSetting {
         "one owner can fill the store for all others; set `quota.bytes`, unless there is only one owner".to_owned()
     });
     BackendSetting { name: "quota of an owner".to_owned(), value, problem }
+}
+
+/// How far this machine's clock is from those of the servers.
+async fn clock(venue: &Venue) -> Result<BackendSetting, StoreError> {
+    let report = clocks::compare(venue).await?;
+    let problem = report.is_far().then(|| {
+        "set the clocks by NTP: a worker whose clock is farther from the store's than `worker.clock_limit` begins nothing"
+            .to_owned()
+    });
+    Ok(BackendSetting { name: "clock of this machine".to_owned(), value: report.to_string(), problem })
 }
 
 /// Whether the store is what the queue knows of it.

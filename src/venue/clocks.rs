@@ -46,10 +46,13 @@ impl ClockGap {
 
 impl std::fmt::Display for ClockGap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let apart = Duration::from_millis(u64::try_from(self.apart.as_millis()).unwrap_or(u64::MAX));
-        let apart = if apart > NOTED { Duration::from_secs(apart.as_secs()) } else { apart };
-        let side = if self.is_ahead { "ahead of" } else { "behind" };
-        write!(f, "{} {side}", humantime::format_duration(apart))
+        let seconds = self.apart.as_secs();
+        let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+        match units.into_iter().find(|(unit, _)| seconds >= *unit) {
+            Some((unit, name)) => write!(f, "{}{name}", seconds / unit)?,
+            None => write!(f, "{:.1}s", self.apart.as_secs_f64())?,
+        }
+        f.write_str(if self.is_ahead { " ahead of" } else { " behind" })
     }
 }
 
@@ -60,6 +63,22 @@ pub struct ClockReport {
     pub store: Option<ClockGap>,
     /// `None`: the queue has no clock of its own, or its answer came too late to tell.
     pub bus: Option<ClockGap>,
+}
+
+impl ClockReport {
+    /// Whether one of them is so far that it is told.
+    pub fn is_far(&self) -> bool {
+        self.store.iter().chain(&self.bus).any(|gap| gap.apart > NOTED)
+    }
+}
+
+impl std::fmt::Display for ClockReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let gaps = [("store", self.store), ("queue", self.bus)];
+        let told: Vec<_> =
+            gaps.iter().filter_map(|(peer, gap)| Some(format!("{} that of the {peer}", (*gap)?))).collect();
+        if told.is_empty() { f.write_str("the one that counts") } else { f.write_str(&told.join(", ")) }
+    }
 }
 
 /// Compares, and goes by the store's clock from now on.
@@ -191,14 +210,23 @@ mod tests {
     fn a_gap_is_told_with_its_side_and_without_what_is_not_exact() {
         let gap = |machine, other| ClockGap::between(Millis(machine), Millis(other), Duration::from_millis(10));
         for (machine, other, seconds, text) in [
-            (1_000, 1_005, 0.0, "0s behind"),
-            (2_010, 1_000, 1.0, "1s ahead of"),
-            (1_000, 2_510, -1.5, "1s behind"),
+            (1_000, 1_005, 0.0, "0.0s behind"),
+            (2_010, 1_000, 1.0, "1.0s ahead of"),
+            (1_000, 2_510, -1.5, "1.5s behind"),
             (3_456_000_510, 500, 3_456_000.0, "40d ahead of"),
         ] {
             let gap = gap(machine, other);
             assert!((gap.seconds() - seconds).abs() < 1e-9, "{gap:?}");
             assert_eq!(gap.to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_report_tells_of_both_servers() {
+        let gap = |seconds| ClockGap { apart: Duration::from_secs(seconds), is_ahead: true };
+        let report = ClockReport { store: Some(gap(0)), bus: Some(gap(3)) };
+        assert_eq!(report.to_string(), "0.0s ahead of that of the store, 3.0s ahead of that of the queue");
+        assert!(report.is_far() && !ClockReport { bus: None, ..report }.is_far());
+        assert_eq!(ClockReport::default().to_string(), "the one that counts");
     }
 }

@@ -19,6 +19,7 @@ use trellis::domain::timer::TimerId;
 use trellis::process::clock::Clock;
 use trellis::store::Store;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::upkeep::doctor;
 use trellis::upkeep::retention::PACE;
 use trellis::venue::{clocks, jobs, timers};
 
@@ -139,6 +140,8 @@ async fn what_is_due_is_judged_by_the_clock_of_the_store() {
     assert_eq!(fired(&right, &timer).await, 0);
     assert_eq!(metric(&ahead, "trellis_clock_wrong"), Some(0.0));
     assert!(metric(&ahead, "trellis_clock_ahead_seconds{of=\"store\"}") > Some(100.0));
+    let told = doctor::examine(&ahead.venue).await.unwrap().advice(true);
+    assert!(told.iter().any(|line| line.contains("ahead of that of the store")), "{told:?}");
     let apart = |one: &TestVenue, other: &TestVenue| one.venue.now().since(other.venue.now());
     assert!(apart(&ahead, &right) < Duration::from_secs(5), "{} {}", ahead.venue.now(), right.venue.now());
 }
