@@ -13,7 +13,7 @@ use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Settl
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
-use trellis::model::{LiveFeed, Model, ModelError};
+use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{BackendSetting, Checkpoint, Lease, LeaseCheck};
 use trellis::venue::secrets::Secret;
@@ -174,7 +174,7 @@ pub struct Voice {
 
 #[async_trait]
 impl Model for Voice {
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveFeed) -> Result<Reply, ModelError> {
+    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
         self.life.go_on().await;
         self.log.lock().unwrap().push(Trace::Asked(request.turn.clone()));
         self.inner.complete(request, secrets, live).await
