@@ -414,6 +414,7 @@ mod tests {
             ("trellis.reply.t.u.x", true, true),
             ("trellis.reply.t.v.x", false, false),
             ("trellis.in.t.u.a.task", false, false),
+            ("trellis.out.t.v.a.j", false, false),
             ("_INBOX.", false, false),
             ("_INBOX.>", false, false),
             (&format!("_INBOX.{}", "x".repeat(2_000)), false, false),
