@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod host;
+pub mod large;
 pub mod pace;
 pub mod retry;
 pub mod shutdown;

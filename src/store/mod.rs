@@ -26,6 +26,7 @@ mod fill;
 mod forget;
 mod history;
 pub mod keys;
+mod large;
 mod layer;
 mod outside;
 pub mod patient;

@@ -59,6 +59,7 @@ mod goals;
 mod http_api;
 mod http_client;
 mod http_jobs;
+mod http_large;
 mod http_limits;
 mod ids;
 mod invoked;

@@ -31,6 +31,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
+use crate::store::large::note_read;
 use crate::store::{
     Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Change, Checkpoint, Commit,
     Committed, Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect,
@@ -378,7 +379,7 @@ impl DocumentStore for RedisStore {
             return Ok(Vec::new());
         }
         let answer = self.pool.run(&args::read(&self.keys.documents(owner), keys), Again::Yes).await?;
-        AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())
+        Ok(note_read(AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())?).await)
     }
 
     async fn scan(
@@ -392,7 +393,7 @@ impl DocumentStore for RedisStore {
         let (from, to) = lex_range(prefix, after, reverse);
         let mut args = self.args("scan", owner);
         args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
-        self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))
+        Ok(note_read(self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))?).await)
     }
 
     async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
@@ -405,7 +406,7 @@ impl DocumentStore for RedisStore {
         let docs = answer
             .nested()?
             .each(|part| Ok((part.text()?, if window.values { part.doc()? } else { Doc::default() })))?;
-        Ok(Page { total, docs })
+        Ok(note_read(Page { total, docs }).await)
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
@@ -462,7 +463,7 @@ impl Inspect for RedisStore {
         let (from, to) = lex_range(&prefix, after.as_deref(), false);
         let mut args = self.args("sessions", owner);
         args.bytes(from).bytes(to).number(limit as u64);
-        self.call(&args).await?.each(AnswerParts::session_facts)
+        Ok(note_read(self.call(&args).await?.each(AnswerParts::session_facts)?).await)
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {

@@ -19,7 +19,7 @@ const USES: [(&str, &[&str]); 16] = [
     ("worker", &["domain", "process", "store", "bus", "outbox", "venue", "model", "ingress", "upkeep", "ops"]),
     ("http", &["domain", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
     ("app", &["domain", "config", "process", "store", "bus", "venue", "model", "upkeep", "ops", "worker", "http"]),
-    ("bench", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
+    ("bench", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops", "http"]),
     (
         "cli",
         &["domain", "config", "process", "store", "bus", "venue", "model", "ingress", "upkeep", "http", "app", "bench"],
