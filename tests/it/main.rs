@@ -24,6 +24,7 @@ mod bulk;
 mod bus_conformance;
 mod busy;
 mod caps;
+mod caps_users;
 mod chains;
 mod chaos;
 mod charged;
