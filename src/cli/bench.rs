@@ -310,9 +310,7 @@ impl Bench {
             Self::Fairness(fairness) => {
                 bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
             }
-            Self::Readers(readers) => {
-                bench::readers(venue, &owner, readers.crowd()).await.map(|report| json!(report))
-            }
+            Self::Readers(readers) => bench::readers(venue, &owner, readers.crowd()).await.map(|report| json!(report)),
             Self::Growth(Growth { turns }) => {
                 bench::written(venue, &owner, *turns, &probe).await.map(|report| json!(report))
             }

@@ -80,12 +80,8 @@ impl Envelope {
     /// its claim `user_id`, else whoever sent it first.
     pub fn user<'e>(&'e self, owner: &'e Owner) -> Cow<'e, str> {
         let claimed = self.claims.get(USER_CLAIM).and_then(|user| user.as_str()).filter(|user| !user.is_empty());
-        let sent_it = || {
-            self.holders
-                .iter()
-                .map(String::as_str)
-                .find(|holder| !(holder.starts_with("agent:") && !holder.contains('/')))
-        };
+        let is_agent = |holder: &str| holder.starts_with("agent:") && !holder.contains('/');
+        let sent_it = || self.holders.iter().map(String::as_str).find(|holder| !is_agent(holder));
         match claimed.or_else(sent_it) {
             Some(user) => user.into(),
             None => owner.to_string().into(),
