@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Items of one entry of the large value, of some hundred bytes each.
 const ITEMS: usize = 2_000;
+/// Pause of a reader that was refused, as the answer asks for.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest body that the server takes, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 
@@ -47,6 +49,8 @@ pub struct ReadersReport {
     pub p99_ratio: f64,
     /// Large reads per second meanwhile.
     pub large_reads_per_second: f64,
+    /// Those that were refused, because their owner has what it may take.
+    pub large_reads_refused: u32,
 }
 
 /// Measures it.
@@ -76,8 +80,9 @@ pub async fn readers(venue: &Arc<Venue>, owner: &Owner, crowd: ReaderCrowd) -> R
     serving.await.map_err(|e| BenchError::Stuck(e.to_string()))?;
     let (alone, beside) = (Percentiles::of(alone), Percentiles::of(beside));
     let p99_ratio = beside.p99_ms / alone.p99_ms;
-    let large_reads_per_second = f64::from(large) / took.as_secs_f64();
-    Ok(ReadersReport { alone, beside, p99_ratio, large_reads_per_second })
+    let (served, large_reads_refused) = large;
+    let large_reads_per_second = f64::from(served) / took.as_secs_f64();
+    Ok(ReadersReport { alone, beside, p99_ratio, large_reads_per_second, large_reads_refused })
 }
 
 async fn write(venue: &Venue, owner: &Owner, path: &str, value: Value) -> Result<(), BenchError> {
@@ -113,7 +118,9 @@ async fn ask_small(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> i
             let mut times = Vec::new();
             while Instant::now() < until {
                 let before = Instant::now();
-                read(address, &owner, "w/small").await?;
+                if !read(address, &owner, "w/small").await? {
+                    return Err(io::Error::other("a small request was refused"));
+                }
                 times.push(before.elapsed());
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -127,29 +134,34 @@ async fn ask_small(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> i
     Ok(all)
 }
 
-/// Large reads of one owner for as long as the others are measured: how many.
-async fn read_large(address: SocketAddr, owner: Owner, crowd: ReaderCrowd) -> io::Result<u32> {
+/// Large reads of one owner for as long as the others are measured: how many were served, and refused.
+async fn read_large(address: SocketAddr, owner: Owner, crowd: ReaderCrowd) -> io::Result<(u32, u32)> {
     let (until, mut clients) = (Instant::now() + crowd.time, JoinSet::new());
     for _ in 0..crowd.readers {
         let owner = owner.clone();
         clients.spawn(async move {
-            let mut count = 0;
+            let (mut served, mut refused) = (0, 0);
             while Instant::now() < until {
-                read(address, &owner, "w/large").await?;
-                count += 1;
+                if read(address, &owner, "w/large").await? {
+                    served += 1;
+                } else {
+                    refused += 1;
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
             }
-            Ok::<_, io::Error>(count)
+            Ok::<_, io::Error>((served, refused))
         });
     }
-    let mut all = 0;
+    let mut all = (0, 0);
     while let Some(count) = clients.join_next().await {
-        all += count.map_err(io::Error::other)??;
+        let (served, refused) = count.map_err(io::Error::other)??;
+        all = (all.0 + served, all.1 + refused);
     }
     Ok(all)
 }
 
-/// Reads a value, and throws it away.
-async fn read(address: SocketAddr, owner: &Owner, path: &str) -> io::Result<()> {
+/// Reads a value, and throws it away; `false` where the request is refused for what its owner takes already.
+async fn read(address: SocketAddr, owner: &Owner, path: &str) -> io::Result<bool> {
     let body = json!({"operation": "v/ops/lattice/read", "input": {"path": path, "maxSize": 1 << 24}}).to_string();
     let size = body.len();
     let request = format!(
@@ -158,16 +170,16 @@ async fn read(address: SocketAddr, owner: &Owner, path: &str) -> io::Result<()> 
     );
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
-    let (mut buffer, mut first) = (vec![0; 256 * 1024], true);
-    loop {
-        let count = stream.read(&mut buffer).await?;
-        if first && !buffer[..count].starts_with(b"HTTP/1.1 200") {
-            let said = String::from_utf8_lossy(&buffer[..count.min(500)]).into_owned();
-            return Err(io::Error::other(format!("expected status 200, got: {said}")));
-        }
-        if count == 0 {
-            return Ok(());
-        }
-        first = false;
+    let mut buffer = vec![0; 256 * 1024];
+    let count = stream.read(&mut buffer).await?;
+    let answer = &buffer[..count];
+    if [b"HTTP/1.1 429", b"HTTP/1.1 503"].iter().any(|refused| answer.starts_with(*refused)) {
+        return Ok(false);
     }
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        let said = String::from_utf8_lossy(&answer[..count.min(500)]).into_owned();
+        return Err(io::Error::other(format!("expected status 200, got: {said}")));
+    }
+    while stream.read(&mut buffer).await? > 0 {}
+    Ok(true)
 }

@@ -59,8 +59,8 @@ pub(crate) enum Bench {
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Readers {
     /// Reads of the one owner at the same time
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    readers: u16,
+    #[arg(long = "readers", default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    at_once: u16,
     /// Bytes of the value that it reads; the largest that is read whole has 4 MiB
     #[arg(long, default_value_t = 3_500_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3_900_000))]
     bytes: u32,
@@ -74,9 +74,9 @@ pub(crate) struct Readers {
 
 impl Readers {
     fn crowd(self) -> ReaderCrowd {
-        let Self { readers, bytes, owners, seconds } = self;
+        let Self { at_once, bytes, owners, seconds } = self;
         ReaderCrowd {
-            readers: readers.into(),
+            readers: at_once.into(),
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             owners: owners.into(),
             time: Duration::from_secs(seconds.into()),
