@@ -1,10 +1,12 @@
-//! `trellis bench turns|latency|context|prefix|sessions|idle|growth|fairness`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context|prefix|sessions|idle|growth|fairness|readers`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{Context, role};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, TaskSession, TaskShape};
+use crate::bench::{
+    self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, ReaderCrowd, TaskSession, TaskShape,
+};
 use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::log;
@@ -48,6 +50,38 @@ pub(crate) enum Bench {
         after_help = "Example:\n  trellis bench fairness --owners 1000 --backlog 100000\n\nWhat isn't done of the backlog at its end stays in the queue: use a bus and a store of its own."
     )]
     Fairness(Fairness),
+    /// How long small requests of many owners take over HTTP while one owner reads large values
+    #[command(after_help = "Example:\n  trellis bench readers --readers 16 --bytes 3500000")]
+    Readers(Readers),
+}
+
+/// Who reads how much.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Readers {
+    /// Reads of the one owner at the same time
+    #[arg(long = "readers", default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    at_once: u16,
+    /// Bytes of the value that it reads; the largest that is read whole has 4 MiB
+    #[arg(long, default_value_t = 3_500_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3_900_000))]
+    bytes: u32,
+    /// Other owners, each with one small request at a time
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    owners: u16,
+    /// How long it is measured, in seconds; once without the one owner, and once beside it
+    #[arg(long, default_value_t = 10, value_name = "S", value_parser = clap::value_parser!(u16).range(1..))]
+    seconds: u16,
+}
+
+impl Readers {
+    fn crowd(self) -> ReaderCrowd {
+        let Self { at_once, bytes, owners, seconds } = self;
+        ReaderCrowd {
+            readers: at_once.into(),
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            owners: owners.into(),
+            time: Duration::from_secs(seconds.into()),
+        }
+    }
 }
 
 /// Who submits how much.
@@ -171,6 +205,7 @@ impl Bench {
             Self::Idle(Idle { owners, agents, .. }) => ("idle", Load::of(*owners, *agents)),
             Self::Growth(Growth { turns }) => ("growth", Load::of(*turns, 1)),
             Self::Fairness(Fairness { owners, backlog, .. }) => ("fairness", Load::of(*backlog, *owners)),
+            Self::Readers(_) => ("readers", Load::of(1, 1)),
         }
     }
 
@@ -185,7 +220,7 @@ impl Bench {
                 load.agents, load.owners
             )),
             Self::Turns(load) | Self::Latency(load) => load.shape().problem().map(str::to_owned),
-            Self::Context | Self::Prefix => None,
+            Self::Context | Self::Prefix | Self::Readers(_) => None,
             Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
                 .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
             Self::Idle(idle) => bench::idle_problem(idle.fleet()),
@@ -201,7 +236,7 @@ impl Bench {
             Self::Sessions(_) => Some(bench::SESSION_RULES.to_owned()),
             Self::Prefix => Some(bench::prefix_rules().to_owned()),
             Self::Fairness(fairness) => Some(fairness.crowd().rules()),
-            Self::Context | Self::Idle(_) | Self::Growth(_) => None,
+            Self::Context | Self::Idle(_) | Self::Growth(_) | Self::Readers(_) => None,
         }
     }
 
@@ -275,6 +310,7 @@ impl Bench {
             Self::Fairness(fairness) => {
                 bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
             }
+            Self::Readers(readers) => bench::readers(venue, &owner, readers.crowd()).await.map(|report| json!(report)),
             Self::Growth(Growth { turns }) => {
                 bench::written(venue, &owner, *turns, &probe).await.map(|report| json!(report))
             }

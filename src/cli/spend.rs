@@ -21,6 +21,9 @@ pub(crate) struct Spend {
     /// That session
     #[arg(long, value_name = "SESSION", requires = "agent")]
     session: Option<SessionId>,
+    /// The cap of the day of this user, in the place of your own
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Sessions to show, those that have used most first
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
@@ -35,6 +38,7 @@ impl Spend {
         let mut query = vec![("limit", self.limit.to_string())];
         query.extend(self.agent.map(|agent| ("agentId", agent.to_string())));
         query.extend(self.session.map(|session| ("sessionId", session.to_string())));
+        query.extend(self.user.map(|user| ("user", user)));
         let shown = Client::new(&self.server)?.get("spend", &query).await?;
         context.out.value(&shown, || report(context.out, &shown))?;
         Ok(Exit::Ok)
@@ -79,7 +83,8 @@ fn report(out: Out, shown: &Value) -> String {
 
 /// A cap: what is used and held of how much.
 fn cap(cap: &Value) -> Vec<String> {
-    let name = [field(cap, "of"), field(cap, "model")].join(" ");
+    let name = [field(cap, "of"), field(cap, "user"), field(cap, "model")].join(" ");
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     let reached = if cap["reached"] == true { " (reached)" } else { "" };
     let tokens = |of: &Value| format!("{}+{} of {}", of["used"], of["held"], of["limit"]);
     let money = |key: &str| cap["cost"][key].as_f64().map(dollars).unwrap_or_default();

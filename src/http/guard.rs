@@ -55,7 +55,9 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     request.extensions_mut().insert(Arc::clone(&load));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
+    let body = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let work = api.lanes.run(owner.as_deref().unwrap_or_default(), body, work);
     let closed = async {
         api.closing.cancelled().await;
         tokio::time::sleep(api.options.drain).await;

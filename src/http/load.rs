@@ -1,5 +1,6 @@
 //! How much is worked on at once, by the memory that it may take: a value takes many times its text while it is
-//! handled, so requests that bring or read large ones wait for each other, and no owner takes more than half.
+//! handled, so requests that bring or read large ones wait for each other. No owner takes more than half, and none more
+//! than is free: half alone, a third beside another that does the same.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -88,7 +89,8 @@ impl Loads {
         let mut full = false;
         for (number, owner, cost) in std::mem::take(&mut self.waiting) {
             let own = self.of_owner.get(&owner).copied().unwrap_or(0);
-            let has_share = cost == 0 || own + cost <= self.share();
+            let free = self.room.saturating_sub(self.used);
+            let has_share = cost == 0 || own == 0 || own + cost <= self.share().min(free);
             let has_room = cost == 0 || !full && self.used + cost <= self.room;
             if has_share && has_room {
                 self.enters(number, owner, cost);
@@ -246,6 +248,23 @@ mod tests {
             all.goes(number);
         }
         assert_eq!((all.used, all.of_owner.len(), all.held.len(), all.waiting.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn owners_who_take_all_they_can_leave_room_for_the_next() {
+        let (mut all, mut number) = (Loads::new(256), 0);
+        let mut most = |owner: &str| {
+            let mut count = 0;
+            loop {
+                number += 1;
+                if comes(&mut all, number, owner, 16).is_empty() {
+                    return count;
+                }
+                count += 1;
+            }
+        };
+        assert_eq!(["ann", "bob", "cy", "dee", "eve"].map(&mut most), [8, 4, 2, 1, 1]);
+        assert_eq!(all.used, 256);
     }
 
     #[test]

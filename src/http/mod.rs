@@ -12,6 +12,7 @@ mod guard;
 mod health;
 mod holding;
 mod jobs;
+mod lane;
 mod listen;
 mod load;
 mod operate;
@@ -31,6 +32,7 @@ use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use axum::Router;
+use lane::Lanes;
 use load::Scales;
 use std::future::Future;
 use std::ops::Deref;
@@ -99,6 +101,7 @@ struct Shared {
     venue: Arc<Venue>,
     options: HttpOptions,
     scales: Arc<Scales>,
+    lanes: Lanes,
     /// Cancelled when the shutdown begins: streams and waits end.
     closing: CancellationToken,
 }
@@ -142,8 +145,8 @@ async fn run(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let closing = CancellationToken::new();
-    let scales = Scales::new(options.memory);
-    let api = Api(Arc::new(Shared { venue, options, scales, closing: closing.clone() }));
+    let (scales, lanes) = (Scales::new(options.memory), Lanes::new(&venue.metrics));
+    let api = Api(Arc::new(Shared { venue, options, scales, lanes, closing: closing.clone() }));
     let signal = async {
         shutdown.await;
         closing.cancel();

@@ -17,12 +17,14 @@ pub fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// Tokens and money that were spent today, by model and session, and the caps: what is used, held and left of them, and
-/// when they reset. With a session, its cap too.
+/// when they reset. With a session, its cap too. Of the caps of users the caller's own.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Today {
     agent_id: Option<AgentId>,
     session_id: Option<SessionId>,
+    /// whose cap of the day, in the place of the caller's; for operators
+    user: Option<String>,
     /// sessions that are listed, those that have used most first
     #[schemars(range(max = SESSIONS.1))]
     limit: Option<usize>,
@@ -44,7 +46,13 @@ impl Operation for Today {
         let session = self.agent_id.zip(self.session_id).map(|(agent, session)| SessionKey { agent, session });
         let sees_all = caller.operator && !caller.is_agent();
         let mut shown = spending::today(venue, &caller.owner, self.limit.unwrap_or(SESSIONS.0)).await?;
-        shown["caps"] = spending::caps(venue, &caller.owner, session.as_ref(), sees_all).await?.into();
+        let request = caller.request();
+        let own = request.user(&caller.owner);
+        let user = self.user.as_deref().unwrap_or(&own);
+        if user != own && !sees_all {
+            return Err(OpError::Denied(format!("what user `{user}` has spent only operators of the venue see")));
+        }
+        shown["caps"] = spending::caps(venue, (&caller.owner, user), session.as_ref(), sees_all).await?.into();
         Ok(shown.into())
     }
 }

@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod file;
 pub mod host;
+pub mod large;
 pub mod pace;
 pub mod retry;
 pub mod shutdown;

@@ -45,6 +45,8 @@ pub struct Metrics {
     pub messages_unreadable: Counter,
     /// HTTP connections beyond the limits.
     pub http_refused: Counter,
+    /// HTTP requests that handled much data.
+    pub http_large: Counter,
     /// Tasks of agents that this worker found lost at its last look, and put back.
     pub unaccounted: Gauge,
     /// Work of the whole venue that waits or runs: messages in the queue and sessions that are due or run.
@@ -95,6 +97,7 @@ impl Metrics {
             outbox_published: Counter::default(),
             sweeps: Counter::default(),
             messages_unreadable: Counter::default(),
+            http_large: Counter::default(),
             http_refused: Counter::default(),
             unaccounted: Gauge::default(),
             work: Gauge::default(),
@@ -136,6 +139,7 @@ impl Metrics {
             "messages whose subject names no owner, agent and kind",
             self.messages_unreadable.clone(),
         );
+        r.register("http_large", "HTTP requests that handled much data and were run apart", self.http_large.clone());
         r.register("http_refused", "HTTP connections beyond the limits", self.http_refused.clone());
         r.register(
             "unaccounted",

@@ -53,6 +53,7 @@
 //! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `g/<agent>/spend/<session>` | JSON of what is spent under a session's cap, see `domain::cap` | workers, around model calls | as the session |
 //! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
+//! | `cap/<date>/<user>` | the same of one of its users | workers, around model calls | 40 days, with retention |
 //! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
 //! | `policy` | JSON policy: roots and revocations, see [`crate::venue::policy`] | operators | for good |
@@ -85,7 +86,7 @@ pub use marks::{
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, is_spending, job_spend, keeps_work_going, model_book, owner_book,
-    rate, session_book, session_day, session_days, session_of_day,
+    rate, session_book, session_day, session_days, session_of_day, user_book,
 };
 
 /// Document of an owner's policy.

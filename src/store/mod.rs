@@ -27,6 +27,7 @@ mod forget;
 mod history;
 pub mod journaled;
 pub mod keys;
+mod large;
 mod layer;
 mod outside;
 pub mod patient;

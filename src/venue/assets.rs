@@ -76,12 +76,11 @@ async fn first_bytes(
 /// An asset with its content, which is checked against its name.
 pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<Asset>, StoreError> {
     let Some(record) = get(venue, owner, id).await? else { return Ok(None) };
-    let keys: Vec<_> = (0..record.size.div_ceil(CHUNK)).map(|number| keys::asset_chunk(id, number)).collect();
+    let keys: Vec<_> = (0..record.size.div_ceil(CHUNK)).map(|number| [keys::asset_chunk(id, number)]).collect();
     let mut bytes = Vec::with_capacity(record.size);
-    if !keys.is_empty() {
-        for doc in venue.store.read(owner, &keys).await? {
-            bytes.extend_from_slice(&doc.value.unwrap_or_default());
-        }
+    let (chunks, _) = steps::read(&*venue.store, owner, &keys, usize::MAX).await?;
+    for doc in chunks.into_iter().flatten() {
+        bytes.extend_from_slice(&doc.value.unwrap_or_default());
     }
     if AssetId::of(&bytes) != *id {
         let reason = format!("the content of `{}` is not what its name says", keys::asset(id));

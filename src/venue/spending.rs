@@ -53,11 +53,11 @@ pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, 
     }))
 }
 
-/// The caps of an owner's day, of a session and of the models, with what is used of them. How much all owners
+/// The caps of an owner's day, of the day of one of its users, of a session and of the models, with what is used of them. How much all owners
 /// together have used of a model only operators see.
 pub async fn caps(
     venue: &Venue,
-    owner: &Owner,
+    (owner, user): (&Owner, &str),
     session: Option<&SessionKey>,
     sees_all: bool,
 ) -> Result<Vec<Value>, StoreError> {
@@ -75,6 +75,10 @@ pub async fn caps(
     if let Some(cap) = venue.spend.of_day(owner, venue.now()) {
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
         shown.push(one(venue, owner, (&keys::owner_book(&date), 0), &cap, true).await?);
+    }
+    if let Some(cap) = venue.spend.of_user(user, venue.now()) {
+        let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
+        shown.push(one(venue, owner, (&keys::user_book(&date, user), 0), &cap, true).await?);
     }
     for cap in venue.spend.of_models(venue.now()) {
         let (Of::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
@@ -96,6 +100,7 @@ async fn one(
     let mut shown = match &cap.of {
         Of::Session => json!({"of": "session"}),
         Of::Owner => json!({"of": "owner"}),
+        Of::User(user) => json!({"of": "user", "user": user}),
         Of::Model(name) => json!({"of": "model", "model": name}),
     };
     if let Some(day) = &cap.day {

@@ -125,7 +125,7 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
     assert_eq!((&shown["day"], &shown["spent"]["calls"]), (&json!("2026-11-22"), &json!(made)));
     assert_eq!((shown["sessionsInAll"].as_u64(), shown["sessions"].as_array().unwrap().len()), (Some(made as u64), 1));
     let used = shown["spent"]["input"].as_u64().unwrap() + shown["spent"]["output"].as_u64().unwrap();
-    let caps = spending::caps(&venue.venue, &venue.owner, None, false).await.unwrap();
+    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
     assert_eq!(caps[0]["tokens"], json!({"limit": 12_000, "used": used, "held": 0}), "{caps:?}");
     // An hour before midnight nothing has changed; just after it there is room again.
     venue.venue.clock.advance(Duration::from_hours(12));
@@ -206,9 +206,9 @@ async fn a_fleet_never_passes_a_cap(on: On) {
     assert_eq!(asked, made, "nobody is asked who isn't paid");
     assert!(most > 1, "calls run beside each other");
     // How much all have used together only operators see.
-    let caps = spending::caps(&venue.venue, &venue.owner, None, false).await.unwrap();
+    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
     assert_eq!((&caps[0]["model"], caps[0].get("tokens")), (&json!("scripted"), None));
-    let caps = spending::caps(&venue.venue, &venue.owner, None, true).await.unwrap();
+    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), None, true).await.unwrap();
     assert_eq!(caps[0]["tokens"]["used"], used);
     venue.venue.clock.advance(Duration::from_hours(24 * 42));
     Janitor::new(RetentionRules::NEVER).look(&venue.venue, &Share::default()).await.unwrap();
@@ -240,7 +240,7 @@ async fn a_session_has_a_cap_as_long_as_it_lives_the_lower_of_the_venue_s_and_it
     venue.venue.clock.advance(Duration::from_hours(48));
     why(&in_session(&venue, "a", "s1", "three").await);
     let session: SessionKey = SessionKey { agent: "a".parse().unwrap(), session: "s1".parse().unwrap() };
-    let caps = spending::caps(&venue.venue, &venue.owner, Some(&session), false).await.unwrap();
+    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), Some(&session), false).await.unwrap();
     assert_eq!((&caps[0]["of"], &caps[0]["tokens"]["limit"]), (&json!("session"), &json!(9_000)));
     // Deleted, its book goes with it.
     assert!(agents::amend::delete(&venue.venue, &venue.owner, &session).await.unwrap());

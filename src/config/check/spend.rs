@@ -16,6 +16,7 @@ pub(super) fn read(l: &mut Layers) -> SpendSettings {
             "owners or tenants with commas between such as `acme/ann:tokens=5000000, acme:cost=10, acme/bob:none`",
             Ceiling::of_owners,
         ),
+        user: parse(l, "spend.user", CEILING, Ceiling::parse),
         models: parse(
             l,
             "spend.models",

@@ -5,11 +5,16 @@ use super::grant::{self, NotWithinParent};
 use super::trail::{self, Trail};
 use super::{Authority, Scope};
 use crate::budget::Purse;
+use crate::ids::Owner;
 use crate::lineage::Lineage;
 use crate::time::Millis;
 use crate::values::Values;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// The claim of a token that names the user behind it.
+const USER_CLAIM: &str = "user_id";
 
 /// What may be done with a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,6 +74,18 @@ impl Envelope {
             && self.modes == other.modes
             && self.claims == other.claims
             && limits(self) == limits(other)
+    }
+
+    /// The user of this owner for whom the request is made, whatever agents hand it on: whom the token behind it names by
+    /// its claim `user_id`, else whoever sent it first.
+    pub fn user<'e>(&'e self, owner: &'e Owner) -> Cow<'e, str> {
+        let claimed = self.claims.get(USER_CLAIM).and_then(|user| user.as_str()).filter(|user| !user.is_empty());
+        let is_agent = |holder: &str| holder.starts_with("agent:") && !holder.contains('/');
+        let sent_it = || self.holders.iter().map(String::as_str).find(|holder| !is_agent(holder));
+        match claimed.or_else(sent_it) {
+            Some(user) => user.into(),
+            None => owner.to_string().into(),
+        }
     }
 
     /// Under whom and under what it stands.
@@ -153,6 +170,28 @@ mod tests {
     fn home() -> Scope {
         let session = SessionKey { agent: "mid".parse().unwrap(), session: "s".parse().unwrap() };
         Scope { session: Some(session), job: Some("0123456789abcdef0123456789abcdef".parse().unwrap()) }
+    }
+
+    #[test]
+    fn the_user_of_a_request_is_claimed_or_sent_it_whoever_hands_it_on() {
+        let owner = "acme/app".parse().unwrap();
+        let user = |claim: serde_json::Value, holders: &[&str]| {
+            let claims = Values::from_iter([(USER_CLAIM.to_owned(), claim)]);
+            let holders = holders.iter().map(|&holder| holder.to_owned()).collect();
+            let envelope = Envelope { claims, holders, ..Envelope::default() };
+            let child = envelope.handed_on("agent:mid".into(), &Authority::unlimited(), None, None, &home()).unwrap();
+            assert_eq!(child.user(&owner), envelope.user(&owner));
+            envelope.user(&owner).into_owned()
+        };
+        for (claim, holders, expected) in [
+            ("ann".into(), &["acme/app"][..], "ann"),
+            ("ann".into(), &[], "ann"),
+            ("".into(), &["did:key:z", "acme/app"], "did:key:z"),
+            (7.into(), &["acme/bob"], "acme/bob"),
+            (serde_json::Value::Null, &[], "acme/app"),
+        ] {
+            assert_eq!(user(claim.clone(), holders), expected, "{claim} {holders:?}");
+        }
     }
 
     #[test]

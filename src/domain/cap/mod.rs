@@ -1,4 +1,4 @@
-//! Caps on spending: of a session in its life, of an owner and of a model in a day.
+//! Caps on spending: of a session in its life, of an owner, of one of its users and of a model in a day.
 //!
 //! A [`Book`] says what is spent under a cap and what running calls hold of it. A call is held with its
 //! prompt and its longest reply before it is made, and settled with what it used: calls that run at the
@@ -31,6 +31,8 @@ pub enum Of {
     Session,
     /// An owner, on a day.
     Owner,
+    /// A user of an owner, on a day: whoever stands behind its requests.
+    User(String),
     /// A model or a provider, on a day, for all owners.
     Model(String),
 }

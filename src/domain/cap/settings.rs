@@ -42,6 +42,8 @@ pub struct SpendSettings {
     pub owner: Ceiling,
     /// Of owners, or of every owner of a tenant, in its place.
     pub owners: Vec<(String, Ceiling)>,
+    /// Of every user of an owner, and day.
+    pub user: Ceiling,
     /// Of models, `provider/name` or `provider`, and day.
     pub models: Vec<(String, Ceiling)>,
     /// Prices, `provider/name`.
@@ -200,6 +202,15 @@ impl SpendSettings {
         (!ceiling.is_none()).then(|| Cap { of: Of::Owner, name, limits: ceiling.budget(), day, whole: self.waits() })
     }
 
+    /// The cap of the day of one of an owner's users.
+    pub fn of_user(&self, user: &str, now: Millis) -> Option<Cap> {
+        let whose = if user.is_empty() { "every user".to_owned() } else { format!("user `{user}`") };
+        let name = format!("the cap of {whose} for a day");
+        let (of, day) = (Of::User(user.to_owned()), Some(self.zone.day(now)));
+        let limits = self.user.budget();
+        (!self.user.is_none()).then(|| Cap { of, name, limits, day, whole: self.waits() })
+    }
+
     /// The cap of a session: the venue's, and its agent's.
     pub fn of_session(&self, agents: Ceiling) -> Option<Cap> {
         let ceiling = self.session.within(agents);
@@ -207,10 +218,10 @@ impl SpendSettings {
         (!ceiling.is_none()).then(|| Cap { of: Of::Session, name, limits: ceiling.budget(), day: None, whole: false })
     }
 
-    /// The caps that a call falls under.
-    pub fn caps(&self, owner: &Owner, model: &ModelSettings, agents: Ceiling, now: Millis) -> Vec<Cap> {
+    /// The caps that a call falls under which is made for a user of an owner.
+    pub fn caps(&self, (owner, user): (&Owner, &str), model: &ModelSettings, agents: Ceiling, now: Millis) -> Vec<Cap> {
         let covers = |cap: &Cap| matches!(&cap.of, Of::Model(name) if *name == model.provider || *name == model.id());
-        let own = self.of_session(agents).into_iter().chain(self.of_day(owner, now));
+        let own = self.of_session(agents).into_iter().chain(self.of_day(owner, now)).chain(self.of_user(user, now));
         own.chain(self.of_models(now).filter(covers)).collect()
     }
 
@@ -220,7 +231,7 @@ impl SpendSettings {
         if self.venue_price(model).is_some() {
             return None;
         }
-        let caps = self.caps(owner, model, Ceiling::default(), Millis(0));
+        let caps = self.caps((owner, ""), model, Ceiling::default(), Millis(0));
         let cap = caps.iter().find(|cap| cap.limits.cost.is_some())?;
         let id = model.id();
         Some(format!("{} is in money, and model `{id}` has no price in `spend.prices`: it is not called", cap.name))
@@ -235,7 +246,7 @@ impl SpendSettings {
         if let Some((name, _)) = missing {
             return Err(format!("`spend.models` caps the cost of `{name}`, which has no price in `spend.prices`"));
         }
-        let mut all = [&self.session, &self.owner].into_iter();
+        let mut all = [&self.session, &self.owner, &self.user].into_iter();
         let mut named = self.owners.iter().chain(&self.models).map(|(_, ceiling)| ceiling);
         if self.prices.is_empty() && (all.any(in_money) || named.any(in_money)) {
             return Err("a cap in money needs the prices of the models in `spend.prices`; there are none".into());

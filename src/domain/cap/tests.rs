@@ -234,6 +234,7 @@ fn settings() -> SpendSettings {
         session: Ceiling::parse("tokens=100").unwrap(),
         owner: Ceiling::parse("tokens=200").unwrap(),
         owners: Ceiling::of_owners("acme/ann:none, acme:tokens=300").unwrap(),
+        user: Ceiling::parse("tokens=150").unwrap(),
         models: Ceiling::of_models("openai:tokens=400, openai/big:cost=5, other:tokens=1").unwrap(),
         prices: prices("openai/big:input=1:output=2").unwrap(),
         ..SpendSettings::default()
@@ -241,24 +242,25 @@ fn settings() -> SpendSettings {
 }
 
 #[test]
-fn a_call_falls_under_the_caps_of_its_session_its_owner_and_its_model() {
+fn a_call_falls_under_the_caps_of_session_owner_user_and_model() {
     let settings = settings();
     let names = |owner: &str, model: &str, agents: &str| -> Vec<(String, Option<u64>)> {
         let model = ModelSettings::new("openai", model);
         let agents = Ceiling::parse(agents).unwrap();
-        let caps = settings.caps(&owner.parse().unwrap(), &model, agents, Millis(1));
+        let caps = settings.caps((&owner.parse().unwrap(), "ann"), &model, agents, Millis(1));
         caps.into_iter().map(|cap| (cap.name, cap.limits.tokens)).collect()
     };
     let session = |tokens: u64| ("the cap of this session".to_owned(), Some(tokens));
     let owner = |owner: &str, tokens: u64| (format!("the cap of owner `{owner}` for a day"), Some(tokens));
     let model = |model: &str, tokens: Option<u64>| (format!("the venue's cap of `{model}` for a day"), tokens);
-    let provider = model("openai", Some(400));
-    assert_eq!(names("me/me", "mini", ""), [session(100), owner("me/me", 200), provider.clone()]);
-    assert_eq!(names("acme/bob", "mini", "tokens=50"), [session(50), owner("acme/bob", 300), provider.clone()]);
-    assert_eq!(names("acme/ann", "big", "tokens=500"), [session(100), provider, model("openai/big", None)]);
+    let (provider, user) = (model("openai", Some(400)), ("the cap of user `ann` for a day".to_owned(), Some(150)));
+    assert_eq!(names("me/me", "mini", ""), [session(100), owner("me/me", 200), user.clone(), provider.clone()]);
+    let of_bob = names("acme/bob", "mini", "tokens=50");
+    assert_eq!(of_bob, [session(50), owner("acme/bob", 300), user.clone(), provider.clone()]);
+    assert_eq!(names("acme/ann", "big", "tokens=500"), [session(100), user, provider, model("openai/big", None)]);
     assert_eq!(
         SpendSettings::default().caps(
-            &"a/b".parse().unwrap(),
+            (&"a/b".parse().unwrap(), "ann"),
             &ModelSettings::new("x", "y"),
             Ceiling::default(),
             Millis(1)

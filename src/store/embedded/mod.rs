@@ -42,6 +42,7 @@ pub(crate) mod tx;
 mod writer;
 mod writes;
 
+use super::large::note_read;
 use super::{
     Accounts, Admit, Admitted, After, Amend, Amended, BackedUp, BackendSetting, Checkpoint, Commit, Committed, Doc,
     DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish,
@@ -357,10 +358,10 @@ impl Store for EmbeddedStore {
 impl DocumentStore for EmbeddedStore {
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
         if keys.len() <= READ_AT_ONCE {
-            return self.query_now(|state| reads::read(state, owner, keys));
+            return Ok(note_read(self.query_now(|state| reads::read(state, owner, keys))?).await);
         }
         let (owner, keys) = (owner.clone(), keys.to_vec());
-        self.query(move |state| reads::read(state, &owner, &keys)).await
+        Ok(note_read(self.query(move |state| reads::read(state, &owner, &keys)).await?).await)
     }
 
     async fn scan(
@@ -373,12 +374,12 @@ impl DocumentStore for EmbeddedStore {
     ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
         let owner = owner.clone();
         let scan = reads::Scan { prefix: prefix.to_owned(), after: after.map(str::to_owned), reverse, limit };
-        self.query(move |state| reads::scan(state, &owner, &scan)).await
+        Ok(note_read(self.query(move |state| reads::scan(state, &owner, &scan)).await?).await)
     }
 
     async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
         let (owner, prefix) = (owner.clone(), prefix.to_owned());
-        self.query(move |state| reads::page(state, &owner, &prefix, window)).await
+        Ok(note_read(self.query(move |state| reads::page(state, &owner, &prefix, window)).await?).await)
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
@@ -437,7 +438,8 @@ impl Inspect for EmbeddedStore {
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
         let (owner, agent, after) = (owner.clone(), agent.cloned(), after.cloned());
-        self.query(move |state| reads::sessions(state, &owner, agent.as_ref(), after.as_ref(), limit)).await
+        let found = self.query(move |state| reads::sessions(state, &owner, agent.as_ref(), after.as_ref(), limit));
+        Ok(note_read(found.await?).await)
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {

@@ -37,6 +37,11 @@ pub fn owner_book(date: &str) -> String {
     format!("{OWNER_BOOKS}{date}")
 }
 
+/// Document of what is spent under the cap of the day of one of the owner's users.
+pub fn user_book(date: &str, user: &str) -> String {
+    format!("{OWNER_BOOKS}{date}/{}", encode_token(user))
+}
+
 /// Prefix of what is spent under the caps of models' days.
 pub const MODEL_BOOKS: &str = "cap.of/";
 

@@ -35,6 +35,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
+use crate::store::large::note_read;
 use crate::store::{
     Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Change, Checkpoint, Commit,
     Committed, Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect,
@@ -392,7 +393,7 @@ impl DocumentStore for RedisStore {
             return Ok(Vec::new());
         }
         let answer = self.pool.run(&args::read(&self.keys.documents(owner), keys), Again::Yes).await?;
-        AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())
+        Ok(note_read(AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())?).await)
     }
 
     async fn scan(
@@ -406,7 +407,7 @@ impl DocumentStore for RedisStore {
         let (from, to) = lex_range(prefix, after, reverse);
         let mut args = self.args("scan", owner);
         args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
-        self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))
+        Ok(note_read(self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))?).await)
     }
 
     async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
@@ -417,7 +418,7 @@ impl DocumentStore for RedisStore {
         let mut args = self.args("page", owner);
         args.bytes(from).bytes(to).flag(window.reverse).flag(window.values);
         args.number(window.skip as u64).number(window.limit as u64);
-        self.call(&args).await?.page(window.values)
+        Ok(note_read(self.call(&args).await?.page(window.values)?).await)
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
@@ -469,7 +470,7 @@ impl Inspect for RedisStore {
         after: Option<&SessionKey>,
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
-        self.listed_sessions(owner, agent, after, limit).await
+        Ok(note_read(self.listed_sessions(owner, agent, after, limit).await?).await)
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {

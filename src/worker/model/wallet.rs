@@ -1,5 +1,5 @@
 //! Everything that a model call is paid from: the accounts of its task, and the caps of its session, of
-//! its owner's day and of its model's day.
+//! its owner's day, of its user's day and of its model's day.
 //!
 //! What is the owner's lies in one place of the store and is held, or settled, in one write. What all
 //! owners share lies in another place and is held after it; a call that finds no room there gives back
@@ -86,12 +86,19 @@ impl<'w> Wallet<'w> {
         let session = setting.session.token();
         let inherited = purse.inherited.iter().map(|name| (keys::account(name), None));
         let of_task = purse.own.iter().map(|(name, account)| (keys::account(name), Some(account.clone())));
-        let caps = spend.caps(owner, model, setting.config.limits.session, worker.venue.now());
+        let user = setting.mandate.envelope.user(owner);
+        let caps = spend.caps((owner, &user), model, setting.config.limits.session, worker.venue.now());
         let (shared, caps): (Vec<_>, Vec<_>) = caps.into_iter().partition(|cap| matches!(cap.of, Of::Model(_)));
         let (mut keys, accounts): (Vec<_>, Vec<_>) = inherited.chain(of_task).unzip();
         let of_owner = caps.iter().any(|cap| cap.of == Of::Owner);
-        // All tasks of an owner meet at the book of its day; else all that one request causes, at its account.
-        let lane = if of_owner { String::new() } else { keys.first().unwrap_or(&session).clone() };
+        let of_user = caps.iter().find(|cap| matches!(cap.of, Of::User(_)));
+        // All tasks of an owner meet at the book of its day, and those of a user at his; else all that one request causes,
+        // at its account.
+        let lane = match of_user {
+            _ if of_owner => String::new(),
+            Some(cap) => book_of(cap, setting),
+            None => keys.first().unwrap_or(&session).clone(),
+        };
         keys.extend(caps.iter().map(|cap| book_of(cap, setting)));
         let holder = format!("{}/{session}", owner.token());
         let own =
@@ -177,6 +184,7 @@ fn book_of(cap: &Cap, setting: &Setting) -> DocKey {
     match &cap.of {
         Of::Session => keys::session_book(&setting.session),
         Of::Owner => keys::owner_book(date),
+        Of::User(user) => keys::user_book(date, user),
         Of::Model(name) => keys::model_book(date, name),
     }
 }

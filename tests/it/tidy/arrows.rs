@@ -17,9 +17,9 @@ const USES: [(&str, &[&str]); 16] = [
     ("upkeep", &["domain", "process", "store", "bus", "outbox", "venue", "ingress"]),
     ("ops", &["domain", "store", "outbox", "venue", "model", "ingress", "upkeep"]),
     ("worker", &["domain", "process", "store", "bus", "outbox", "venue", "model", "ingress", "upkeep", "ops"]),
-    ("http", &["domain", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
+    ("http", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
     ("app", &["domain", "config", "process", "store", "bus", "venue", "model", "upkeep", "ops", "worker", "http"]),
-    ("bench", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
+    ("bench", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops", "http"]),
     (
         "cli",
         &["domain", "config", "process", "store", "bus", "venue", "model", "ingress", "upkeep", "http", "app", "bench"],

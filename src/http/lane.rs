@@ -1,0 +1,147 @@
+//! Large requests, run apart from all others: a part of the processors for each owner, and one after the other within
+//! it. So what one owner reads or brings, however much, keeps nobody from being served.
+
+use super::load::{Cost, Load, Scales};
+use crate::process::large::{HandledBytes, run_apart};
+use crate::process::telemetry::Metrics;
+use futures::future::BoxFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+/// One lane.
+const LANE: Cost = Cost { all: 1, brought: 1 };
+
+/// The lanes of a server: as many as there are processors, half of them for one owner.
+pub(super) struct Lanes {
+    lanes: Arc<Scales>,
+    metrics: Arc<Metrics>,
+}
+
+impl Lanes {
+    /// Of this machine.
+    pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
+        let processors = available_parallelism().map_or(2, |count| count.get().max(2));
+        Self::of_count(processors as u64, metrics)
+    }
+
+    fn of_count(lanes: u64, metrics: &Arc<Metrics>) -> Self {
+        Self { lanes: Scales::new(lanes), metrics: Arc::clone(metrics) }
+    }
+
+    /// Runs a request of an owner that brings a body of so many bytes: as soon as it is large, in a lane.
+    pub(super) fn run<F: Future + Send>(&self, owner: &str, body: usize, work: F) -> LaneFuture<F> {
+        let handled = HandledBytes::new(body);
+        let (lanes, metrics) = (Arc::clone(&self.lanes), Arc::clone(&self.metrics));
+        LaneFuture { work: Box::pin(work), handled, lanes, metrics, owner: owner.into(), is_large: false, next: None }
+    }
+}
+
+/// A request that runs, in a lane from the moment at which it is large. A lane is held only while the request works,
+/// not while it waits for the store.
+pub(super) struct LaneFuture<F> {
+    work: Pin<Box<F>>,
+    handled: HandledBytes,
+    lanes: Arc<Scales>,
+    metrics: Arc<Metrics>,
+    owner: Arc<str>,
+    is_large: bool,
+    next: Option<BoxFuture<'static, Option<Arc<Load>>>>,
+}
+
+impl<F: Future + Send> Future for LaneFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { work, handled, lanes, metrics, owner, is_large, next } = self.get_mut();
+        if !handled.are_large() {
+            return handled.count(|| work.as_mut().poll(cx));
+        }
+        if !std::mem::replace(is_large, true) {
+            metrics.http_large.inc();
+        }
+        let waiting = next.get_or_insert_with(|| {
+            let (lanes, owner) = (Arc::clone(lanes), Arc::clone(owner));
+            // The request's own time ends the wait.
+            Box::pin(async move { lanes.load(&owner, LANE, Duration::MAX).await })
+        });
+        let lane = ready!(waiting.as_mut().poll(cx));
+        *next = None;
+        let polled = run_apart(|| handled.count(|| work.as_mut().poll(cx)));
+        drop(lane);
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::large::{LARGE_BYTES, note_large};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+    use tokio::task::JoinHandle;
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    fn spawn<F: Future + Send + 'static>(lanes: &Lanes, owner: &str, body: usize, work: F) -> JoinHandle<F::Output>
+    where
+        F::Output: Send,
+    {
+        tokio::spawn(lanes.run(owner, body, work))
+    }
+
+    /// Works without a pause until it is told to end.
+    async fn works(ends: Receiver<()>) -> bool {
+        ends.recv_timeout(PATIENCE).is_ok()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn one_owner_has_half_of_the_lanes_and_small_requests_need_none() {
+        let metrics = Arc::new(Metrics::new());
+        let lanes = Lanes::of_count(4, &metrics);
+        let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let large = |_| {
+            let (at_work, most) = (Arc::clone(&at_work), Arc::clone(&most));
+            spawn(&lanes, "loud", 0, async move {
+                note_large(LARGE_BYTES).await;
+                most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(5));
+                at_work.fetch_sub(1, Ordering::SeqCst);
+            })
+        };
+        for large in (0..16).map(large).collect::<Vec<_>>() {
+            large.await.unwrap();
+        }
+        assert!(most.load(Ordering::SeqCst) <= 2, "{most:?} of 4 lanes");
+        assert_eq!(metrics.http_large.get(), 16);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn while_one_owners_large_requests_work_all_others_are_served() {
+        let metrics = Arc::new(Metrics::new());
+        let lanes = Lanes::of_count(2, &metrics);
+        let (end, ends) = channel();
+        let first = spawn(&lanes, "loud", LARGE_BYTES, works(ends));
+        let second = spawn(&lanes, "loud", LARGE_BYTES, async {});
+        let small = spawn(&lanes, "other", 10, async { note_large(10).await });
+        small.await.unwrap();
+        spawn(&lanes, "other", LARGE_BYTES, async {}).await.unwrap();
+        assert!(!second.is_finished(), "its owner's lane is taken");
+        end.send(()).unwrap();
+        assert!(first.await.unwrap());
+        second.await.unwrap();
+        assert_eq!(metrics.http_large.get(), 3);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_request_that_waits_for_something_holds_no_lane() {
+        let lanes = Lanes::of_count(2, &Arc::new(Metrics::new()));
+        let (tell, told) = tokio::sync::oneshot::channel::<()>();
+        let first = spawn(&lanes, "loud", LARGE_BYTES, told);
+        spawn(&lanes, "loud", LARGE_BYTES, async {}).await.unwrap();
+        tell.send(()).unwrap();
+        first.await.unwrap().unwrap();
+    }
+}

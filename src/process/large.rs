@@ -1,0 +1,91 @@
+//! Requests that handle much data: whoever runs one learns it in time to run it apart from what others wait for.
+//!
+//! A megabyte of JSON is read, checked and written for tens of milliseconds without a pause. On a thread of the runtime
+//! nobody else is served meanwhile. So the code that has read that much says so with [`note_large`], which lets the task
+//! be put aside before it goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Bytes from which on a request is large: they are handled for a millisecond.
+pub const LARGE_BYTES: usize = 64 * 1024;
+
+tokio::task_local! {
+    static HANDLED: Arc<AtomicUsize>;
+}
+
+/// The bytes that one request has handled so far.
+#[derive(Debug, Clone, Default)]
+pub struct HandledBytes(Arc<AtomicUsize>);
+
+impl HandledBytes {
+    /// Of a request that brings so many.
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Whether the request is large.
+    pub fn are_large(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= LARGE_BYTES
+    }
+
+    /// Runs a part of the request: what is noted meanwhile is added.
+    pub fn count<T>(&self, part: impl FnOnce() -> T) -> T {
+        HANDLED.sync_scope(Arc::clone(&self.0), part)
+    }
+}
+
+/// Adds bytes that the request which runs is about to handle. The request that becomes large by them pauses once, so that
+/// its runner can put it aside. Outside of a request nothing happens.
+pub async fn note_large(bytes: usize) {
+    let becomes_large = HANDLED.try_with(|handled| {
+        let before = handled.fetch_add(bytes, Ordering::Relaxed);
+        before < LARGE_BYTES && before.saturating_add(bytes) >= LARGE_BYTES
+    });
+    if becomes_large.unwrap_or(false) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Runs work that takes long without a pause. The other tasks of this thread go on elsewhere, where the runtime has more
+/// threads than one.
+pub fn run_apart<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn a_request_pauses_once_when_it_becomes_large() {
+        let handled = HandledBytes::new(0);
+        let note = |bytes| handled.count(|| note_large(bytes).now_or_never());
+        assert_eq!((note(LARGE_BYTES - 1), handled.are_large()), (Some(()), false));
+        let mut pausing = Box::pin(note_large(1));
+        assert_eq!(handled.count(|| (&mut pausing).now_or_never()), None, "it may be put aside now");
+        assert!(handled.are_large());
+        assert_eq!(handled.count(|| (&mut pausing).now_or_never()), Some(()));
+        assert_eq!(note(LARGE_BYTES), Some(()), "it was put aside already");
+        assert_eq!(note_large(LARGE_BYTES).now_or_never(), Some(()), "nobody runs it apart");
+        assert!(HandledBytes::new(LARGE_BYTES).are_large());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn others_are_served_while_large_work_runs() {
+        let (done, told) = std::sync::mpsc::channel();
+        let large = tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            run_apart(|| told.recv_timeout(std::time::Duration::from_mins(1)).is_ok())
+        });
+        // On the only thread of the runtime this would never come to run.
+        let other = tokio::spawn(async move { done.send(()) });
+        assert!(large.await.unwrap(), "the other task has run meanwhile");
+        other.await.unwrap().unwrap();
+    }
+}
