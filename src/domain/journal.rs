@@ -175,8 +175,13 @@ pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
             JournaledChange::Document { key, .. } | JournaledChange::Deletion { key, .. } => {
                 seen.contains(&of(format!("opened {key}")))
             }
+            // One that was deleted begins anew with the next event.
+            JournaledChange::Session { session, mark: None, .. } => seen.contains(&of(format!("in {session}"))),
             JournaledChange::Session { .. } => false,
         };
+        if let JournaledChange::Event { session, .. } | JournaledChange::Turn { session, .. } = &entry.change {
+            seen.insert(of(format!("in {session}")));
+        }
         if let JournaledChange::Event { job: Some(job), .. } = &entry.change {
             seen.insert(of(format!("opened j/{job}")));
         }

@@ -1,7 +1,7 @@
 //! The journal of what the store acknowledged, which the queue keeps: sent there, and compared with a store whose server
 //! is another, or back without its last seconds.
 
-use super::AuditError;
+use super::{AuditError, tail};
 use crate::bus::Journal;
 use crate::domain::ids::{AgentId, EventId, Owner, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
@@ -95,7 +95,7 @@ impl JournalWatch {
         let slack = if venue.history.parts().len() > 1 { CLUSTER_SLACK } else { SLACK };
         let since = Millis(safe.at.0.saturating_sub(u64::try_from(slack.as_millis()).unwrap_or(u64::MAX)));
         let (losses, notes) = compare(venue, journaled.journal(), since, now).await?;
-        let all = Losses::split(now, by, losses, notes);
+        let all = Losses::split(now, by, tail::untold(venue, losses).await?, notes);
         let is_serious = all.first().is_some_and(Losses::is_serious);
         if is_serious {
             let parts = all.iter().enumerate();
@@ -227,7 +227,7 @@ async fn stands(venue: &Venue, now: Millis, entry: &JournalEntry) -> Result<Opti
                     let is_so = facts.version > *turns || facts.version == *turns && state.as_ref() == Some(mark);
                     lost(!is_so, "it is as before or otherwise")
                 }
-                (Some(facts), None) => lost(*turns > 0 && facts.version >= *turns, "it is there again"),
+                (Some(_), None) => Some("it is there again".to_owned()),
             }
         }
     })

@@ -73,7 +73,10 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
             books.drift.extend(counts::drift(venue, owner, false).await?.map(|drift| format!("{owner}: {drift}")));
         }
     }
-    for (line, owner) in unknown::jobs(venue).await? {
+    let set_backs = set_backs(venue).await?;
+    let told = tail::told(venue, LOST_LINES).await?;
+    let is_suspect = !set_backs.is_empty() || told.total > 0;
+    for (line, owner) in unknown::jobs(venue, is_suspect).await? {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;
         books.missing.push(line);
@@ -81,9 +84,8 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     books.unaccounted += books.unknown;
     books.missing.truncate(LINES);
     books.drift.truncate(LINES);
-    let told = tail::told(venue, LOST_LINES).await?;
     (books.lost, books.lost_total) = (told.lines, told.total);
-    books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
+    books.set_back = set_backs.iter().map(ToString::to_string).collect();
     let (strays, total) = strays::list(venue, None, SHOWN).await?;
     books.unreadable = total as u64;
     let line = |stray: &Stray| format!("{}: {}", stray.received.rfc3339(), stray.reason);
