@@ -15,6 +15,7 @@ use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
 use crate::store::{HistoryCheck, Store};
 use crate::venue::history::History;
+use crate::venue::load_or_make_key;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,7 +51,7 @@ pub async fn open(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
             options.files.check()?;
             let redis = redis(config, url, role).await?;
             let bus = Arc::new(NatsBus::open(&options).await?);
-            let (store, history) = remembered(config, role, redis, &bus).await?;
+            let (store, history) = remembered(config, role, clock, redis, &bus).await?;
             Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, history, nats: Some(bus), fsyncs: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
@@ -83,6 +84,7 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<RedisStore>
 async fn remembered(
     config: &Config,
     role: Role,
+    clock: &Clock,
     store: Arc<RedisStore>,
     bus: &Arc<NatsBus>,
 ) -> Result<(Arc<dyn Store>, History), AppError> {
@@ -91,7 +93,10 @@ async fn remembered(
         return Ok((store, History::of(None, shards)));
     }
     let journal = Arc::clone(bus) as Arc<dyn Journal>;
-    let journaled = Arc::new(JournaledStore::new(Arc::clone(&store) as Arc<dyn Store>, journal, &process_name(config)));
+    let name = process_name(config);
+    let key = || async { load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
+    let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
+    let journaled = Arc::new(JournaledStore::new(Arc::clone(&store) as Arc<dyn Store>, journal, &name, &key));
     let check = Arc::clone(&journaled) as Arc<dyn HistoryCheck>;
     store.set_check(Arc::downgrade(&check));
     let first = || async { check.check_history().await.map_err(AttemptFailure::from) };

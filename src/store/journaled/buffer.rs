@@ -18,6 +18,7 @@ const MOST: usize = 200_000;
 /// The entries of one process.
 pub(super) struct EntryBuffer {
     by: String,
+    key: Vec<u8>,
     waiting: Mutex<Waiting>,
     /// Held by the one call that sends.
     sending: tokio::sync::Mutex<()>,
@@ -30,8 +31,8 @@ struct Waiting {
 }
 
 impl EntryBuffer {
-    pub(super) fn new(by: &str) -> Self {
-        Self { by: by.to_owned(), waiting: Mutex::default(), sending: tokio::sync::Mutex::default() }
+    pub(super) fn new(by: &str, key: &[u8]) -> Self {
+        Self { by: by.to_owned(), key: key.to_vec(), waiting: Mutex::default(), sending: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn push(&self, entry: JournalEntry) {
@@ -61,7 +62,8 @@ impl EntryBuffer {
             let mut untold = dropped;
             while !rest.is_empty() {
                 let (first, others) = rest.split_at(rest.len().min(BATCH));
-                let batch = JournalBatch { by: self.by.clone(), entries: first.to_vec(), dropped: untold };
+                let (by, entries) = (self.by.clone(), first.to_vec());
+                let batch = JournalBatch { by, entries, dropped: untold, mac: String::new() }.seal(&self.key);
                 if let Err(error) = journal.append(&batch).await {
                     let mut waiting = self.waiting.lock();
                     let newer = std::mem::take(&mut waiting.entries);

@@ -27,7 +27,9 @@ pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxE
 impl JournaledStore {
     /// Tells the queue, which answers when it has all of them.
     pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
-        let records = what.into_iter().map(|what| ProtectionRecord { owner: owner.clone(), at, what });
+        let records = what
+            .into_iter()
+            .map(|what| ProtectionRecord { owner: owner.clone(), at, what, mac: String::new() }.seal(&self.key));
         let told = stream::iter(records).map(|record| async {
             let told = self.journal.protect(&record).await;
             (record, told)

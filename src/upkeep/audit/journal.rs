@@ -2,13 +2,12 @@
 //! is another, or back without its last seconds.
 
 use super::{AuditError, tail};
-use crate::bus::Journal;
 use crate::domain::ids::{AgentId, EventId, Owner, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current};
 use crate::domain::tail::{Loss, Losses, SafePoint};
 use crate::domain::time::Millis;
-use crate::store::journaled::BATCH_EVERY;
+use crate::store::journaled::{BATCH_EVERY, JournaledStore};
 use crate::store::{Admit, DocWrite, EventKind, Intake, NewEvent, OutsideWrite, SessionFacts, StoreError, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, venue_owner};
@@ -94,7 +93,7 @@ impl JournalWatch {
         }
         let slack = if venue.history.parts().len() > 1 { CLUSTER_SLACK } else { SLACK };
         let since = Millis(safe.at.0.saturating_sub(u64::try_from(slack.as_millis()).unwrap_or(u64::MAX)));
-        let (losses, notes) = compare(venue, journaled.journal(), since, now).await?;
+        let (losses, notes) = compare(venue, journaled, since, now).await?;
         let all = Losses::split(now, by, tail::untold(venue, losses).await?, notes);
         let is_serious = all.first().is_some_and(Losses::is_serious);
         if is_serious {
@@ -135,11 +134,11 @@ pub(super) fn sums(kinds: &BTreeMap<String, u64>) -> String {
 /// What the store lacks of the journal since a time, and what the journal can't say.
 async fn compare(
     venue: &Venue,
-    journal: &dyn Journal,
+    journaled: &JournaledStore,
     since: Millis,
     now: Millis,
 ) -> Result<(Vec<Loss>, Vec<String>), AuditError> {
-    let part = journal.since(since).await?;
+    let part = journaled.entries_since(since).await?;
     let mut notes = Vec::new();
     if let Some(begins) = part.begins.filter(|begins| *begins > since && since.0 > 0) {
         notes.push(format!(

@@ -22,6 +22,7 @@ use trellis::store::{
 };
 use trellis::upkeep::audit;
 use trellis::venue::history::History;
+use trellis::venue::load_or_make_key;
 
 fn owner() -> Owner {
     "acme/ada".parse().unwrap()
@@ -46,7 +47,8 @@ pub(super) async fn open(store: &RedisOptions, bus: &NatsOptions, rules: &str) -
     let dir = tempfile::tempdir().unwrap();
     let redis = RedisStore::open(store.clone()).await.unwrap();
     let nats = Arc::new(NatsBus::open(bus).await.unwrap());
-    let journaled = Arc::new(JournaledStore::new(Arc::clone(&redis) as Arc<dyn Store>, nats.clone(), "test"));
+    let key = load_or_make_key(&*redis, Millis(0)).await.unwrap();
+    let journaled = Arc::new(JournaledStore::new(Arc::clone(&redis) as Arc<dyn Store>, nats.clone(), "test", &key));
     let check = Arc::clone(&journaled) as Arc<dyn HistoryCheck>;
     redis.set_check(Arc::downgrade(&check));
     check.check_history().await.unwrap();
