@@ -15,7 +15,7 @@ use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
 use crate::store::{HistoryCheck, Store};
 use crate::venue::history::History;
-use crate::venue::load_or_make_key;
+use crate::venue::{format, load_or_make_key};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -94,6 +94,9 @@ async fn remembered(
     }
     let journal = Arc::clone(bus) as Arc<dyn Journal>;
     let name = process_name(config);
+    // Nothing is written into the store of a build that is too far.
+    let fits = || async { format::agree(&*store, clock.now(), true).await.map_err(AttemptFailure::from) };
+    retry(role.patience(), &format!("store `{}`", store_name(config)), fits).await??;
     let key = || async { load_or_make_key(&*store, clock.now()).await.map_err(AttemptFailure::from) };
     let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
     let journaled = Arc::new(JournaledStore::new(Arc::clone(&store) as Arc<dyn Store>, journal, &name, &key));

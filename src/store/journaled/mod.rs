@@ -11,7 +11,7 @@ mod force;
 mod protect;
 
 use super::{
-    Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, DocWrite, Expect, Finished, Forget,
+    Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, Doc, DocWrite, Expect, Finished, Forget,
     Forgotten, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Parked, Seat, Seated,
     Store, StoreError, keys,
 };
@@ -72,6 +72,8 @@ pub struct JournaledStore {
     is_checked: AtomicBool,
     /// Records that the queue didn't take yet.
     untold: Mutex<Vec<ProtectionRecord>>,
+    /// Held for reading by who sends a record, for writing by who sends older ones.
+    telling: tokio::sync::RwLock<()>,
     entries: EntryBuffer,
     /// What was put in force, until somebody tells it.
     forced: Mutex<Vec<Forced>>,
@@ -87,6 +89,7 @@ impl JournaledStore {
             history: KnownHistory::default(),
             is_checked: AtomicBool::new(false),
             untold: Mutex::default(),
+            telling: tokio::sync::RwLock::default(),
             entries: EntryBuffer::new(by, key),
             forced: Mutex::default(),
         }
@@ -107,10 +110,13 @@ impl JournaledStore {
     /// Sends the entries that wait, and records that the queue didn't take before. To be called every
     /// [`BATCH_EVERY`], and at the end.
     pub async fn flush(&self) -> Result<(), BusError> {
-        let untold = self.untold.lock().clone();
-        for record in untold {
-            self.journal.protect(&record).await?;
-            self.untold.lock().retain(|other| *other != record);
+        if !self.untold.lock().is_empty() {
+            let _telling = self.telling.write().await;
+            let untold = self.untold.lock().clone();
+            for record in untold {
+                self.journal.protect(&record).await?;
+                self.untold.lock().retain(|other| *other != record);
+            }
         }
         self.entries.flush(&*self.journal, &*self.inner).await
     }
