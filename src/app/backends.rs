@@ -1,15 +1,15 @@
 //! The store and the queue that a configuration names.
 
 use super::{AppError, Role, process_name};
+use crate::bus::Bus;
 use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions};
-use crate::bus::{Bus, Journal};
 use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
 use crate::process::clock::Clock;
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::journaled::JournaledStore;
+use crate::store::journaled::{Journal, JournaledStore};
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;

@@ -1,6 +1,6 @@
 //! Entries of the journal that wait for the next batch.
 
-use crate::bus::{BusError, Journal};
+use super::{Journal, JournalError};
 use crate::domain::ids::Owner;
 use crate::domain::journal::{JournalBatch, JournalEntry};
 use crate::domain::journal::{JournaledChange, content_mark};
@@ -49,7 +49,7 @@ impl EntryBuffer {
     }
 
     /// Sends all of them, the oldest first; what the queue doesn't take stays.
-    pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), BusError> {
+    pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), JournalError> {
         let _sending = self.sending.lock().await;
         loop {
             let Waiting { entries, dropped } = std::mem::take(&mut *self.waiting.lock());

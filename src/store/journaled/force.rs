@@ -1,7 +1,7 @@
 //! Putting in force again what protects somebody, on a store that was set back.
 
+use super::JournalError;
 use super::{JournaledStore, Protection, ProtectionRecord, SessionKey, StoreError, keys};
-use crate::bus::BusError;
 use crate::domain::ids::Owner;
 use crate::domain::job::JobStatus;
 use crate::domain::protection::larger_account;
@@ -62,7 +62,7 @@ fn unavailable(reason: &str) -> StoreError {
     StoreError::Unavailable { store: "journal".to_owned(), reason: reason.to_owned() }
 }
 
-fn unread(error: &BusError) -> StoreError {
+fn unread(error: &JournalError) -> StoreError {
     unavailable(&format!("what protects owners can't be read from the queue: {error}"))
 }
 

@@ -9,13 +9,13 @@
 mod buffer;
 mod force;
 mod protect;
+mod seam;
 
 use super::{
     Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, Doc, DocWrite, Expect, Finished, Forget,
     Forgotten, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Parked, Seat, Seated,
     Store, StoreError, keys,
 };
-use crate::bus::{BusError, Journal, JournalPart};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
 use crate::domain::protection::{Protection, ProtectionRecord};
@@ -24,6 +24,7 @@ use crate::domain::time::Millis;
 use buffer::EntryBuffer;
 pub use force::Forced;
 use parking_lot::Mutex;
+pub use seam::{Journal, JournalError, JournalPart};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -96,7 +97,7 @@ impl JournaledStore {
     }
 
     /// The part of the journal that processes of the venue have kept since a time.
-    pub async fn entries_since(&self, at: Millis) -> Result<JournalPart, BusError> {
+    pub async fn entries_since(&self, at: Millis) -> Result<JournalPart, JournalError> {
         let mut part = self.journal.since(at).await?;
         part.batches.retain(|batch| batch.is_genuine(&self.key));
         Ok(part)
@@ -109,7 +110,7 @@ impl JournaledStore {
 
     /// Sends the entries that wait, and records that the queue didn't take before. To be called every
     /// [`BATCH_EVERY`], and at the end.
-    pub async fn flush(&self) -> Result<(), BusError> {
+    pub async fn flush(&self) -> Result<(), JournalError> {
         if !self.untold.lock().is_empty() {
             let _telling = self.telling.write().await;
             let untold = self.untold.lock().clone();

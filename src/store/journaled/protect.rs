@@ -1,10 +1,10 @@
 //! Records of what protects somebody, made of acknowledged changes.
 
+use super::JournalError;
 use super::{
     Change, Doc, DocWrite, Expect, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
     SessionKey, StoreError, keys,
 };
-use crate::bus::BusError;
 use futures::{StreamExt, stream};
 
 /// Records that are sent at a time.
@@ -42,7 +42,7 @@ impl JournaledStore {
             (record, told)
         });
         let told: Vec<_> = told.buffered(AT_ONCE).collect().await;
-        let mut failed: Option<BusError> = None;
+        let mut failed: Option<JournalError> = None;
         for (record, told) in told {
             if let Err(error) = told {
                 self.untold.lock().push(record);

@@ -7,7 +7,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current};
 use crate::domain::tail::{Loss, Losses, SafePoint};
 use crate::domain::time::Millis;
-use crate::store::journaled::{BATCH_EVERY, JournaledStore};
+use crate::store::journaled::{BATCH_EVERY, JournalError, JournaledStore};
 use crate::store::{Admit, DocWrite, EventKind, Intake, NewEvent, OutsideWrite, SessionFacts, StoreError, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, venue_owner};
@@ -138,7 +138,9 @@ async fn compare(
     since: Millis,
     now: Millis,
 ) -> Result<(Vec<Loss>, Vec<String>), AuditError> {
-    let part = journaled.entries_since(since).await?;
+    let unread =
+        |error: JournalError| StoreError::Unavailable { store: "journal".to_owned(), reason: error.to_string() };
+    let part = journaled.entries_since(since).await.map_err(unread)?;
     let mut notes = Vec::new();
     if let Some(begins) = part.begins.filter(|begins| *begins > since && since.0 > 0) {
         notes.push(format!(

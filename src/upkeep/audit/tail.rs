@@ -5,7 +5,7 @@ use super::AuditError;
 use super::journal::JournalWatch;
 use super::journal::sums;
 use crate::domain::limits::LOSSES_KEPT;
-use crate::domain::tail::{Loss, Losses, Settlement};
+use crate::domain::tail::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
 use crate::store::tail::Compared;
 use crate::store::{DocWrite, StoreError, Window, keys};
@@ -156,14 +156,14 @@ pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError
         ));
     }
     told.lines.append(&mut named);
-    if let Some(Settlement { at, by }) = settled.filter(|_| !finds.is_empty()) {
+    if let Some(LossSettlement { at, by }) = settled.filter(|_| !finds.is_empty()) {
         told.lines.push(format!("settled at {} by `{by}`", at.rfc3339()));
     }
     Ok(told)
 }
 
 /// The last settlement.
-async fn settlement(venue: &Venue) -> Result<Option<Settlement>, AuditError> {
+async fn settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
     Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
 }
 
@@ -176,8 +176,8 @@ pub async fn is_unsettled(venue: &Venue) -> Result<bool, AuditError> {
 }
 
 /// Notes that an operator has dealt with everything that was found until now. What was found stays readable.
-pub async fn settle(venue: &Venue, by: &str) -> Result<Settlement, AuditError> {
-    let settlement = Settlement { at: venue.now(), by: by.to_owned() };
+pub async fn settle(venue: &Venue, by: &str) -> Result<LossSettlement, AuditError> {
+    let settlement = LossSettlement { at: venue.now(), by: by.to_owned() };
     let write = DocWrite::json(keys::SETTLED, &settlement);
     venue.store.write(settlement.at, &venue_owner(), &[write]).await?;
     Ok(settlement)
