@@ -199,7 +199,7 @@ impl App {
         let owner = key.as_ref().map(|key| bus_owner(config, key));
         let queue = backends::open_bus(config, &opened, &clock, owner).await?;
         let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
-        let (store, history) = backends::remember(config, role, &opened, &queue).await?;
+        let (store, history) = backends::remember(config, role, &opened, &queue, &key).await?;
         let (OpenBus { bus, nats }, OpenStore { scratch, .. }) = (queue, opened);
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog =

@@ -1,9 +1,9 @@
 //! The store and the queue that a configuration names.
 
 use super::{AppError, Role, process_name};
+use crate::bus::Bus;
 use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions};
-use crate::bus::{Bus, Journal};
 use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
 use crate::domain::identity::BusOwner;
 use crate::process::clock::Clock;
@@ -11,7 +11,7 @@ use crate::process::file::{SETTINGS_FILE_BYTES, read_file};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::journaled::JournaledStore;
+use crate::store::journaled::{Journal, JournaledStore};
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
@@ -143,6 +143,7 @@ pub async fn remember(
     role: Role,
     opened: &OpenStore,
     bus: &OpenBus,
+    key: &[u8],
 ) -> Result<(Arc<dyn Store>, History), AppError> {
     let (Some(store), Some(bus)) = (&opened.redis, &bus.nats) else {
         return Ok((Arc::clone(&opened.store), History::default()));
@@ -152,7 +153,8 @@ pub async fn remember(
         return Ok((Arc::clone(&opened.store), History::of(None, shards)));
     }
     let journal = Arc::clone(bus) as Arc<dyn Journal>;
-    let journaled = Arc::new(JournaledStore::new(Arc::clone(&opened.store), journal, &process_name(config)));
+    let name = process_name(config);
+    let journaled = Arc::new(JournaledStore::new(Arc::clone(&opened.store), journal, &name, key));
     let check = Arc::clone(&journaled) as Arc<dyn HistoryCheck>;
     store.set_check(Arc::downgrade(&check));
     let first = || async { check.check_history().await.map_err(AttemptFailure::from) };

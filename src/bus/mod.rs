@@ -13,9 +13,7 @@ pub use backlog::{Backlog, QueueWatch, WaitingMessage};
 use crate::domain::epoch::Mark;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, JobId, Owner};
-use crate::domain::journal::JournalBatch;
 use crate::domain::message::{Address, InKind, Message};
-use crate::domain::protection::ProtectionRecord;
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
@@ -156,6 +154,12 @@ pub enum BusError {
     },
 }
 
+impl From<BusError> for crate::store::journaled::JournalError {
+    fn from(error: BusError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Bytes of the messages of one [`Bus::receive`], unless the first alone has more, or they are far larger than those
 /// before: whoever takes many at once holds them in memory, and a NATS server cuts a client off that leaves too much
 /// unread.
@@ -294,35 +298,6 @@ pub trait Witness: Send + Sync {
 
     /// A job that ended so long ago is deleted: what was told of it goes, too, if it can still be there.
     async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError>;
-}
-
-/// What a queue keeps against a loss of the store.
-#[async_trait]
-pub trait Journal: Send + Sync + 'static {
-    /// Keeps a record in place of the one before it of the same thing; after it the record survives a kill of any
-    /// process.
-    async fn protect(&self, record: &ProtectionRecord) -> Result<(), BusError>;
-
-    /// All records, of each thing the newest.
-    async fn protections(&self) -> Result<Vec<ProtectionRecord>, BusError>;
-
-    /// The newest record of the same thing; `None` when it has expired.
-    async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, BusError>;
-
-    /// Keeps a batch of the journal behind those before it.
-    async fn append(&self, batch: &JournalBatch) -> Result<(), BusError>;
-
-    /// The batches that were kept since a time.
-    async fn since(&self, at: Millis) -> Result<JournalPart, BusError>;
-}
-
-/// A part of the journal, the oldest batch first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct JournalPart {
-    /// The batches.
-    pub batches: Vec<JournalBatch>,
-    /// When the oldest batch was kept, where older ones are gone.
-    pub begins: Option<Millis>,
 }
 
 /// What wakes one worker of a fleet at the time of a timer. A lost alarm only costs time: the sweep

@@ -8,7 +8,7 @@
 //! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`Address::Reply`] | as given |
 //! | [`Witness`](super::Witness) | `<prefix>.epoch` |
-//! | [`Journal`](super::Journal) | `<prefix>.journal`, `<prefix>.protection.<tenant>.<user>.<name>` |
+//! | [`Journal`](crate::store::journaled::Journal) | `<prefix>.journal`, `<prefix>.protection.<tenant>.<user>.<name>` |
 //! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
 //! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
 //! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |

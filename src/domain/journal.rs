@@ -1,6 +1,6 @@
 //! The journal that the queue keeps of what the store acknowledged: kinds, ids and versions, no content.
 
-use crate::ids::{EventId, JobId, Owner, sha256_hex};
+use crate::ids::{EventId, JobId, Owner, hmac_fits, hmac_hex, sha256_hex};
 use crate::job::JobStatus;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,28 @@ pub struct JournalBatch {
     /// Changes that the process couldn't keep until the queue was there again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
+    /// See [`JournalBatch::seal`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mac: String,
+}
+
+impl JournalBatch {
+    /// The same with a code of the venue's key: others may publish to the queue, and would tell of losses that there
+    /// weren't.
+    #[must_use]
+    pub fn seal(self, key: &[u8]) -> Self {
+        let mac = hmac_hex(key, self.text().as_bytes());
+        Self { mac, ..self }
+    }
+
+    /// Whether a process of the venue made it.
+    pub fn is_genuine(&self, key: &[u8]) -> bool {
+        hmac_fits(key, self.text().as_bytes(), &self.mac)
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string(&(&self.by, &self.entries, self.dropped)).unwrap_or_default()
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -130,10 +152,9 @@ impl JournaledChange {
             Self::Event { id, .. } => format!("event {id}"),
             Self::End { job, .. } => format!("end {job}"),
             Self::Turn { session, turn } => format!("turn {turn} {session}"),
-            Self::Document { key, .. } => format!("document {key}"),
+            Self::Document { key, .. } | Self::Deletion { key, .. } => format!("document {key}"),
             Self::Hold { job, .. } => format!("hold {job}"),
             Self::Session { session, .. } => format!("session {session}"),
-            Self::Deletion { key, .. } => format!("document {key}"),
         }
     }
 }
@@ -175,8 +196,13 @@ pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
             JournaledChange::Document { key, .. } | JournaledChange::Deletion { key, .. } => {
                 seen.contains(&of(format!("opened {key}")))
             }
+            // One that was deleted begins anew with the next event.
+            JournaledChange::Session { session, mark: None, .. } => seen.contains(&of(format!("in {session}"))),
             JournaledChange::Session { .. } => false,
         };
+        if let JournaledChange::Event { session, .. } | JournaledChange::Turn { session, .. } = &entry.change {
+            seen.insert(of(format!("in {session}")));
+        }
         if let JournaledChange::Event { job: Some(job), .. } = &entry.change {
             seen.insert(of(format!("opened j/{job}")));
         }
@@ -237,9 +263,11 @@ mod tests {
             mark: Some(content_mark(b"secret text")),
             version: Some(3),
         };
-        let batch = JournalBatch { by: "w1".to_owned(), entries: vec![entry(7, change)], dropped: 0 };
+        let batch = JournalBatch { by: "w1".to_owned(), entries: vec![entry(7, change)], ..JournalBatch::default() };
         let text = serde_json::to_string(&batch).unwrap();
         assert!(!text.contains("secret text") && text.len() < 160, "{text}");
         assert_eq!(serde_json::from_str::<JournalBatch>(&text).unwrap(), batch);
+        assert!(!batch.is_genuine(b"key"));
+        assert!(batch.seal(b"key").is_genuine(b"key"));
     }
 }

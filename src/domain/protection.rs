@@ -2,7 +2,7 @@
 //! last seconds gets them back before anything else runs.
 
 use crate::decode;
-use crate::ids::{JobId, Owner, sha256_hex};
+use crate::ids::{JobId, Owner, hmac_fits, hmac_hex, sha256_hex};
 use crate::job::JobStatus;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,27 @@ pub struct ProtectionRecord {
     pub at: Millis,
     /// Its state.
     pub what: Protection,
+    /// See [`ProtectionRecord::seal`].
+    #[serde(default)]
+    pub mac: String,
+}
+
+impl ProtectionRecord {
+    /// The same with a code of the venue's key: others may publish to the queue, and would put their own policy in force.
+    #[must_use]
+    pub fn seal(self, key: &[u8]) -> Self {
+        let mac = hmac_hex(key, self.text().as_bytes());
+        Self { mac, ..self }
+    }
+
+    /// Whether a process of the venue made it.
+    pub fn is_genuine(&self, key: &[u8]) -> bool {
+        hmac_fits(key, self.text().as_bytes(), &self.mac)
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string(&(&self.owner, self.at, &self.what)).unwrap_or_default()
+    }
 }
 
 /// What is put in force again. Stored texts stand as they are in the store.
@@ -170,6 +191,19 @@ mod tests {
         ] {
             assert_eq!(document(key).expires(), expires, "{key}");
         }
+    }
+
+    #[test]
+    fn a_record_that_somebody_else_made_or_changed_is_not_genuine() {
+        let record =
+            |what| ProtectionRecord { owner: "acme/ada".parse().unwrap(), at: Millis(7), what, mac: String::new() };
+        let sealed = record(document("policy")).seal(b"key");
+        assert!(sealed.is_genuine(b"key"));
+        let stored = serde_json::from_str::<ProtectionRecord>(&serde_json::to_string(&sealed).unwrap()).unwrap();
+        assert!(stored.is_genuine(b"key"));
+        assert!(!sealed.is_genuine(b"other"));
+        assert!(!ProtectionRecord { what: document("quota"), ..sealed }.is_genuine(b"key"));
+        assert!(!record(document("policy")).is_genuine(b"key"));
     }
 
     #[test]

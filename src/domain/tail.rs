@@ -57,7 +57,7 @@ pub struct SafePoint {
 /// An operator has read what was lost, and has done about it what can be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Settlement {
+pub struct LossSettlement {
     /// What was found until then is settled.
     pub at: Millis,
     /// Who said so.

@@ -34,15 +34,13 @@ impl Operation for Audit {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         call.for_operators::<Self>("")?;
-        let settled = match self.settle {
-            true => audit::settle(call.venue, &call.caller.name.to_string()).await.map(drop),
-            false => Ok(()),
+        let report = async {
+            if self.settle {
+                audit::settle(call.venue, &call.caller.name).await?;
+            }
+            audit::report(call.venue, self.repair).await
         };
-        let report = match settled {
-            Ok(()) => audit::report(call.venue, self.repair).await,
-            Err(error) => Err(error),
-        };
-        match report {
+        match report.await {
             Ok(report) => Ok(report.into()),
             Err(AuditError::Store(error)) => Err(OpError::Store(error)),
             Err(AuditError::Bus(error)) => Err(OpError::Failed(error.to_string())),

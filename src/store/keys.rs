@@ -36,6 +36,8 @@
 //! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
 //! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
 //! | `epoch.tail/<found>-<worker>` | JSON of what a process was told that is kept, and isn't, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
+//! | `epoch.safe` | JSON of up to when the store is known to be whole; in the venue's own owner only | workers, servers | for good |
+//! | `epoch.settled` | JSON of who settled what was lost, and when; in the venue's own owner only | operators | for good |
 //! | `marker` | `<until> <worker>`: who leaves the marks by which a store that was set back is known; in the venue's own owner only | workers | for good |
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |

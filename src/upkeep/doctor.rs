@@ -183,9 +183,12 @@ async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditE
 
 /// How far the journal is behind, by this process.
 fn journal(venue: &Venue) -> Option<BackendSetting> {
-    let lag = venue.history.journal()?.lag(venue.now());
-    let is_behind = lag > Duration::from_secs(2);
-    let value = format!("at most a second behind the store; now {} ms", lag.as_millis());
+    venue.bus.witness()?;
+    // Only a process that changes something has entries that wait.
+    let lag = venue.history.journal().map(|journaled| journaled.lag(venue.now()));
+    let is_behind = lag.is_some_and(|lag| lag > Duration::from_secs(2));
+    let now = lag.map(|lag| format!("; this process's is {} ms", lag.as_millis())).unwrap_or_default();
+    let value = format!("at most a second behind the store's answers{now}");
     let problem = is_behind.then(|| {
         "the queue doesn't take the journal of changes: what the store loses now is named by living processes alone"
             .to_owned()

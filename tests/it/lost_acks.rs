@@ -1,12 +1,16 @@
 //! Redis comes back without its last seconds: one row for each kind of change that protects somebody, with living
 //! processes and with dead ones. What protects is in force again before anything else runs.
 
+mod named;
+mod spent;
+
 use crate::support::cli::Process;
 use crate::support::fleet::Fleet;
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// One kind of change: how it is made, and what shows that it holds.
 struct Row {
@@ -112,6 +116,10 @@ fn what_protects_holds_after_a_loss(with_living_processes: bool) {
         venue.run(row.change);
         assert!((row.holds)(&venue.run(row.show)), "{}", row.name);
     }
+    // One that protects nobody is named.
+    venue.run(&["lattice", "write", "w/vendors/acme", "{\"deep\": {\"er\": 1}}"]);
+    // As long as the queue is behind the answers.
+    std::thread::sleep(Duration::from_secs(2));
     if !with_living_processes {
         let (worker, serve) = venue.processes.take().unwrap();
         for process in [&worker, &serve] {
@@ -131,6 +139,24 @@ fn what_protects_holds_after_a_loss(with_living_processes: bool) {
     let gone: Vec<_> = ROWS.iter().zip(&shown).filter(|(row, (_, shown))| !(row.holds)(shown)).collect();
     let gone: Vec<_> = gone.iter().map(|(_, shown)| shown).collect();
     assert!(gone.is_empty(), "not in force: {gone:#?}");
+    is_told_until_it_is_settled(&venue);
+}
+
+fn is_told_until_it_is_settled(venue: &Venue) {
+    let end = Instant::now() + Duration::from_mins(2);
+    while !venue.fleet.run(&["audit", "--after-loss"]).err.contains("lost in all: ") {
+        assert!(Instant::now() < end, "{:?}", venue.fleet.run(&["audit", "--after-loss"]));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let told = venue.fleet.run(&["audit", "--after-loss"]);
+    assert!(told.err.contains("`w.e/") || told.err.contains("`w/"), "{told:?}");
+    let shown = venue.fleet.run(&["doctor"]).expect(1, "");
+    assert!(shown.out.contains("`trellis audit --settle`"), "{shown:?}");
+    venue.fleet.run(&["audit", "--settle"]);
+    let shown = venue.fleet.run(&["doctor"]);
+    assert!(!shown.out.contains("`trellis audit --settle`"), "{shown:?}");
+    let told = venue.fleet.run(&["audit", "--after-loss"]);
+    assert!(told.err.contains("settled at ") && told.err.contains("lost in all: "), "{told:?}");
 }
 
 #[test]

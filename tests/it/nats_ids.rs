@@ -20,7 +20,7 @@ async fn a_producers_id_is_its_owners_alone() {
         context.update_stream(config).await.unwrap();
     }
     let bus = NatsBus::open(&options).await.unwrap();
-    for end in ["", "_PART_0", "_PART_1", "_LIVE", "_TIMERS", "_EPOCH"] {
+    for end in ["", "_PART_0", "_PART_1", "_LIVE", "_TIMERS", "_EPOCH", "_PROTECTION", "_JOURNAL"] {
         let stream = context.get_stream(format!("{name}{end}")).await.unwrap();
         assert_eq!(stream.cached_info().config.duplicate_window, Duration::from_millis(100), "{end}");
     }

@@ -1,12 +1,13 @@
 //! What `JetStream` keeps against a loss of the store: the newest record of what protects somebody, and a journal of what
 //! was acknowledged.
 
-use super::super::{BusError, Journal, JournalPart, subject};
+use super::super::{BusError, subject};
 use super::{NatsBus, chain, streams};
 use crate::domain::decode;
 use crate::domain::journal::JournalBatch;
 use crate::domain::protection::ProtectionRecord;
 use crate::domain::time::Millis;
+use crate::store::journaled::{Journal, JournalError, JournalPart};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_MESSAGE_TTL;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -61,34 +62,34 @@ impl NatsBus {
 
 #[async_trait]
 impl Journal for NatsBus {
-    async fn protect(&self, record: &ProtectionRecord) -> Result<(), BusError> {
+    async fn protect(&self, record: &ProtectionRecord) -> Result<(), JournalError> {
         let body = serde_json::to_vec(record).map_err(|error| self.refused(error.to_string()))?;
         let mut headers = HeaderMap::new();
         if record.what.expires() {
             headers.insert(NATS_MESSAGE_TTL, RECORD_TTL);
         }
         let subject = subject::protection(self.prefix(), &record.owner, &record.what.name());
-        self.publish_stored(subject, headers, body.into(), false).await
+        Ok(self.publish_stored(subject, headers, body.into(), false).await?)
     }
 
-    async fn protections(&self) -> Result<Vec<ProtectionRecord>, BusError> {
+    async fn protections(&self) -> Result<Vec<ProtectionRecord>, JournalError> {
         let bodies = self.read_stream(streams::protection_name(self.prefix()), DeliverPolicy::All).await?;
         // One that can't be read is of a newer build, which puts it in force.
         Ok(bodies.iter().filter_map(|body| decode::stored(body).ok()).collect())
     }
 
-    async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, BusError> {
+    async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
         let stream = self.stream(streams::protection_name(self.prefix())).await?;
         let subject = subject::protection(self.prefix(), &of.owner, &of.what.name());
         Ok(self.last(&stream, &subject).await?.and_then(|body| decode::stored(&body).ok()))
     }
 
-    async fn append(&self, batch: &JournalBatch) -> Result<(), BusError> {
+    async fn append(&self, batch: &JournalBatch) -> Result<(), JournalError> {
         let body = serde_json::to_vec(batch).map_err(|error| self.refused(error.to_string()))?;
-        self.publish_stored(subject::journal(self.prefix()), HeaderMap::new(), body.into(), false).await
+        Ok(self.publish_stored(subject::journal(self.prefix()), HeaderMap::new(), body.into(), false).await?)
     }
 
-    async fn since(&self, at: Millis) -> Result<JournalPart, BusError> {
+    async fn since(&self, at: Millis) -> Result<JournalPart, JournalError> {
         let start_time = async_nats::datetime::from_nanos(i128::from(at.0) * 1_000_000);
         let start_time = start_time.map_err(|error| self.refused(chain(&*error)))?;
         let begins = self.begin_of_journal().await?;

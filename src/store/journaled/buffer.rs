@@ -1,6 +1,6 @@
 //! Entries of the journal that wait for the next batch.
 
-use crate::bus::{BusError, Journal};
+use super::{Journal, JournalError};
 use crate::domain::ids::Owner;
 use crate::domain::journal::{JournalBatch, JournalEntry};
 use crate::domain::journal::{JournaledChange, content_mark};
@@ -18,6 +18,7 @@ const MOST: usize = 200_000;
 /// The entries of one process.
 pub(super) struct EntryBuffer {
     by: String,
+    key: Vec<u8>,
     waiting: Mutex<Waiting>,
     /// Held by the one call that sends.
     sending: tokio::sync::Mutex<()>,
@@ -30,8 +31,8 @@ struct Waiting {
 }
 
 impl EntryBuffer {
-    pub(super) fn new(by: &str) -> Self {
-        Self { by: by.to_owned(), waiting: Mutex::default(), sending: tokio::sync::Mutex::default() }
+    pub(super) fn new(by: &str, key: &[u8]) -> Self {
+        Self { by: by.to_owned(), key: key.to_vec(), waiting: Mutex::default(), sending: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn push(&self, entry: JournalEntry) {
@@ -48,7 +49,7 @@ impl EntryBuffer {
     }
 
     /// Sends all of them, the oldest first; what the queue doesn't take stays.
-    pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), BusError> {
+    pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), JournalError> {
         let _sending = self.sending.lock().await;
         loop {
             let Waiting { entries, dropped } = std::mem::take(&mut *self.waiting.lock());
@@ -61,7 +62,8 @@ impl EntryBuffer {
             let mut untold = dropped;
             while !rest.is_empty() {
                 let (first, others) = rest.split_at(rest.len().min(BATCH));
-                let batch = JournalBatch { by: self.by.clone(), entries: first.to_vec(), dropped: untold };
+                let (by, entries) = (self.by.clone(), first.to_vec());
+                let batch = JournalBatch { by, entries, dropped: untold, mac: String::new() }.seal(&self.key);
                 if let Err(error) = journal.append(&batch).await {
                     let mut waiting = self.waiting.lock();
                     let newer = std::mem::take(&mut waiting.entries);

@@ -1,7 +1,7 @@
 //! Putting in force again what protects somebody, on a store that was set back.
 
-use super::{JournaledStore, Millis, Protection, ProtectionRecord, SessionKey, StoreError, keys};
-use crate::bus::BusError;
+use super::JournalError;
+use super::{JournaledStore, Protection, ProtectionRecord, SessionKey, StoreError, keys};
 use crate::domain::ids::Owner;
 use crate::domain::job::JobStatus;
 use crate::domain::protection::larger_account;
@@ -62,7 +62,7 @@ fn unavailable(reason: &str) -> StoreError {
     StoreError::Unavailable { store: "journal".to_owned(), reason: reason.to_owned() }
 }
 
-fn unread(error: &BusError) -> StoreError {
+fn unread(error: &JournalError) -> StoreError {
     unavailable(&format!("what protects owners can't be read from the queue: {error}"))
 }
 
@@ -95,7 +95,7 @@ impl JournaledStore {
     async fn put_in_force(&self) -> Result<Vec<Forced>, StoreError> {
         let records = self.journal.protections().await.map_err(|error| unread(&error))?;
         let mut by_owner: BTreeMap<Owner, Vec<ProtectionRecord>> = BTreeMap::new();
-        for record in records {
+        for record in records.into_iter().filter(|record| record.is_genuine(&self.key)) {
             by_owner.entry(record.owner.clone()).or_default().push(record);
         }
         let mut forced = Vec::new();
@@ -116,7 +116,7 @@ impl JournaledStore {
         for _ in 0..TRIES {
             // Another process may have done it, and an operator changed it since.
             let newest = self.journal.newest(record).await.map_err(|error| unread(&error))?;
-            let Some(record) = newest else { return Ok(None) };
+            let Some(record) = newest.filter(|record| record.is_genuine(&self.key)) else { return Ok(None) };
             let doc = self.inner.read(&record.owner, &[key_of(&record.what)]).await?.pop().unwrap_or_default();
             if is_known(&record.what, &doc) {
                 return Ok(None);
@@ -172,10 +172,10 @@ impl JournaledStore {
     /// Writes, and tells the queue which version it has now: the store counts on from before the loss.
     async fn rewrite(&self, record: &ProtectionRecord, write: DocWrite) -> Result<bool, StoreError> {
         let owner = &record.owner;
-        if self.inner.write(record.at, owner, &[write.clone()]).await? != OutsideWrite::Done {
+        if self.inner.write(record.at, owner, std::slice::from_ref(&write)).await? != OutsideWrite::Done {
             return Ok(false);
         }
-        let doc = self.inner.read(owner, &[write.key.clone()]).await?.pop().unwrap_or_default();
+        let doc = self.inner.read(owner, std::slice::from_ref(&write.key)).await?.pop().unwrap_or_default();
         let what = match &record.what {
             Protection::Document { key, value, .. } => {
                 Protection::Document { key: key.clone(), version: doc.version, value: value.clone() }
@@ -186,8 +186,8 @@ impl JournaledStore {
             }
             other @ (Protection::End { .. } | Protection::Hold { .. }) => other.clone(),
         };
-        let told = ProtectionRecord { owner: owner.clone(), at: Millis(record.at.0), what };
-        self.journal.protect(&told).await.map_err(|error| unread(&error))?;
+        let told = ProtectionRecord { owner: owner.clone(), at: record.at, what, mac: String::new() };
+        self.journal.protect(&told.seal(&self.key)).await.map_err(|error| unread(&error))?;
         Ok(true)
     }
 }

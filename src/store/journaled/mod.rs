@@ -9,13 +9,13 @@
 mod buffer;
 mod force;
 mod protect;
+mod seam;
 
 use super::{
-    Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, DocWrite, Expect, Finished, Forget,
+    Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, Doc, DocWrite, Expect, Finished, Forget,
     Forgotten, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Parked, Seat, Seated,
     Store, StoreError, keys,
 };
-use crate::bus::{BusError, Journal};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
 use crate::domain::protection::{Protection, ProtectionRecord};
@@ -24,6 +24,7 @@ use crate::domain::time::Millis;
 use buffer::EntryBuffer;
 pub use force::Forced;
 use parking_lot::Mutex;
+pub use seam::{Journal, JournalError, JournalPart};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -31,37 +32,75 @@ use std::time::Duration;
 /// Time between two batches of the journal: an entry is so much behind its answer.
 pub const BATCH_EVERY: Duration = Duration::from_millis(500);
 
+/// What the queue is told of a method's changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// A record before the answer, an entry behind it, or both.
+    Queue,
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+}
+
+/// Every method that changes something: one that is new is decided on here.
+pub const TOLD: [(&str, Told); 17] = [
+    ("admit", Told::Queue),
+    ("renew", Told::Nothing("a lease that is lost lapses")),
+    ("checkpoint", Told::Nothing("it belongs to a turn that is not acknowledged")),
+    ("commit", Told::Queue),
+    ("release", Told::Nothing("a lease that is lost lapses")),
+    ("published", Told::Nothing("what is published again has the same id")),
+    ("finish", Told::Queue),
+    ("park", Told::Queue),
+    ("seat", Told::Queue),
+    ("amend", Told::Queue),
+    ("forget", Told::Queue),
+    ("sweep", Told::Nothing("what is due is due again")),
+    ("due", Told::Nothing("workers tell anew that they live")),
+    ("sign_off", Told::Nothing("a worker that is gone falls silent")),
+    ("write", Told::Queue),
+    ("write_within", Told::Queue),
+    ("recount", Told::Nothing("it counts what is there")),
+];
+
 /// Tells the queue what a store acknowledges.
 pub struct JournaledStore {
     inner: Arc<dyn Store>,
     journal: Arc<dyn Journal>,
+    /// The venue's: by it records of strangers are known.
+    key: Vec<u8>,
     history: KnownHistory,
     /// Whether what protects was put in force since this process began.
     is_checked: AtomicBool,
     /// Records that the queue didn't take yet.
     untold: Mutex<Vec<ProtectionRecord>>,
+    /// Held for reading by who sends a record, for writing by who sends older ones.
+    telling: tokio::sync::RwLock<()>,
     entries: EntryBuffer,
     /// What was put in force, until somebody tells it.
     forced: Mutex<Vec<Forced>>,
 }
 
 impl JournaledStore {
-    /// Tells `journal` what `inner` acknowledges, as the process of this name.
-    pub fn new(inner: Arc<dyn Store>, journal: Arc<dyn Journal>, by: &str) -> Self {
+    /// Tells `journal` what `inner` acknowledges, as the process of this name of the venue with this key.
+    pub fn new(inner: Arc<dyn Store>, journal: Arc<dyn Journal>, by: &str, key: &[u8]) -> Self {
         Self {
             inner,
             journal,
+            key: key.to_vec(),
             history: KnownHistory::default(),
             is_checked: AtomicBool::new(false),
             untold: Mutex::default(),
-            entries: EntryBuffer::new(by),
+            telling: tokio::sync::RwLock::default(),
+            entries: EntryBuffer::new(by, key),
             forced: Mutex::default(),
         }
     }
 
-    /// The journal in the queue.
-    pub fn journal(&self) -> &dyn Journal {
-        &*self.journal
+    /// The part of the journal that processes of the venue have kept since a time.
+    pub async fn entries_since(&self, at: Millis) -> Result<JournalPart, JournalError> {
+        let mut part = self.journal.since(at).await?;
+        part.batches.retain(|batch| batch.is_genuine(&self.key));
+        Ok(part)
     }
 
     /// What was put in force since the last call.
@@ -71,18 +110,21 @@ impl JournaledStore {
 
     /// Sends the entries that wait, and records that the queue didn't take before. To be called every
     /// [`BATCH_EVERY`], and at the end.
-    pub async fn flush(&self) -> Result<(), BusError> {
-        let untold = self.untold.lock().clone();
-        for record in untold {
-            self.journal.protect(&record).await?;
-            self.untold.lock().retain(|other| *other != record);
+    pub async fn flush(&self) -> Result<(), JournalError> {
+        if !self.untold.lock().is_empty() {
+            let _telling = self.telling.write().await;
+            let untold = self.untold.lock().clone();
+            for record in untold {
+                self.journal.protect(&record).await?;
+                self.untold.lock().retain(|other| *other != record);
+            }
         }
         self.entries.flush(&*self.journal, &*self.inner).await
     }
 
     /// How long the oldest entry waits for the queue.
     pub fn lag(&self, now: Millis) -> Duration {
-        self.entries.oldest().map_or(Duration::ZERO, |at| at.since(now))
+        self.entries.oldest().map_or(Duration::ZERO, |at| now.since(at))
     }
 
     fn note(&self, at: Millis, owner: &Owner, change: JournaledChange) {
@@ -269,5 +311,21 @@ impl Layer for JournaledStore {
             self.written(now, owner, writes).await?;
         }
         Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{METHODS, Repeat};
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_method_that_changes_something_is_decided_on() {
+        // A backup is a copy, and changes nothing here.
+        let changes = METHODS.iter().filter(|method| method.repeat != Repeat::Reads && method.name != "backup");
+        let changes: BTreeSet<_> = changes.map(|method| method.name).collect();
+        let decided: BTreeSet<_> = TOLD.iter().map(|(name, _)| *name).collect();
+        assert_eq!(changes, decided);
     }
 }

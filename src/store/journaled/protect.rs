@@ -1,14 +1,17 @@
 //! Records of what protects somebody, made of acknowledged changes.
 
+use super::JournalError;
 use super::{
-    Change, DocWrite, Expect, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
+    Change, Doc, DocWrite, Expect, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
     SessionKey, StoreError, keys,
 };
-use crate::bus::BusError;
 use futures::{StreamExt, stream};
 
 /// Records that are sent at a time.
 const AT_ONCE: usize = 32;
+
+/// How often the record of a document is sent anew that others write at the same time; their own records follow.
+const TRIES: usize = 5;
 
 /// A record with more text than this doesn't fit into a message; the journal names the change.
 const MOST_TEXT: usize = 700_000;
@@ -27,13 +30,19 @@ pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxE
 impl JournaledStore {
     /// Tells the queue, which answers when it has all of them.
     pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
-        let records = what.into_iter().map(|what| ProtectionRecord { owner: owner.clone(), at, what });
+        let records = what
+            .into_iter()
+            .map(|what| ProtectionRecord { owner: owner.clone(), at, what, mac: String::new() }.seal(&self.key));
+        let _telling = self.telling.read().await;
         let told = stream::iter(records).map(|record| async {
+            let is_same =
+                |other: &ProtectionRecord| other.owner == record.owner && other.what.name() == record.what.name();
+            self.untold.lock().retain(|other| !is_same(other));
             let told = self.journal.protect(&record).await;
             (record, told)
         });
         let told: Vec<_> = told.buffered(AT_ONCE).collect().await;
-        let mut failed: Option<BusError> = None;
+        let mut failed: Option<JournalError> = None;
         for (record, told) in told {
             if let Err(error) = told {
                 self.untold.lock().push(record);
@@ -50,6 +59,34 @@ impl JournaledStore {
                 ),
             }),
         }
+    }
+
+    /// The same of documents. Another process may have written one since, and been faster with its record: then the newest
+    /// is told behind it.
+    async fn protect_documents(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        mut documents: Vec<Protection>,
+    ) -> Result<(), StoreError> {
+        for _ in 0..TRIES {
+            let versioned = |what: &Protection| match what {
+                Protection::Document { key, version, .. } | Protection::Spending { key, version, .. } => {
+                    Some((key.clone(), *version))
+                }
+                Protection::End { .. } | Protection::Hold { .. } => None,
+            };
+            let told: Vec<_> = documents.iter().filter_map(versioned).collect();
+            if told.is_empty() {
+                return Ok(());
+            }
+            self.protect(now, owner, std::mem::take(&mut documents)).await?;
+            let keys: Vec<_> = told.iter().map(|(key, _)| key.clone()).collect();
+            let docs = self.inner.read(owner, &keys).await?;
+            let newer = told.into_iter().zip(docs).filter(|((_, version), doc)| doc.version > *version);
+            documents = newer.filter_map(|((key, _), doc)| record_of(key, &doc)).collect();
+        }
+        Ok(())
     }
 
     /// The same of those of these writes that protect somebody. Accounts of what is spent don't fail: a call that was paid
@@ -83,7 +120,7 @@ impl JournaledStore {
                 }
             }
         }
-        if !spending.is_empty() && self.protect(now, owner, spending).await.is_err() {
+        if !spending.is_empty() && self.protect_documents(now, owner, spending).await.is_err() {
             tracing::warn!(%owner, "the queue doesn't know yet what is spent; it is told again");
         }
         if !unknown.is_empty() {
@@ -97,8 +134,16 @@ impl JournaledStore {
             Protection::Document { value, .. } => value.as_ref().is_none_or(|value| value.len() <= MOST_TEXT),
             Protection::End { .. } | Protection::Hold { .. } | Protection::Spending { .. } => true,
         });
-        if documents.is_empty() { Ok(()) } else { self.protect(now, owner, documents).await }
+        self.protect_documents(now, owner, documents).await
     }
+}
+
+fn record_of(key: String, doc: &Doc) -> Option<Protection> {
+    let value = doc.value.as_ref().map(|bytes| String::from_utf8(bytes.to_vec())).transpose().ok()?;
+    if keys::is_spending(&key) {
+        return Some(Protection::Spending { key, version: doc.version, value: value? });
+    }
+    Some(Protection::Document { key, version: doc.version, value })
 }
 
 /// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, or it erases.

@@ -1,14 +1,13 @@
 //! The journal of what the store acknowledged, which the queue keeps: sent there, and compared with a store whose server
 //! is another, or back without its last seconds.
 
-use super::AuditError;
-use crate::bus::Journal;
+use super::{AuditError, tail};
 use crate::domain::ids::{AgentId, EventId, Owner, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current};
 use crate::domain::tail::{Loss, Losses, SafePoint};
 use crate::domain::time::Millis;
-use crate::store::journaled::BATCH_EVERY;
+use crate::store::journaled::{BATCH_EVERY, JournalError, JournaledStore};
 use crate::store::{Admit, DocWrite, EventKind, Intake, NewEvent, OutsideWrite, SessionFacts, StoreError, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, venue_owner};
@@ -94,8 +93,8 @@ impl JournalWatch {
         }
         let slack = if venue.history.parts().len() > 1 { CLUSTER_SLACK } else { SLACK };
         let since = Millis(safe.at.0.saturating_sub(u64::try_from(slack.as_millis()).unwrap_or(u64::MAX)));
-        let (losses, notes) = compare(venue, journaled.journal(), since, now).await?;
-        let all = Losses::split(now, by, losses, notes);
+        let (losses, notes) = compare(venue, journaled, since, now).await?;
+        let all = Losses::split(now, by, tail::untold(venue, losses).await?, notes);
         let is_serious = all.first().is_some_and(Losses::is_serious);
         if is_serious {
             let parts = all.iter().enumerate();
@@ -135,11 +134,13 @@ pub(super) fn sums(kinds: &BTreeMap<String, u64>) -> String {
 /// What the store lacks of the journal since a time, and what the journal can't say.
 async fn compare(
     venue: &Venue,
-    journal: &dyn Journal,
+    journaled: &JournaledStore,
     since: Millis,
     now: Millis,
 ) -> Result<(Vec<Loss>, Vec<String>), AuditError> {
-    let part = journal.since(since).await?;
+    let unread =
+        |error: JournalError| StoreError::Unavailable { store: "journal".to_owned(), reason: error.to_string() };
+    let part = journaled.entries_since(since).await.map_err(unread)?;
     let mut notes = Vec::new();
     if let Some(begins) = part.begins.filter(|begins| *begins > since && since.0 > 0) {
         notes.push(format!(
@@ -227,7 +228,7 @@ async fn stands(venue: &Venue, now: Millis, entry: &JournalEntry) -> Result<Opti
                     let is_so = facts.version > *turns || facts.version == *turns && state.as_ref() == Some(mark);
                     lost(!is_so, "it is as before or otherwise")
                 }
-                (Some(facts), None) => lost(*turns > 0 && facts.version >= *turns, "it is there again"),
+                (Some(_), None) => Some("it is there again".to_owned()),
             }
         }
     })

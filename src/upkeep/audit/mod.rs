@@ -94,7 +94,10 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
             }
         }
     }
-    for (line, owner) in unknown::jobs(venue).await? {
+    let set_backs = set_backs(venue).await?;
+    let told = tail::told(venue, LOST_LINES).await?;
+    let is_suspect = !set_backs.is_empty() || told.total > 0;
+    for (line, owner) in unknown::jobs(venue, is_suspect).await? {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;
         books.missing.push(line);
@@ -102,9 +105,8 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     books.unaccounted += books.unknown;
     books.missing.truncate(LINES);
     books.drift.truncate(LINES);
-    let told = tail::told(venue, LOST_LINES).await?;
     (books.lost, books.lost_total) = (told.lines, told.total);
-    books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
+    books.set_back = set_backs.iter().map(ToString::to_string).collect();
     let backlog = venue.bus.backlog().await?;
     books.queued = backlog.messages();
     books.queued_by_owner = queued_lines(&backlog, venue.now());

@@ -5,7 +5,7 @@ use super::AuditError;
 use super::journal::JournalWatch;
 use super::journal::sums;
 use crate::domain::limits::LOSSES_KEPT;
-use crate::domain::tail::{Loss, Losses, Settlement};
+use crate::domain::tail::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
 use crate::store::tail::Compared;
 use crate::store::{DocWrite, StoreError, Window, keys};
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Looks, as the process of this name, until `stop`.
 pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
-    if venue.history.tail().is_none() {
+    if venue.history.tail().is_none() && venue.history.journal().is_none() {
         return;
     }
     let (mut untold, mut journal) = (Vec::new(), JournalWatch::default());
@@ -58,7 +58,8 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Sto
             );
         } else if is_another && left == 0 {
             tracing::warn!(
-                "a server of the store was replaced or restarted; nothing that this process knows of is lost"
+                "a server of the store was replaced or restarted; this process has nothing to put back, and the journal in \
+                 the queue is compared next"
             );
         }
         if is_another && left > 0 {
@@ -91,15 +92,37 @@ pub(super) struct Told {
     pub is_unsettled: bool,
 }
 
-/// What processes have found, and the queue's journal: `limit` changes at most are named.
-pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError> {
-    let settled = settlement(venue).await?;
+/// What was found, the newest first.
+async fn finds(venue: &Venue) -> Result<Vec<Losses>, AuditError> {
     let window = Window { reverse: true, skip: 0, limit: LOSSES_KEPT, values: true };
     let page = venue.store.page(&venue_owner(), keys::LOSSES, window).await?;
     let mut finds = Vec::new();
     for (key, doc) in &page.docs {
         finds.extend(doc.decode::<Losses>(key)?);
     }
+    Ok(finds)
+}
+
+/// Those that no process has told yet: the journal still has what was told of the last loss.
+pub(super) async fn untold(venue: &Venue, mut losses: Vec<Loss>) -> Result<Vec<Loss>, AuditError> {
+    if losses.is_empty() {
+        return Ok(losses);
+    }
+    let finds = finds(venue).await?;
+    let known: HashSet<_> = finds
+        .iter()
+        .flat_map(|find| &find.lines)
+        .filter(|loss| loss.lost.is_some())
+        .map(|loss| (&loss.owner, loss.acknowledged, &loss.what))
+        .collect();
+    losses.retain(|loss| !known.contains(&(&loss.owner, loss.acknowledged, &loss.what)));
+    Ok(losses)
+}
+
+/// What processes have found, and the queue's journal: `limit` changes at most are named.
+pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError> {
+    let settled = settlement(venue).await?;
+    let finds = finds(venue).await?;
     let mut told = Told::default();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut seen, mut named) = (HashSet::new(), Vec::new());
@@ -133,14 +156,14 @@ pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError
         ));
     }
     told.lines.append(&mut named);
-    if let Some(Settlement { at, by }) = settled.filter(|_| !finds.is_empty()) {
+    if let Some(LossSettlement { at, by }) = settled.filter(|_| !finds.is_empty()) {
         told.lines.push(format!("settled at {} by `{by}`", at.rfc3339()));
     }
     Ok(told)
 }
 
 /// The last settlement.
-async fn settlement(venue: &Venue) -> Result<Option<Settlement>, AuditError> {
+async fn settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
     Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
 }
 
@@ -153,8 +176,8 @@ pub async fn is_unsettled(venue: &Venue) -> Result<bool, AuditError> {
 }
 
 /// Notes that an operator has dealt with everything that was found until now. What was found stays readable.
-pub async fn settle(venue: &Venue, by: &str) -> Result<Settlement, AuditError> {
-    let settlement = Settlement { at: venue.now(), by: by.to_owned() };
+pub async fn settle(venue: &Venue, by: &str) -> Result<LossSettlement, AuditError> {
+    let settlement = LossSettlement { at: venue.now(), by: by.to_owned() };
     let write = DocWrite::json(keys::SETTLED, &settlement);
     venue.store.write(settlement.at, &venue_owner(), &[write]).await?;
     Ok(settlement)

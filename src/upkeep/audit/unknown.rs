@@ -1,14 +1,16 @@
-//! Jobs that the queue tells of and the store no longer knows: its tail was lost.
+//! Jobs of whose end the queue tells and the store doesn't know, or not of that end: its tail was lost.
 
 use super::{AuditError, PAGE};
 use crate::bus::Completed;
 use crate::domain::ids::Owner;
+use crate::domain::job::JobStatus;
 use crate::store::keys;
 use crate::venue::Venue;
 use std::collections::BTreeMap;
 
-/// Those jobs, in words. Whoever deletes a job takes its completion out of the queue.
-pub(super) async fn jobs(venue: &Venue) -> Result<Vec<(String, Owner)>, AuditError> {
+/// Those jobs, in words. Whoever deletes a job takes its completion out of the queue. `all`: the ends of all jobs are
+/// compared, one message each; else of those that have not ended in the store.
+pub(super) async fn jobs(venue: &Venue, all: bool) -> Result<Vec<(String, Owner)>, AuditError> {
     let Some(witness) = venue.bus.witness() else { return Ok(Vec::new()) };
     let mut by_owner: BTreeMap<Owner, Vec<Completed>> = BTreeMap::new();
     for told in witness.completed().await? {
@@ -17,20 +19,30 @@ pub(super) async fn jobs(venue: &Venue) -> Result<Vec<(String, Owner)>, AuditErr
     let mut unknown = Vec::new();
     for (owner, told) in by_owner {
         for page in told.chunks(PAGE) {
-            let heads: Vec<_> = page.iter().map(|told| keys::job_head(&told.job)).collect();
-            let docs = venue.store.read(&owner, &heads).await?;
-            let missing = page.iter().zip(docs).filter(|(_, doc)| doc.value.is_none());
-            for (told, _) in missing {
-                // A submission that was refused has an answer there, too, and no job.
-                let Some(completion) = witness.completion(told).await? else { continue };
-                if completion.job.as_ref() != Some(&told.job) {
+            let keys: Vec<_> =
+                page.iter().flat_map(|told| [keys::job_head(&told.job), keys::job_status(&told.job)]).collect();
+            let docs = venue.store.read(&owner, &keys).await?;
+            for (told, docs) in page.iter().zip(docs.chunks(2)) {
+                let [head, status] = docs else { continue };
+                let status = status.status().map(|(status, _)| status);
+                if head.value.is_some() && !all && status.is_none_or(JobStatus::is_terminal) {
                     continue;
                 }
+                // A submission that was refused has an answer there, too, and no job.
+                let Some(completion) = witness.completion(told).await? else { continue };
+                let ended = completion.result.status;
+                if completion.job.as_ref() != Some(&told.job) || head.value.is_some() && status == Some(ended) {
+                    continue;
+                }
+                let stands = match status.filter(|_| head.value.is_some()) {
+                    Some(status) => format!("{} in the store", status.as_str()),
+                    None => "the store doesn't know it".to_owned(),
+                };
                 let line = format!(
-                    "job {} of `{owner}` and agent `{}` is {} by the queue, and the store doesn't know it",
+                    "job {} of `{owner}` and agent `{}` is {} by the queue, and {stands}",
                     told.job,
                     told.agent,
-                    completion.result.status.as_str()
+                    ended.as_str()
                 );
                 unknown.push((line, owner.clone()));
             }

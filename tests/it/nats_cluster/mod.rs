@@ -70,7 +70,8 @@ async fn every_stream_has_three_copies_and_several_may_make_them_at_once() {
     assert!(shown[0].value.starts_with("3 of each stream, in cluster `trellis`, by `n"), "{shown:?}");
     let names: BTreeSet<_> = shown[1..].iter().filter_map(|one| one.name.strip_prefix("nats replicas of ")).collect();
     let p = options.prefix.to_uppercase();
-    let expected = ["", "_OUT", "_LIVE", "_TIMERS", "_JOBS", "_EPOCH"].map(|end| format!("{p}{end}"));
+    let expected =
+        ["", "_OUT", "_LIVE", "_TIMERS", "_JOBS", "_EPOCH", "_PROTECTION", "_JOURNAL"].map(|end| format!("{p}{end}"));
     let consumers = [format!("{p}, consumer `workers`"), format!("{p}_TIMERS, consumer `timers`")];
     assert_eq!(names, expected.iter().chain(&consumers).map(String::as_str).collect());
     for stream in &expected {
