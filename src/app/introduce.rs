@@ -22,13 +22,17 @@ pub(super) async fn introduce(
     let fits = || async { format::agree(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
     retry(patience, &place, fits).await??;
     let names = names(config);
-    let rule = match (stays, config.venue.adopt) {
-        (true, true) => NameRule::Adopt,
-        (true, false) => NameRule::Register,
-        (false, _) => NameRule::Compare,
+    let then = match (stays, config.venue.adopt) {
+        (true, true) => Some(NameRule::Adopt),
+        (true, false) => Some(NameRule::Register),
+        // A command looks before a process takes over.
+        (false, true) => None,
+        (false, false) => Some(NameRule::Compare),
     };
-    let agrees = || async { identity::agree(store, clock.now(), &names, rule).await.map_err(AttemptFailure::from) };
-    retry(patience, &place, agrees).await??;
+    if let Some(then) = then {
+        let agrees = || async { identity::agree(store, clock.now(), &names, then).await.map_err(AttemptFailure::from) };
+        retry(patience, &place, agrees).await??;
+    }
     let key = || async {
         let key = if role == Role::Doctor {
             venue::load_key(store).await

@@ -165,6 +165,8 @@ async fn a_backup_of_redis_goes_on_with_the_queue_of_today_and_with_a_new_one() 
     change(&fleet, &server.url(), &again.url());
     let prefix = nats::fresh_prefix();
     change(&fleet, &format!("prefix = \"{}\"", fleet.prefix), &format!("prefix = \"{prefix}\""));
+    audit(&["--after-loss"]).expect(6, "`bus.prefix = ");
+    change(&fleet, "[bus]", "[venue]\nadopt = true\n[bus]");
     let found = books(&audit(&["--after-loss"]).ok());
     assert_eq!((&found["completed"], &found["unknown"], &found["unaccounted"]), (&5.into(), &0.into(), &0.into()));
     let (worker, serve, _) = fleet.start_all();

@@ -313,7 +313,9 @@ async fn a_worker_without_a_right_is_told_which_it_is() {
     let error = timeout(LIMIT, NatsBus::open(&options(&server, 1))).await.unwrap().err().unwrap().to_string();
     assert!(error.contains("stream `TRELLIS`") && error.contains(&format!("{said}.STREAM.INFO.TRELLIS`")), "{error}");
 
-    let Some(server) = start("\"$JS.API.STREAM.>\", \"$JS.API.CONSUMER.CREATE.>\"") else { return };
+    let Some(server) = start("\"$JS.API.STREAM.>\", \"$JS.API.CONSUMER.CREATE.>\", \"$JS.API.CONSUMER.INFO.>\"") else {
+        return;
+    };
     let bus = NatsBus::open(&options(&server, 1)).await.unwrap();
     let error = bus.receive(1, WhenEmpty::Wait).await.err().unwrap().to_string();
     assert!(error.contains(&format!("{said}.CONSUMER.MSG.NEXT.TRELLIS.workers`")), "{error}");

@@ -159,11 +159,7 @@ async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Re
         consumer: name.clone(),
         reason,
     };
-    let found = match consumer_there(stream, &name).await {
-        // Of who may make consumers and not ask for one: the server compares, and says less.
-        Err(error) if error.kind() == ConsumerErrorKind::TimedOut => None,
-        found => found.map_err(|error| consumer_failed(stream, bus, &name, &error))?,
-    };
+    let found = consumer_there(stream, &name).await.map_err(|error| consumer_failed(stream, bus, &name, &error))?;
     let own = usize::from(found.is_some());
     if stream.cached_info().state.consumer_count > own {
         check_strangers(stream, bus, &name).await?;

@@ -22,8 +22,8 @@ pub(super) async fn page(
     let counted = pool.run(&count, Again::Yes).await?;
     let total = AnswerParts::new(pool.store(), redis::Value::Array(vec![counted]))?.number()?;
     let mut range = if window.reverse { redis::cmd("ZREVRANGEBYLEX") } else { redis::cmd("ZRANGEBYLEX") };
-    let (first, last) = if window.reverse { (&to, &from) } else { (&from, &to) };
-    range.arg(&list).arg(first).arg(last).arg("LIMIT").arg(window.skip).arg(window.limit);
+    let (begin, end) = if window.reverse { (&to, &from) } else { (&from, &to) };
+    range.arg(&list).arg(begin).arg(end).arg("LIMIT").arg(window.skip).arg(window.limit);
     let (mut found, mut names) = (AnswerParts::new(pool.store(), pool.run(&range, Again::Yes).await?)?, Vec::new());
     while !found.is_empty() {
         names.push(found.text()?);
