@@ -1,7 +1,7 @@
 //! The store in a folder: the database and the threads that serve it.
 
 use super::health::{self, Health};
-use super::open::{self, StoreOpenError};
+use super::open::{self, OpenDatabase, StoreOpenError};
 use super::reclaim::Reclaimer;
 use super::tx::{Durable, Fault};
 use super::writer::{Requests, Writer};
@@ -39,7 +39,7 @@ impl Folder {
         probe: health::Probe,
     ) -> Result<Self, StoreOpenError> {
         let lock = open::lock(dir, name)?;
-        let (db, index, (head, lost)) = open::database(dir, name)?;
+        let OpenDatabase { db, index, head, lost } = open::database(dir, name)?;
         let health = Arc::new(Health::new(Arc::clone(name), dir, probe));
         health.look();
         let fsyncs = Arc::clone(&db.fsyncs);
