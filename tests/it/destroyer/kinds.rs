@@ -1,7 +1,7 @@
 //! The destroyer: one record of each kind is deleted, cut or replaced by junk, one at a time. Others are served, and
 //! within a minute the change is mended, or the audit names it and ends with 1, or it is harmless.
 
-use super::scene::{RULES, START, Scene, finish, live, make, serves_others};
+use super::scene::{HANGING, RULES, START, Scene, finish, live, make, serves_others};
 use super::{Blow, command, texts};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
@@ -60,7 +60,12 @@ async fn judge<F: Future<Output = Result<(), String>>>(cases: Vec<Case>, run: im
     let runs = cases.into_iter().map(|case| {
         let name = format!("{} {:?}", case.kind, case.blow);
         let ran = run(case);
-        async move { ran.await.err().map(|why| (name, why)) }
+        async move {
+            let began = std::time::Instant::now();
+            let why = ran.await.err();
+            eprintln!("{name}: {:?} {}", began.elapsed(), why.as_deref().unwrap_or("ok"));
+            Some((name, why?))
+        }
     });
     let wrong: Vec<_> = stream::iter(runs).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
     let is_harmless = |name: &str| HARMLESS.iter().any(|(kind, _)| name.starts_with(kind));
@@ -161,7 +166,7 @@ async fn strike_redis(server: &RedisServer, case: &Case, key: &[u8]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_loss_of_a_record_of_redis_is_silent() {
     let Some(server) = RedisServer::shared() else { return };
-    let (venue, dir, prefix) = TestVenue::redis_at(server, RULES, Clock::manual(START)).await;
+    let (venue, dir, prefix) = TestVenue::redis_at(server, HANGING, Clock::manual(START)).await;
     let scene = make(&venue).await;
     drop(venue);
     let cases = redis_cases(server, &prefix).await;
@@ -239,7 +244,7 @@ fn strike_embedded(dir: &Path, case: &Case) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_loss_of_a_record_of_an_embedded_store_is_silent() {
-    let (venue, dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
+    let (venue, dir) = TestVenue::embedded_at(HANGING, Clock::manual(START)).await;
     let scene = make(&venue).await;
     drop(venue);
     let cases = embedded_cases(dir.path());
