@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
-use trellis::bus::{Backlog, Bus, QueueWatch, WhenEmpty};
+use trellis::bus::{Backlog, Bus, WhenEmpty};
 use trellis::domain::ids::{EventId, JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::process::clock::Clock;

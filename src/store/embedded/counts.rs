@@ -100,7 +100,7 @@ fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
     let prefix = layout::doc(owner, "");
     view.walk(Space::Docs, &prefix, &end_of(&prefix), &mut |key, value| {
         let key = String::from_utf8_lossy(&key[prefix.len()..]);
-        if let Some(doc) = docs::present(&key, value)? {
+        if let Some(doc) = docs::present(&key, value) {
             found = found + of_document(&key, None, doc.value.map(|value| value.len()));
         }
         Ok(ControlFlow::Continue(()))

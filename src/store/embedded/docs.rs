@@ -27,11 +27,11 @@ pub(super) fn get(view: &impl View, owner: &str, key: &str) -> Result<Doc, Fault
 }
 
 /// A document of a scan; `None` when deleted.
-pub(super) fn present(key: &str, bytes: &[u8]) -> Result<Option<Doc>, Fault> {
+pub(super) fn present(key: &str, bytes: &[u8]) -> Option<Doc> {
     match decode(key, bytes) {
-        Ok(record) => Ok(record.doc.value.is_some().then_some(record.doc)),
+        Ok(record) => record.doc.value.is_some().then_some(record.doc),
         // A damaged one keeps no other from being listed: it is one that says nothing.
-        Err(_) => Ok(Some(Doc::default())),
+        Err(_) => Some(Doc::default()),
     }
 }
 

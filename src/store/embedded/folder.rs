@@ -2,7 +2,7 @@
 
 use super::backup;
 use super::health::{self, Health};
-use super::open::{self, StoreOpenError};
+use super::open::{self, OpenDatabase, StoreOpenError};
 use super::reclaim::Reclaimer;
 use super::tx::{Durable, Fault};
 use super::writer::{Requests, Writer};
@@ -40,7 +40,7 @@ impl Folder {
         probe: health::Probe,
     ) -> Result<Self, StoreOpenError> {
         let lock = open::lock(dir, name)?;
-        let (db, index, (head, lost)) = open::database(dir, name)?;
+        let OpenDatabase { db, index, head, lost } = open::database(dir, name)?;
         let health = Arc::new(Health::new(Arc::clone(name), dir, probe));
         health.look();
         let fsyncs = Arc::clone(&db.fsyncs);

@@ -58,7 +58,7 @@ impl Head {
         let mut head = Self { file, count };
         let mut batch = db.database.batch();
         if let Some(lost) = &lost {
-            let (key, record) = told(lost);
+            let (key, record) = losses(lost);
             batch.insert(db.keyspace(Space::Docs), key, record);
         }
         head.add_group(&mut batch, db);
@@ -99,16 +99,16 @@ fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String
 }
 
 /// The document by which the audit tells of it.
-fn told(lost: &str) -> (Vec<u8>, Vec<u8>) {
+fn losses(reason: &str) -> (Vec<u8>, Vec<u8>) {
     let (owner, now) = (keys::venue_owner(), crate::process::clock::Clock::system().now());
-    let loss = Loss {
+    let told = Loss {
         owner: owner.clone(),
         acknowledged: now,
         kind: "groups of changes".to_owned(),
         what: "what the embedded store had made durable".to_owned(),
-        lost: Some(lost.to_owned()),
+        lost: Some(reason.to_owned()),
     };
-    let losses = Losses::split(now, "embedded store", vec![loss], Vec::new());
+    let losses = Losses::split(now, "embedded store", vec![told], Vec::new());
     let losses = serde_json::to_vec(&losses[0]).unwrap_or_default();
     let key = layout::doc(&owner.token(), &keys::losses(Millis(now.0), "embedded store"));
     (key, DocRecord::encode(1, Ok(&losses)))

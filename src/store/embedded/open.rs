@@ -95,10 +95,18 @@ pub(super) fn folder(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
+/// A database that was opened.
+pub(super) struct OpenDatabase {
+    pub(super) db: Db,
+    /// Every lease is void in it.
+    pub(super) index: Index,
+    pub(super) head: Head,
+    /// Why it isn't what it was when it was closed.
+    pub(super) lost: Option<String>,
+}
+
 /// Opens the database in a folder whose store this build can work on, with every lease void and the index built.
-///
-/// With its head, and why the database isn't what it was when it was closed.
-pub(super) fn database(dir: &Path, store: &str) -> Result<(Db, Index, (Head, Option<String>)), StoreOpenError> {
+pub(super) fn database(dir: &Path, store: &str) -> Result<OpenDatabase, StoreOpenError> {
     let failed = |fault: Fault| fault.at(store);
     let db = Db::open(&folder(dir)).map_err(|error| failed(error.into()))?;
     // Before anything is written: what this build can't read it would write without.
@@ -108,7 +116,7 @@ pub(super) fn database(dir: &Path, store: &str) -> Result<(Db, Index, (Head, Opt
         tracing::error!("store `{store}`: {lost}; restore a backup, or submit again what `trellis audit` doesn't know");
     }
     let index = recovered(&db).map_err(failed)?;
-    Ok((db, index, (head, lost)))
+    Ok(OpenDatabase { db, index, head, lost })
 }
 
 /// What the store says of its format.

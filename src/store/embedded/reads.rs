@@ -58,7 +58,7 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
     let mut found = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
         let key = String::from_utf8_lossy(&key[skip..]).into_owned();
-        if let Some(doc) = docs::present(&key, value)? {
+        if let Some(doc) = docs::present(&key, value) {
             found.push((key, doc));
         }
         Ok(until(&found, scan.limit))
@@ -85,7 +85,7 @@ pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window)
         }
         if wanted.contains(&page.total) {
             let key = String::from_utf8_lossy(&key[begin..]).into_owned();
-            let doc = if window.values { docs::present(&key, value)?.unwrap_or_default() } else { Doc::default() };
+            let doc = if window.values { docs::present(&key, value).unwrap_or_default() } else { Doc::default() };
             page.docs.push((key, doc));
         }
         page.total += 1;

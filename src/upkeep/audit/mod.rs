@@ -223,6 +223,8 @@ fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<St
     let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
     let state = session.state.as_ref().map(|bytes| decode::stored::<SessionState>(bytes));
     let (state, error) = match state.transpose() {
+        // Each turn leaves one.
+        Ok(None) if session.version > 0 => (None, Some("it is gone".to_owned())),
         Ok(state) => (state, None),
         Err(error) => (None, Some(error.to_string())),
     };

@@ -2,21 +2,11 @@
 
 mod disk;
 mod isolated;
-mod kinds;
 mod lost;
-mod scene;
 mod whole;
 
 use crate::support::redis::RedisServer;
 use redis::Value as Answer;
-
-/// What is done to a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blow {
-    Deleted,
-    Cut,
-    Junk,
-}
 
 /// Text of an answer, or of the items of a list.
 pub fn texts(answer: Answer) -> Vec<Vec<u8>> {
