@@ -210,7 +210,9 @@ pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
             gone.extend(events.iter().map(|id| of(format!("event {id}"))));
             gone.extend(key.strip_prefix("j/").map(|job| of(format!("job {job}"))));
         }
-        if !is_over && seen.insert(of(entry.change.name())) {
+        // What is over stands for what came before it all the same.
+        let is_newest = seen.insert(of(entry.change.name()));
+        if is_newest && !is_over {
             found.push(entry);
         }
     }
@@ -244,9 +246,11 @@ mod tests {
         assert_eq!(shown(vec![entry(1, document("x")), entry(2, document("y"))]).len(), 1);
         assert_eq!(shown(vec![entry(1, hold.clone()), entry(2, end.clone())]), [format!("job `{job}` was CANCELLED")]);
         assert_eq!(
-            shown(vec![entry(1, turn(1)), entry(2, session), entry(3, turn(1))]),
-            ["session `a/s` was deleted", "turn 1 of `a/s`"]
+            shown(vec![entry(1, turn(2)), entry(2, session.clone()), entry(3, turn(1))]),
+            ["turn 1 of `a/s`"],
+            "a deleted session begins anew"
         );
+        assert_eq!(shown(vec![entry(1, turn(1)), entry(2, session)]), ["session `a/s` was deleted"]);
         let deletion = JournaledChange::Deletion { key: format!("j/{job}"), events: vec!["e".parse().unwrap()] };
         let event =
             JournaledChange::Event { id: "e".parse().unwrap(), session: "a/s".to_owned(), job: Some(job.clone()) };

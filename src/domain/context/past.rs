@@ -98,7 +98,7 @@ pub fn reasoning_bytes(reasoning: Option<&Reasoning>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::ToolCall;
+    use crate::chat::Arguments;
     use crate::session::Heard;
     use serde_json::json;
 
