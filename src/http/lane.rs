@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::process::large::{LARGE_BYTES, note_large};
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::channel;
     use tokio::task::JoinHandle;
 
     const PATIENCE: Duration = Duration::from_mins(1);
@@ -90,11 +90,6 @@ mod tests {
         F::Output: Send,
     {
         tokio::spawn(lanes.run(owner, body, work))
-    }
-
-    /// Works without a pause until it is told to end.
-    async fn works(ends: Receiver<()>) -> bool {
-        ends.recv_timeout(PATIENCE).is_ok()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -123,7 +118,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let lanes = Lanes::of_count(2, &metrics);
         let (end, ends) = channel();
-        let first = spawn(&lanes, "loud", LARGE_BYTES, works(ends));
+        let first = spawn(&lanes, "loud", LARGE_BYTES, async move { ends.recv_timeout(PATIENCE).is_ok() });
         let second = spawn(&lanes, "loud", LARGE_BYTES, async {});
         let small = spawn(&lanes, "other", 10, async { note_large(10).await });
         small.await.unwrap();

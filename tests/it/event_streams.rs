@@ -92,7 +92,7 @@ impl Stream {
 }
 
 fn text(range: std::ops::Range<usize>) -> String {
-    range.map(|n| format!("{n} ")).collect()
+    range.map(|n| n.to_string() + " ").collect()
 }
 
 async fn a_stream_opened_after_the_end_has_all_text(server: Server) {

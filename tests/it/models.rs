@@ -37,9 +37,10 @@ fn refused(up: &Up, agent: &str, model: &str) -> String {
 #[test]
 fn the_name_of_a_model_is_no_path_on_the_worker() {
     for scripted in ["", "rules"] {
-        let up = Up::start_with(&[&format!("models.scripted={scripted}")]);
-        let inside = up.dir.path().join("rules");
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("rules");
         std::fs::create_dir(&inside).unwrap();
+        let up = Up::start_in(dir, &[&format!("models.scripted={scripted}")]);
         let pipe = up.dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let victim = up.dir.path().join("victim");

@@ -178,7 +178,7 @@ mod tests {
         let user = |claim: serde_json::Value, holders: &[&str]| {
             let claims = Values::from_iter([(USER_CLAIM.to_owned(), claim)]);
             let holders = holders.iter().map(|&holder| holder.to_owned()).collect();
-            let envelope = Envelope { claims, holders, ..Envelope::default() };
+            let envelope = Envelope { holders, claims, ..Envelope::default() };
             let child = envelope.handed_on("agent:mid".into(), &Authority::unlimited(), None, None, &home()).unwrap();
             assert_eq!(child.user(&owner), envelope.user(&owner));
             envelope.user(&owner).into_owned()

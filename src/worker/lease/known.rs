@@ -24,8 +24,14 @@ pub(crate) struct Known {
     /// By the version of the gate, which is written with every change.
     agents: Cache<(Owner, AgentId), (ReadAt, Arc<AgentRecord>)>,
     policies: Cache<Owner, (ReadAt, Arc<Policy>)>,
-    /// What operators have taken back in every owner, and when and in which history it was read.
-    everywhere: Mutex<Option<((Duration, u64), Arc<[Revocation]>)>>,
+    everywhere: Mutex<Option<OperatorRevocations>>,
+}
+
+/// What operators have taken back, and when and in which history of the store it was read.
+struct OperatorRevocations {
+    at: Duration,
+    history: u64,
+    all: Arc<[Revocation]>,
 }
 
 /// Version, and how often the history had been another before.
@@ -77,15 +83,15 @@ async fn operator_revocations(worker: &Worker) -> Result<Arc<[Revocation]>, Stor
         return Ok(Arc::default());
     }
     let (now, history) = (worker.venue.clock.steady(), worker.venue.history.changes());
-    if let Some((at, known)) = &*worker.known.everywhere.lock()
-        && at.0 + OPERATOR_LOOK > now
-        && at.1 == history
+    if let Some(known) = &*worker.known.everywhere.lock()
+        && known.at + OPERATOR_LOOK > now
+        && known.history == history
     {
-        return Ok(Arc::clone(known));
+        return Ok(Arc::clone(&known.all));
     }
-    let read: Arc<[Revocation]> = policy::operator_revocations(&*worker.venue.store).await?.into();
-    *worker.known.everywhere.lock() = Some(((now, history), Arc::clone(&read)));
-    Ok(read)
+    let all: Arc<[Revocation]> = policy::operator_revocations(&*worker.venue.store).await?.into();
+    *worker.known.everywhere.lock() = Some(OperatorRevocations { at: now, history, all: Arc::clone(&all) });
+    Ok(all)
 }
 
 async fn own_policy(worker: &Worker, owner: &Owner, version: u64) -> Result<(Arc<Policy>, u64), StoreError> {

@@ -162,7 +162,11 @@ impl Up {
 
     /// The same with other settings, `key=value`.
     pub fn start_with(settings: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), settings)
+    }
+
+    /// In a folder where what the settings name may lie already.
+    pub fn start_in(dir: tempfile::TempDir, settings: &[&str]) -> Self {
         let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let (process, url) = up(dir.path(), &format!("127.0.0.1:{}", port::lasting()), &settings);
         Self { process, url, dir, settings }
