@@ -1,7 +1,7 @@
 //! What a client of NATS shows of itself and whom it trusts: logins out of addresses, certificates, `.creds` files.
 
+use crate::config::files::{SETTINGS_FILE_BYTES, read_file, read_text_file};
 use crate::config::{SettingFileError, TlsFiles};
-use crate::process::file::{SETTINGS_FILE_BYTES, read_file, read_text_file};
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use async_nats::rustls::{ClientConfig, RootCertStore};

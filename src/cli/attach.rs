@@ -2,10 +2,10 @@
 
 use super::client::{Client, encode};
 use super::exit::Failure;
+use crate::config::files::read_file;
 use crate::domain::ids::AssetId;
 use crate::domain::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
 use crate::domain::media::{reference, sniff};
-use crate::process::file::read_file;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

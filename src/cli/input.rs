@@ -1,8 +1,8 @@
 //! Values on the command line: text, JSON, `@file` and `-` for stdin.
 
 use super::exit::Failure;
+use crate::config::files::read_text_file;
 use crate::domain::decode;
-use crate::process::file::read_text_file;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;

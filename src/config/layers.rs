@@ -1,8 +1,8 @@
 //! The layers of configuration, merged key by key with the origin of each value.
 
 use super::{ShownKey, error_value, mask_value};
+use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::domain::visible::beginning;
-use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::{collections::BTreeMap, fmt, path::Path};
 use toml::{Table, Value};
 

@@ -1,6 +1,7 @@
 //! Configuration: defaults, file, environment and flags become one validated value, once.
 
 mod check;
+pub mod files;
 pub mod url;
 mod layers;
 mod mask;

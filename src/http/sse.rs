@@ -137,7 +137,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return None,
-                // The first event is the job's record, or, of a job that has ended, the text that its reader has missed.
+                // The first event is the job's record, or, of a job that has ended, its text.
                 Some(text) = self.live.next(), if self.seen.is_some() => {
                     // That the job has started is said before its first text.
                     if self.seen.is_some_and(|(status, _)| status == JobStatus::Pending)
@@ -183,7 +183,7 @@ impl Watch {
                 return None;
             }
         };
-        let (now, is_first) = (Some((job.status, job.updated)), self.seen.is_none());
+        let now = Some((job.status, job.updated));
         if self.seen == now {
             return None;
         }
@@ -193,9 +193,7 @@ impl Watch {
         if !job.status.is_terminal() {
             return Some(record);
         }
-        // Who asks for a job that has ended gets its record; who comes back, the text that he missed.
-        let has_missed_text = self.has_text && !(is_first && self.place.is_none());
-        let behind = if has_missed_text { last_place(&self.api, &self.job).await } else { None };
+        let behind = if self.has_text { last_place(&self.api, &self.job).await } else { None };
         self.last = Some(LastRecord { record, behind, deadline: Instant::now() + DRAIN });
         None
     }

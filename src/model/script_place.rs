@@ -1,8 +1,8 @@
 //! Where rules files may be: the one file, or the one folder, that the venue's configuration names.
 
+use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::model::calls_log::CallsLog;
 use crate::model::rules::{RulesError, ScriptRules};
-use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::path::{Component, Path, PathBuf};
 
 /// Why there are no rules; none of them goes away by asking again. What is outside the place is not told.

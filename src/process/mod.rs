@@ -2,7 +2,6 @@
 //! tells of itself. Knows nothing of jobs and agents.
 
 pub mod clock;
-pub mod file;
 pub mod host;
 pub mod large;
 pub mod pace;

@@ -494,8 +494,7 @@ mod tests {
         assert_eq!(job_of_due(INVOKED_DUE, &invoked_due(Millis(5), &job)), Some((Millis(5), job.clone())));
         assert_eq!(job_documents(&job).len(), 9);
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");
-        assert_eq!(origin(7, &"a.b".parse().unwrap()), "origin/00000007/a%2Eb");
-        assert_eq!(hour_of_origin("origin/00000007/a%2Eb"), Some(7));
+        assert_eq!(hour_of_origin(&origin(7, &"a.b".parse().unwrap())), Some(7));
         assert_eq!(number_of_turn(&turn(&key, 7)), Some(7));
     }
 }

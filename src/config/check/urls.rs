@@ -2,7 +2,7 @@
 
 use super::super::{SettingOrigin, error_value};
 use super::{Layers, path};
-use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
+use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 
 /// The text that stands for a URL, and where it stands.
 pub(super) struct GivenUrl {

@@ -2,6 +2,7 @@
 
 use super::{EmbeddedStore, lease};
 use crate::domain::time::Millis;
+use crate::process::clock::Clock;
 use crate::store::StoreError;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,18 @@ use std::time::{Duration, Instant};
 pub(super) struct SeenClock {
     pub(super) wall: Millis,
     pub(super) at: Instant,
+}
+
+impl SeenClock {
+    /// The machine's clock as it is now.
+    pub(super) fn read() -> Self {
+        Self { wall: machine_time(), at: Instant::now() }
+    }
+}
+
+/// The time of the machine, for who opens a store and was given no clock.
+pub(super) fn machine_time() -> Millis {
+    Clock::system().now()
 }
 
 /// A clock that is so much further than the time that has passed was set.

@@ -1,6 +1,7 @@
 //! The head: which store it is and how many groups of changes it has made durable, in the database and beside it. A
 //! database that has fewer than the head says has lost its end.
 
+use super::clock::machine_time;
 use super::layout::{self, DocRecord, Space, number};
 use super::tx::{Db, Durable, Fault, View};
 use crate::domain::tail::{Loss, Losses};
@@ -100,7 +101,7 @@ fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String
 
 /// The document by which the audit tells of it.
 fn losses(reason: &str) -> (Vec<u8>, Vec<u8>) {
-    let (owner, now) = (keys::venue_owner(), crate::process::clock::Clock::system().now());
+    let (owner, now) = (keys::venue_owner(), machine_time());
     let told = Loss {
         owner: owner.clone(),
         acknowledged: now,

@@ -52,7 +52,6 @@ use super::{
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::process::clock::Clock;
 use async_trait::async_trait;
 use clock::SeenClock;
 use folder::Folder;
@@ -61,7 +60,7 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tx::{Durable, Fault, Tx};
 
 pub use memory::MemoryImage;
@@ -105,7 +104,7 @@ impl EmbeddedStore {
     /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken. Its callers
     /// go by the machine's clock: who holds a lease when that is set forward keeps it.
     pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreOpenError> {
-        let seen = SeenClock { wall: Clock::system().now(), at: Instant::now() };
+        let seen = SeenClock::read();
         Self::in_folder(dir, limit, Some(Mutex::new(seen)))
     }
 

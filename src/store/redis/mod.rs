@@ -23,6 +23,7 @@ mod libraries;
 mod looks;
 mod options;
 mod plain;
+mod put;
 mod registry;
 mod sentinel;
 mod servers;
@@ -37,7 +38,7 @@ use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::store::large::note_read;
 use crate::store::{
-    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Change, Checkpoint, Commit,
+    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Checkpoint, Commit,
     Committed, Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect,
     JobFinish, Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released,
     Seat, Seated, SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
@@ -141,32 +142,6 @@ impl RedisStore {
 
     async fn call(&self, args: &Args) -> Result<AnswerParts, StoreError> {
         AnswerParts::new(self.pool.store(), self.answer(args).await?)
-    }
-
-    /// Writes documents, within a quota or whatever it is.
-    async fn put(
-        &self,
-        now: Millis,
-        owner: &Owner,
-        writes: &[DocWrite],
-        quota: Option<&Quota>,
-    ) -> Result<OutsideWrite, StoreError> {
-        let args = |method: &str, known: bool| {
-            let mut args = self.timed(method, owner, now);
-            args.flag(known).writes(writes).quota(quota);
-            args
-        };
-        let puts = writes.iter().any(|write| matches!(write.change, Change::Put(_)));
-        let goes_on = || quota.is_none() && writes.iter().all(|write| keys::keeps_work_going(&write.key));
-        let at_limit = !puts || goes_on();
-        let method = if at_limit { "write_at_limit" } else { "write" };
-        let (outcome, mut answer) = self.call_registered(owner, puts, |known| args(method, known)).await?;
-        match outcome.as_str() {
-            "done" => Ok(OutsideWrite::Done),
-            "conflict" => Ok(OutsideWrite::Conflict(answer.conflicts()?)),
-            "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
-            other => Err(answer.unexpected("`done` or `conflict`", other)),
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! `auth.jwks`: the keys of trusted issuers, read again whenever the file has changed.
 
+use crate::config::files::read_file;
 use crate::domain::decode;
 use crate::domain::token::SpeaksFor;
-use crate::process::file::read_file;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::{Mutex, RwLock};

@@ -1,8 +1,8 @@
 //! Where keys come from: the environment, a file, and for one process alone a file that it makes.
 
 use super::random;
+use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::domain::secret::{Key, KeyError, KeyRing};
-use crate::process::file::{SETTINGS_FILE_BYTES, read_text_file};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

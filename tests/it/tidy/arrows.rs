@@ -12,7 +12,7 @@ const USES: [(&str, &[&str]); 16] = [
     ("bus", &["domain", "config", "process", "store"]),
     ("outbox", &["domain", "process", "store", "bus"]),
     ("venue", &["domain", "config", "process", "store", "bus", "outbox"]),
-    ("model", &["domain", "venue"]),
+    ("model", &["domain", "config", "venue"]),
     ("ingress", &["domain", "store", "bus", "venue"]),
     ("upkeep", &["domain", "process", "store", "bus", "outbox", "venue", "ingress"]),
     ("ops", &["domain", "store", "outbox", "venue", "model", "ingress", "upkeep"]),

@@ -48,7 +48,7 @@ const BACKENDS: [(&str, &[&str]); 4] = [
 ];
 
 /// Where the machine may be asked for the time, and why there.
-const TIME_AT: [(&str, &str); 11] = [
+const TIME_AT: [(&str, &str); 12] = [
     ("src/process/clock.rs", "it is the clock"),
     ("src/main.rs", "a command's own time"),
     ("src/cli/", "a command's own time"),
@@ -57,14 +57,21 @@ const TIME_AT: [(&str, &str); 11] = [
     ("src/bus/rights.rs", "how old a word of the server is, which nothing injected can renew"),
     ("src/store/redis/attempts.rs", "limits of calls over the network, which nothing injected can hurry"),
     ("src/store/redis/sentinel.rs", "how old an answer over the network is, which nothing injected can renew"),
+    ("src/store/embedded/clock.rs", "it finds out whether the injected clock was set, by one that can't be"),
     ("src/process/retry.rs", "how long a connection has been tried, for the log"),
     ("src/process/shutdown.rs", "the process ends in time though an injected clock stand still"),
     ("src/http/sse.rs", "paces the looks at a job; each look decides by what the store says"),
 ];
 
 /// Who may choose the machine's clock; everybody else is given one.
-const CLOCK_AT: [&str; 5] =
-    ["src/store/embedded/reclaim.rs", "src/process/clock.rs", "src/app.rs", "src/cli/", "src/bench/"];
+const CLOCK_AT: [&str; 6] = [
+    "src/store/embedded/reclaim.rs",
+    "src/store/embedded/clock.rs",
+    "src/process/clock.rs",
+    "src/app.rs",
+    "src/cli/",
+    "src/bench/",
+];
 
 /// Who may read JSON or TOML by itself, and what; all others read by `domain::decode`.
 const PARSES: [(&str, &str); 15] = [
