@@ -226,8 +226,8 @@ impl App {
             metrics,
         };
         // What begins before the first comparison of a role that stays goes by the store's clock, too.
-        if let Err(error) = clocks::compare(&venue).await {
-            tracing::debug!(%error, "clocks not compared yet");
+        if let Err(error) = clocks::follow_store(&venue).await {
+            tracing::debug!(%error, "the store's clock is not read yet");
         }
         Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs, _scratch: scratch })
     }

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The store, and what it has beside it.
+/// An open store, and how to open its queue.
 pub struct OpenStore {
     pub store: Arc<dyn Store>,
-    /// The same on servers of Redis.
+    /// The store, where it lies on servers of Redis.
     redis: Option<Arc<RedisStore>>,
-    /// The same of a store in this process, which keeps the queue, too.
+    /// The store, where it lies in this process and keeps the queue, too.
     embedded: Option<Arc<EmbeddedStore>>,
     /// How to reach a queue outside it.
     nats: Option<NatsOptions>,

@@ -52,7 +52,7 @@ fn names(config: &Config) -> VenueNames {
     VenueNames { venue: config.venue.name.clone(), bus_prefix }
 }
 
-/// What the store with this key is known by on its queue.
+/// Identity of the store with this key on its queue.
 pub(super) fn bus_owner(config: &Config, key: &[u8]) -> BusOwner {
     BusOwner { store: store_id(key), venue: config.venue.name.clone(), prefix: config.store.prefix.clone() }
 }

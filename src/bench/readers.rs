@@ -25,7 +25,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest body that the server takes, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// Who reads how much.
+/// Load of `bench readers`.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaderCrowd {
     /// Requests of the one owner at the same time.
@@ -38,7 +38,7 @@ pub struct ReaderCrowd {
     pub time: Duration,
 }
 
-/// What `bench readers` found.
+/// Figures of `bench readers`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadersReport {
     /// Small requests while nobody else asks.
@@ -53,7 +53,7 @@ pub struct ReadersReport {
     pub large_reads_refused: u32,
 }
 
-/// Measures it.
+/// Measures small requests alone, and beside the large reads of one owner.
 pub async fn readers(venue: &Arc<Venue>, owner: &Owner, crowd: ReaderCrowd) -> Result<ReadersReport, BenchError> {
     let stuck = |what: &str, error: io::Error| BenchError::Stuck(format!("{what}: {error}"));
     let one = user(owner, "greedy");

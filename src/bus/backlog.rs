@@ -12,24 +12,24 @@ use std::time::Duration;
 /// Messages that are stored and that no worker is done with. Wakes don't count: they bring no work of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Numbers by owner.
+    /// Numbers of messages by owner.
     pub owners: BTreeMap<Owner, u64>,
-    /// Of those whose subject names no owner.
+    /// Number of messages whose subject names no owner.
     pub unreadable: u64,
     /// When the oldest was published, wakes included.
     pub oldest: Option<Millis>,
 }
 
-/// A message that waits.
+/// A message in the queue that no worker has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingMessage {
     /// The producer's id, when it gave one.
     pub id: Option<String>,
     /// The agent that it is for.
     pub agent: AgentId,
-    /// Its kind.
+    /// Kind of the message.
     pub kind: InKind,
-    /// When it was published.
+    /// Time of its publication.
     pub published: Millis,
 }
 
@@ -41,7 +41,7 @@ pub trait QueueWatch: Send + Sync {
         Ok(Backlog::default())
     }
 
-    /// The same of one owner, the oldest first: up to `limit`.
+    /// Waiting messages of one owner, the oldest first: up to `limit`.
     async fn waiting(&self, _owner: &Owner, _limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
         Ok(Vec::new())
     }
@@ -57,7 +57,7 @@ pub trait QueueWatch: Send + Sync {
 }
 
 impl Backlog {
-    /// Messages of all owners.
+    /// Number of messages of all owners.
     pub fn messages(&self) -> u64 {
         self.owners.values().sum::<u64>() + self.unreadable
     }

@@ -158,7 +158,7 @@ pub fn all_inbound(prefix: &str, part: Option<usize>) -> String {
     format!("{}.>", inbound_head(prefix, part))
 }
 
-/// The same of one owner.
+/// Every inbound subject of one owner.
 pub fn all_inbound_of(prefix: &str, part: Option<usize>, owner: &Owner) -> String {
     format!("{}.{}.>", inbound_head(prefix, part), owner_tokens(owner))
 }
@@ -178,12 +178,12 @@ pub fn epoch(prefix: &str) -> String {
     format!("{prefix}.epoch")
 }
 
-/// Where batches of the journal are kept.
+/// Subject of batches of the journal.
 pub fn journal(prefix: &str) -> String {
     format!("{prefix}.journal")
 }
 
-/// Where the newest record of one thing that protects an owner is kept.
+/// Subject of the newest record of one thing that protects an owner.
 pub fn protection(prefix: &str, owner: &Owner, name: &str) -> String {
     format!("{prefix}.protection.{}.{name}", owner_tokens(owner))
 }

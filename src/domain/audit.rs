@@ -39,7 +39,7 @@ pub struct MailboxFacts {
     pub results: BTreeSet<JobId>,
     /// Jobs whose results the session awaits, and since when.
     pub awaits: BTreeMap<JobId, Millis>,
-    /// What people were asked and the session waits for.
+    /// Approvals that the session waits for.
     pub approvals: BTreeSet<JobId>,
     /// When it was touched last.
     pub touched: Millis,
@@ -135,7 +135,7 @@ pub enum Finding {
     },
     /// A session awaits a result that is nowhere to be found, of a job that has ended or is gone.
     LostResult {
-        /// The job.
+        /// Id of the job.
         job: JobId,
         /// The session that waits.
         session: SessionKey,
@@ -147,9 +147,9 @@ pub enum Finding {
     },
     /// The status of a job is gone or can't be read, and its result tells it.
     LostStatus {
-        /// The job.
+        /// Id of the job.
         job: JobId,
-        /// What its result says.
+        /// Status that its result tells.
         status: JobStatus,
     },
 }

@@ -17,7 +17,7 @@ pub fn store_id(key: &[u8]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VenueNames {
-    /// `venue.name`.
+    /// Name of the venue, `venue.name`.
     pub venue: String,
     /// `bus.prefix`; `None` where the queue is in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,11 +32,11 @@ pub struct VenueNames {
      `venue.adopt = true`"
 )]
 pub struct NameMismatch {
-    /// Which setting differs.
+    /// Name of the setting that differs.
     pub setting: &'static str,
-    /// What the store was made with.
+    /// Value that the store was made with.
     pub made: String,
-    /// What the process has.
+    /// Value in the configuration of the process.
     pub found: String,
 }
 
@@ -60,11 +60,11 @@ impl VenueNames {
 /// The store that a queue belongs to, as it is written on the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusOwner {
-    /// Its id, see [`store_id`].
+    /// Id of the store, see [`store_id`].
     pub store: String,
-    /// Its `venue.name`.
+    /// Name of the venue, `venue.name`.
     pub venue: String,
-    /// Its `store.prefix`.
+    /// Prefix of its keys, `store.prefix`.
     pub prefix: String,
 }
 

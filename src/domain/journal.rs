@@ -1,31 +1,32 @@
 //! The journal that the queue keeps of what the store acknowledged: kinds, ids and versions, no content.
 
-use crate::ids::{EventId, JobId, Owner, hmac_fits, hmac_hex, sha256_hex};
+use crate::ids::{EventId, JobId, Owner, sha256_hex};
 use crate::job::JobStatus;
 use crate::time::Millis;
+use crate::venue_mac::VenueMac;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt::{Display, Formatter};
 
-/// One acknowledged change.
+/// A change that the store has acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalEntry {
     /// When the store acknowledged it.
     pub at: Millis,
-    /// Whose it is.
+    /// Owner of what changed.
     pub owner: Owner,
-    /// What changed.
+    /// The change, by its kind.
     pub change: JournaledChange,
 }
 
-/// What changed. Sessions stand as their tokens.
+/// Kinds of changes. Sessions stand as their tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JournaledChange {
     /// An event was taken into a mailbox.
     Event {
-        /// Its id.
+        /// Id of the event.
         id: EventId,
         /// Its session.
         session: String,
@@ -51,7 +52,7 @@ pub enum JournaledChange {
     Document {
         /// Its key.
         key: String,
-        /// See [`content_mark`].
+        /// Mark of its value, see [`content_mark`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
         /// Its version since then, where the writer knew it.
@@ -71,7 +72,7 @@ pub enum JournaledChange {
         session: String,
         /// Turns that it had.
         turns: u64,
-        /// Of the state that its next turn finds.
+        /// Mark of the state that its next turn finds, see [`content_mark`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
     },
@@ -85,38 +86,34 @@ pub enum JournaledChange {
     },
 }
 
-/// What one process was told within a second, the oldest first.
+/// Changes that one process was acknowledged within a second, the oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalBatch {
-    /// The worker or server.
+    /// Name of the process.
     pub by: String,
-    /// The changes.
+    /// The changes, the oldest first.
     pub entries: Vec<JournalEntry>,
     /// Changes that the process couldn't keep until the queue was there again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// See [`JournalBatch::seal`].
+    /// Code of the venue's key, see [`VenueMac`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mac: String,
 }
 
-impl JournalBatch {
-    /// The same with a code of the venue's key: others may publish to the queue, and would tell of losses that there
-    /// weren't.
-    #[must_use]
-    pub fn seal(self, key: &[u8]) -> Self {
-        let mac = hmac_hex(key, self.text().as_bytes());
-        Self { mac, ..self }
-    }
-
-    /// Whether a process of the venue made it.
-    pub fn is_genuine(&self, key: &[u8]) -> bool {
-        hmac_fits(key, self.text().as_bytes(), &self.mac)
-    }
-
-    fn text(&self) -> String {
+/// Others may publish to the queue, and would tell of losses that there weren't.
+impl VenueMac for JournalBatch {
+    fn covered_text(&self) -> String {
         serde_json::to_string(&(&self.by, &self.entries, self.dropped)).unwrap_or_default()
+    }
+
+    fn mac(&self) -> &str {
+        &self.mac
+    }
+
+    fn set_mac(&mut self, mac: String) {
+        self.mac = mac;
     }
 }
 
@@ -146,7 +143,7 @@ impl JournaledChange {
         }
     }
 
-    /// What a later change of the same name stands for as well.
+    /// Name of the thing that changed: a later change of the same name replaces this one.
     fn name(&self) -> String {
         match self {
             Self::Event { id, .. } => format!("event {id}"),

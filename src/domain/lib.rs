@@ -62,6 +62,7 @@ pub mod agent;
 pub mod asset;
 pub mod message;
 pub mod job;
+pub mod venue_mac;
 pub mod protection;
 pub mod journal;
 pub mod audit;

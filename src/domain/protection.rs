@@ -2,9 +2,10 @@
 //! last seconds gets them back before anything else runs.
 
 use crate::decode;
-use crate::ids::{JobId, Owner, hmac_fits, hmac_hex, sha256_hex};
+use crate::ids::{JobId, Owner, sha256_hex};
 use crate::job::JobStatus;
 use crate::time::Millis;
+use crate::venue_mac::VenueMac;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt::{Display, Formatter};
@@ -13,36 +14,45 @@ use std::fmt::{Display, Formatter};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProtectionRecord {
-    /// Whose it is.
+    /// Owner whom it protects.
     pub owner: Owner,
     /// When the store acknowledged it.
     pub at: Millis,
-    /// Its state.
+    /// The newest state.
     pub what: Protection,
-    /// See [`ProtectionRecord::seal`].
+    /// Code of the venue's key, see [`VenueMac`].
     #[serde(default)]
     pub mac: String,
 }
 
-impl ProtectionRecord {
-    /// The same with a code of the venue's key: others may publish to the queue, and would put their own policy in force.
-    #[must_use]
-    pub fn seal(self, key: &[u8]) -> Self {
-        let mac = hmac_hex(key, self.text().as_bytes());
-        Self { mac, ..self }
-    }
-
-    /// Whether a process of the venue made it.
-    pub fn is_genuine(&self, key: &[u8]) -> bool {
-        hmac_fits(key, self.text().as_bytes(), &self.mac)
-    }
-
-    fn text(&self) -> String {
+/// Others may publish to the queue, and would put their own policy in force.
+impl VenueMac for ProtectionRecord {
+    fn covered_text(&self) -> String {
         serde_json::to_string(&(&self.owner, self.at, &self.what)).unwrap_or_default()
+    }
+
+    fn mac(&self) -> &str {
+        &self.mac
+    }
+
+    fn set_mac(&mut self, mac: String) {
+        self.mac = mac;
     }
 }
 
-/// What is put in force again. Stored texts stand as they are in the store.
+impl ProtectionRecord {
+    /// A record of the venue with this key.
+    pub fn sealed(owner: Owner, at: Millis, what: Protection, key: &[u8]) -> Self {
+        Self { owner, at, what, mac: String::new() }.seal(key)
+    }
+
+    /// Whether a record is of the same thing, as it is now or was before.
+    pub fn has_subject_of(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.what.name() == other.what.name()
+    }
+}
+
+/// States that are put in force again. Stored texts stand as they are in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protection {

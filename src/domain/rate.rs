@@ -146,7 +146,7 @@ pub struct RatedCall {
 }
 
 impl WaitingCall {
-    fn place(&self) -> QueuePlace<'_> {
+    fn queue_place(&self) -> QueuePlace<'_> {
         QueuePlace::new(&self.id, self.since, self.passed)
     }
 }
@@ -289,7 +289,7 @@ impl Limit {
         if known.is_some() || is_short && queue.len() < QUEUE {
             let (until, passed) = (wait.until.plus(LATE), place.turn);
             let own = WaitingCall { id: call.id.clone(), share, until, since: place.since, passed, told: false };
-            queue.insert(queue.partition_point(|other| other.place() < place), own);
+            queue.insert(queue.partition_point(|other| other.queue_place() < place), own);
         }
         meter.set_queue(queue);
     }
@@ -301,7 +301,7 @@ impl Limit {
             for other in queue.iter_mut().filter(|other| owner_of(&other.id) == owner_of(&call.id)) {
                 other.passed = other.passed.max(now);
             }
-            queue.sort_by(|one, other| one.place().cmp(&other.place()));
+            queue.sort_by(|one, other| one.queue_place().cmp(&other.queue_place()));
             meter.set_queue(queue);
         }
         meter.line.retain(|id| *id != call.id);
@@ -342,10 +342,10 @@ impl Meter {
         Some(self.line.remove(at))
     }
 
-    /// What is kept for the calls that wait for tokens and stand before this place, in microseconds.
+    /// Tokens that are kept for waiting calls before this place, in microseconds.
     fn kept_for_earlier(&self, place: QueuePlace<'_>, now: Millis) -> u64 {
         let queue = self.first.iter().chain(&self.behind);
-        let earlier = queue.filter(|other| other.id != place.id && other.place() < place);
+        let earlier = queue.filter(|other| other.id != place.id && other.queue_place() < place);
         earlier.filter(|other| counts(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
     }
 
@@ -439,7 +439,7 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     for (limit, at) in pairs() {
         limit.prune(&mut meters[at], now);
     }
-    let place = queue_place(meters, call, now);
+    let place = find_queue_place(meters, call, now);
     let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, place, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
         for (limit, at) in pairs() {
@@ -454,8 +454,8 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     Ok(())
 }
 
-/// Where a call stands, the same under all of its limits: so no two calls wait for each other.
-fn queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> QueuePlace<'c> {
+/// The place of a call, the same under all of its limits: so no two calls wait for each other.
+fn find_queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> QueuePlace<'c> {
     let waiting = meters.iter().flat_map(|meter| meter.first.iter().chain(&meter.behind));
     let own = waiting.filter(|waiting| waiting.id == call.id && counts(waiting.until.plus(REMEMBERED), now));
     let (since, passed): (Vec<_>, Vec<_>) = own.map(|waiting| (waiting.since, waiting.passed)).unzip();

@@ -37,10 +37,10 @@ pub struct Losses {
     /// How much of each kind is gone and not back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<String, u64>,
-    /// What else is known of it: that the journal doesn't reach back far enough, e.g.
+    /// Limits of the find in words, e.g. that the journal doesn't reach back far enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// One part of it; the other parts have records of their own.
+    /// Some of the losses; the others have records of their own.
     pub lines: Vec<Loss>,
 }
 
@@ -48,24 +48,31 @@ pub struct Losses {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SafePoint {
-    /// The histories.
+    /// Names of the histories of its servers.
     pub names: Vec<String>,
-    /// What was acknowledged before is there.
+    /// Changes that were acknowledged before are there.
     pub at: Millis,
+}
+
+impl SafePoint {
+    /// Whether every one of these histories was there at the safe point.
+    pub fn is_of(&self, names: &[String]) -> bool {
+        names.iter().all(|name| self.names.contains(name))
+    }
 }
 
 /// An operator has read what was lost, and has done about it what can be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LossSettlement {
-    /// What was found until then is settled.
+    /// Finds until then are settled.
     pub at: Millis,
-    /// Who said so.
+    /// The operator, as callers are named.
     pub by: String,
 }
 
 impl Losses {
-    /// Lines of one record.
+    /// Most losses that one record names.
     pub const LINES: usize = 200;
 
     /// Records of all that was found; the first has the sums and the notes. What is gone comes before what is back.

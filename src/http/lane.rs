@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-/// One lane.
+/// Cost of one lane.
 const LANE: Cost = Cost { all: 1, brought: 1 };
 
 /// The lanes of a server: as many as there are processors, half of them for one owner.
@@ -21,7 +21,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Of this machine.
+    /// As many lanes as this machine has processors.
     pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
         let processors = available_parallelism().map_or(2, |count| count.get().max(2));
         Self::of_count(processors as u64, metrics)

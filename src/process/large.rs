@@ -20,7 +20,7 @@ tokio::task_local! {
 pub struct HandledBytes(Arc<AtomicUsize>);
 
 impl HandledBytes {
-    /// Of a request that brings so many.
+    /// The count of a request whose body has so many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }

@@ -51,7 +51,7 @@ pub struct Metrics {
     pub unaccounted: Gauge,
     /// Work of the whole venue that waits or runs: messages in the queue and sessions that are due or run.
     pub work: Gauge,
-    /// Messages of it.
+    /// Messages that wait in the queue.
     pub queue_messages: Gauge,
     /// Seconds since the oldest of them was published.
     pub queue_oldest: Gauge,

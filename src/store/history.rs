@@ -8,7 +8,7 @@ use std::collections::HashSet;
 /// More names than servers have in a life; then only the newest are known.
 const NAMES: usize = 10_000;
 
-/// What must be done on a server whose history may be another, before anything else is asked of it.
+/// Check of a server whose history may be another, before anything else is asked of it.
 #[async_trait]
 pub trait HistoryCheck: Send + Sync + 'static {
     /// Looks at the history, and puts in force what protects owners where it is another. A crash in it: it begins anew.

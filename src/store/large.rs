@@ -3,9 +3,9 @@
 use super::{Doc, DocKey, Page, SessionFacts};
 use crate::process::large::note_large;
 
-/// What a read answers.
+/// The answer of a read.
 pub(super) trait ReadAnswer {
-    /// Bytes of the values.
+    /// Bytes of its values.
     fn value_bytes(&self) -> usize;
 }
 

@@ -6,8 +6,8 @@
 //! was made of it, nobody but a model or a person knows how to make it again, so it is told.
 
 use super::{
-    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, EventKind, Expect, Finished, Forget, Forgotten,
-    Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
+    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, EventKind, Finished, Forget, Forgotten, Intake,
+    JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
 };
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
@@ -118,7 +118,7 @@ impl What {
         open.map(|open| &open.job)
     }
 
-    /// As the journal calls it.
+    /// Name of the kind, as in the journal.
     const fn kind(&self) -> &'static str {
         match self {
             Self::Event(_) => "events",
@@ -425,11 +425,8 @@ impl TailStore {
             return;
         }
         for write in writes.iter().filter(|write| keys::is_of_people(&write.key) && write.change != Change::Check) {
-            let version = match write.expect {
-                Expect::Version(before) => Some(before + 1),
-                Expect::Any => None,
-            };
-            let (key, value) = (write.key.clone(), value(write).map(|bytes| mark(bytes)));
+            let (key, version) = (write.key.clone(), write.expect.next_version());
+            let value = value(write).map(|bytes| mark(bytes));
             self.note(now, owner, What::Document { key, value, version });
         }
     }

@@ -65,6 +65,16 @@ pub enum Expect {
     Version(u64),
 }
 
+impl Expect {
+    /// The version that a write under this condition makes, where the condition says it.
+    pub const fn next_version(self) -> Option<u64> {
+        match self {
+            Self::Any => None,
+            Self::Version(before) => Some(before + 1),
+        }
+    }
+}
+
 /// Effect on a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {

@@ -126,7 +126,7 @@ const UNTAKEN: Duration = Duration::from_mins(1);
 /// Owners whose waiting messages are counted one by one.
 const OWNERS_NAMED: usize = 5;
 
-/// What waits in the queue, whose it is, and since when.
+/// Messages that wait in the queue, by owner, and the age of the oldest.
 async fn backlog(venue: &Venue) -> Option<BackendSetting> {
     // A queue that can't be asked says so among its own settings.
     let found = venue.bus.backlog().await.ok()?;
@@ -166,9 +166,9 @@ async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditE
     if venue.bus.witness().is_none() {
         return Ok((None, false));
     }
-    let newest = audit::set_backs(venue).await?.into_iter().next();
-    let unsettled = audit::is_unsettled(venue).await?;
-    let value = match newest {
+    let set_backs = audit::set_backs(venue).await?;
+    let unsettled = audit::is_unsettled(venue, &set_backs).await?;
+    let value = match set_backs.first() {
         None if unsettled => "changes were lost; `trellis audit --after-loss` lists them".to_owned(),
         None => "never set back".to_owned(),
         Some(found) => found.to_string(),

@@ -19,7 +19,7 @@ pub struct ToldSettings {
 }
 
 impl ToldSettings {
-    /// As the start has said it.
+    /// Settings that the start of the process has told already.
     pub fn after_start(found: &Examination) -> Self {
         Self { names: found.wrong().into_keys().collect(), is_first: true }
     }
@@ -57,10 +57,12 @@ pub async fn watch(venue: Arc<Venue>, mut told: ToldSettings, mends: bool, stop:
 
 /// Once: a key that is missing doesn't come while a process runs.
 async fn tell_lost_secrets(venue: &Venue) {
+    // A process without any key serves no secret.
+    if venue.secrets.keys().is_empty() {
+        return;
+    }
     match secrets::find_lost(&*venue.store, venue.secrets.keys()).await {
         Ok(lost) if lost.secrets == 0 => {}
-        // A process without any key serves no secret.
-        Ok(_) if venue.secrets.keys().is_empty() => {}
         Ok(lost) => tracing::error!("{lost}"),
         Err(error) => tracing::debug!(%error, "whether all secrets can be opened isn't known"),
     }

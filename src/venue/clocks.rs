@@ -32,7 +32,7 @@ pub struct ClockGap {
 }
 
 impl ClockGap {
-    /// As readings that were taken within `exact_to` of each other say.
+    /// The gap between two readings that were taken within `exact_to` of each other.
     fn between(machine: Millis, other: Millis, exact_to: Duration) -> Self {
         let (is_ahead, apart) = (machine > other, machine.since(other).max(other.since(machine)));
         Self { apart: apart.saturating_sub(exact_to), is_ahead }
@@ -56,7 +56,7 @@ impl std::fmt::Display for ClockGap {
     }
 }
 
-/// What a comparison has found.
+/// Gaps to the clocks of the store and the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClockReport {
     /// `None`: the store goes by the clock of this process, or its answer came too late to tell.
@@ -81,22 +81,29 @@ impl std::fmt::Display for ClockReport {
     }
 }
 
-/// Compares, and goes by the store's clock from now on.
-pub async fn compare(venue: &Venue) -> Result<ClockReport, StoreError> {
+/// Reads the store's clock, and goes by it from now on; `None` where the store has none, or answers too late.
+pub async fn follow_store(venue: &Venue) -> Result<Option<ClockGap>, StoreError> {
     let clock = &venue.clock;
     let asked = clock.steady();
-    let store = venue.store.time().await?.and_then(|time| Reading::of(clock, asked, time));
-    if let Some(reading) = &store {
+    let reading = venue.store.time().await?.and_then(|time| Reading::new(clock, asked, time));
+    if let Some(reading) = &reading {
         let expected = clock.now();
         let apart = expected.since(reading.other).max(reading.other.since(expected));
         if apart > reading.exact_to {
             clock.set_by(reading.at, reading.other);
         }
     }
+    Ok(reading.map(Reading::gap))
+}
+
+/// Follows the store's clock, and compares this machine's with the queue's, too.
+pub async fn compare(venue: &Venue) -> Result<ClockReport, StoreError> {
+    let store = follow_store(venue).await?;
+    let clock = &venue.clock;
     let asked = clock.steady();
     let bus = match venue.bus.witness() {
         Some(witness) if venue.bus.is_connected() => match witness.time().await {
-            Ok(time) => time.and_then(|time| Reading::of(clock, asked, time)),
+            Ok(time) => time.and_then(|time| Reading::new(clock, asked, time)),
             Err(error) => {
                 tracing::debug!(%error, "the time of the queue isn't known");
                 None
@@ -104,7 +111,7 @@ pub async fn compare(venue: &Venue) -> Result<ClockReport, StoreError> {
         },
         Some(_) | None => None,
     };
-    Ok(ClockReport { store: store.map(Reading::gap), bus: bus.map(Reading::gap) })
+    Ok(ClockReport { store, bus: bus.map(Reading::gap) })
 }
 
 /// Two clocks at one moment.
@@ -117,8 +124,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// What another clock has told between `asked` and now; `None` when that took too long.
-    fn of(clock: &Clock, asked: Duration, other: Millis) -> Option<Self> {
+    /// A time that another clock has told between `asked` and now; `None` when that took too long.
+    fn new(clock: &Clock, asked: Duration, other: Millis) -> Option<Self> {
         let at = clock.steady();
         let took = at.saturating_sub(asked);
         let half = took / 2;

@@ -36,7 +36,7 @@ impl History {
         Self { tail, parts, changes: AtomicU64::new(0), journaled: None }
     }
 
-    /// The same with the store whose changes the queue is told.
+    /// The history with the store whose changes the queue is told.
     #[must_use]
     pub fn with_journal(self, journaled: Arc<JournaledStore>) -> Self {
         Self { journaled: Some(journaled), ..self }

@@ -5,14 +5,14 @@ use crate::domain::identity::{NameMismatch, VenueNames};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 
-/// What a process does with names that aren't there yet, or differ.
+/// Rule of a process for names that aren't there yet, or differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
-    /// It compares them.
+    /// Names are compared.
     Compare,
-    /// It compares them, and writes its own where there are none.
+    /// Names are compared, and written where there are none.
     Register,
-    /// It writes its own over those of others.
+    /// Names of this process replace those of others.
     Adopt,
 }
 

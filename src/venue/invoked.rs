@@ -17,7 +17,8 @@ use crate::store::{Change, DocWrite, Edit, OutsideWrite, StoreError, Window, key
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::operation::NOTHING;
-use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
+use crate::venue::operation::dispatch::{self, Settled};
+use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site};
 use crate::venue::outcomes;
 use crate::venue::policy;
 use serde_json::Value;
@@ -208,11 +209,15 @@ pub struct HeldOperation {
     token: String,
 }
 
-/// What running the operation of a job does; `None`: it can't be run.
-fn effect(venue: &Venue, head: &JobHead) -> Option<Effect> {
+/// What a job really runs; `None`: it can't be run.
+fn settle<'c>(venue: &'c Venue, head: &JobHead) -> Option<Settled<'c>> {
     let op = head.op.as_deref().unwrap_or_default();
-    let settled = dispatch::settle(&venue.catalog, op, head.input.clone(), true).ok()?;
-    Some(settled.found.spec.effect)
+    dispatch::settle(&venue.catalog, op, head.input.clone(), true).ok()
+}
+
+/// Effect of the operation of a job; `None`: it can't be run.
+fn effect(venue: &Venue, head: &JobHead) -> Option<Effect> {
+    settle(venue, head).map(|settled| settled.found.spec.effect)
 }
 
 /// Whether running it again does no more than running it once.
@@ -228,9 +233,8 @@ fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
 /// Whether an operation waits until its owner has room: one that must not be repeated and goes outside, for what it is
 /// answered may be much and must be kept.
 async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let op = head.op.as_deref().unwrap_or_default();
-    let settled = dispatch::settle(&venue.catalog, op, head.input.clone(), true);
-    if !settled.is_ok_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
+    let settled = settle(venue, head);
+    if !settled.is_some_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
         return Ok(false);
     }
     match venue.room_to_end(owner, END_BYTES + 1).await {

@@ -22,7 +22,7 @@ pub async fn load_in_force(store: &dyn Store, owner: &Owner) -> Result<(Policy, 
     Ok((policy, version))
 }
 
-/// What operators have taken back of their tokens, which act in every owner.
+/// Revocations by operators of tokens of their own, which act in every owner.
 pub async fn operator_revocations(store: &dyn Store) -> Result<Vec<Revocation>, StoreError> {
     Ok(load(store, &venue_owner()).await?.0.revocations)
 }

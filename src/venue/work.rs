@@ -10,11 +10,11 @@ use std::time::Duration;
 /// Time within which it isn't measured again, however often it is asked for.
 const MEASURED_FOR: Duration = Duration::from_secs(5);
 
-/// What waits and what runs.
+/// Amount of work that waits or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Work {
-    /// Messages and sessions together.
+    /// Number of messages and busy sessions together.
     pub work: i64,
     /// Messages that wait in the queue.
     pub messages: i64,
@@ -22,13 +22,13 @@ pub struct Work {
     pub oldest_seconds: i64,
 }
 
-/// Why it isn't known.
+/// Why the amount of work isn't known.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// The store.
+    /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The queue.
+    /// Error of the queue.
     #[error(transparent)]
     Bus(#[from] BusError),
 }

@@ -67,7 +67,7 @@ async fn in_session(venue: &TestVenue, agent: &str, session: &str, id: &str) -> 
 }
 
 /// The end of a job; time goes on meanwhile, as some look again later.
-async fn ended(venue: &TestVenue, job: &trellis::domain::ids::JobId) -> Job {
+pub async fn ended(venue: &TestVenue, job: &trellis::domain::ids::JobId) -> Job {
     for _ in 0..6_000 {
         let now = jobs::shown(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
         if now.status.is_terminal() {

@@ -1,5 +1,6 @@
 //! Caps of the users behind one owner: each has a day of his own, which what agents do for him counts for, too.
 
+use crate::caps::ended;
 use crate::support::both::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::operate;
@@ -16,7 +17,6 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
-use trellis::venue::jobs;
 use trellis::venue::operation::{Caller, OpError};
 
 const RULES: &str = r#"
@@ -60,19 +60,6 @@ fn of_user(user: &str, input: &str) -> Submission {
 
 async fn submit(venue: &TestVenue, agent: &str, user: &str, id: &str) -> JobId {
     venue.arrive(agent, id, true, of_user(user, "go")).await.job.unwrap()
-}
-
-/// The end of a job; time goes on meanwhile, as some look again later.
-async fn ended(venue: &TestVenue, job: &JobId) -> Job {
-    for _ in 0..6_000 {
-        let now = jobs::shown(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
-        if now.status.is_terminal() {
-            return now;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        venue.venue.clock.advance(Duration::from_millis(20));
-    }
-    panic!("job {job} doesn't end");
 }
 
 fn why(job: &Job) -> &str {

@@ -5,6 +5,7 @@ use crate::support::nats;
 use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
+use crate::timers::until;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,16 +60,6 @@ fn metric(venue: &TestVenue, name: &str) -> Option<f64> {
     let text = venue.venue.metrics.encode();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
     line.map(|value| value.parse().unwrap())
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..6_000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{what}: not within a minute");
 }
 
 async fn set_timer(venue: &TestVenue, after: &str) -> TimerId {

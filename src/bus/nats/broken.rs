@@ -223,7 +223,7 @@ impl From<RawMessage> for Stored {
 }
 
 impl Stored {
-    /// As it was published to.
+    /// Subject that the message was published to.
     pub(super) fn subject(&self) -> &str {
         &self.subject
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 
-/// What follows from a setting that differs.
+/// The consequence of a setting that differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Consequence {
     /// The configuration says otherwise: a start sets it.
@@ -24,10 +24,10 @@ pub(super) enum Consequence {
 
 use Consequence::{Configured, Fatal, Mended, Told};
 
-/// One setting that differs.
+/// A setting whose value differs from the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// As the server names it.
+    /// Name by which the server knows the setting.
     setting: &'static str,
     found: Value,
     expected: Value,
@@ -131,7 +131,7 @@ pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Differen
     decode::typed(Value::Object(settings))
 }
 
-/// What stops a start, in words; `None` when nothing does.
+/// Differences that stop a start, in words; `None` without one.
 pub(super) fn fatal(all: &[Difference]) -> Option<String> {
     let fatal: Vec<_> = all.iter().filter(|one| matches!(one.consequence, Fatal(_))).map(ToString::to_string).collect();
     (!fatal.is_empty()).then(|| fatal.join("; "))
@@ -171,7 +171,7 @@ fn normal(setting: &str, value: &Value) -> Value {
 }
 
 impl Difference {
-    /// A start sets it.
+    /// Whether a start puts the setting right.
     pub(super) const fn is_mended(&self) -> bool {
         matches!(self.consequence, Configured | Mended(_))
     }
@@ -179,7 +179,7 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [found, expected] = [&self.found, &self.expected].map(|value| shown(self.setting, value));
+        let [found, expected] = [&self.found, &self.expected].map(|value| value_text(self.setting, value));
         write!(f, "`{}` is {found}, expected {expected}", self.setting)?;
         match self.consequence {
             Configured => Ok(()),
@@ -202,7 +202,8 @@ const TIMES: [&str; 7] = [
 /// Characters of a value that are shown: an operator may have written any.
 const SHOWN: usize = 200;
 
-fn shown(setting: &str, value: &Value) -> String {
+/// A value of a setting, as people read it.
+fn value_text(setting: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(nanos) if TIMES.contains(&setting) && nanos > 0 => {
             humantime::format_duration(Duration::from_nanos(nanos)).to_string()

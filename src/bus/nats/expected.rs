@@ -43,7 +43,7 @@ const JOURNAL_AGE: Duration = Duration::from_hours(1);
 const JOURNAL_BYTES: u64 = 256 << 20;
 
 /// Every stream that a start makes, with the consumer that workers share.
-pub(super) fn all(options: &NatsOptions) -> Vec<(Config, Option<pull::Config>)> {
+pub(super) fn all_streams(options: &NatsOptions) -> Vec<(Config, Option<pull::Config>)> {
     let spread = (0..spread_over(options.partitions)).map(Some);
     let inbound = std::iter::once(None).chain(spread);
     let mut all: Vec<_> = inbound.map(|part| (inbound_of(options, part), Some(consumer(options)))).collect();
@@ -79,7 +79,7 @@ pub(super) fn outbound(options: &NatsOptions) -> Config {
     }
 }
 
-/// One message: how far the store is.
+/// Keeps one message, the epoch of the store.
 pub(super) fn epoch(options: &NatsOptions) -> Config {
     Config {
         name: epoch_name(&options.prefix),

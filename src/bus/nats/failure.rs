@@ -8,17 +8,17 @@ pub enum BusOpenError {
     /// No server within the time of the policy, or it refuses the credentials.
     #[error("can't connect to NATS at `{bus}`: {reason}")]
     Connect {
-        /// Where, without credentials.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// The driver's words.
+        /// Error of the driver, in words.
         reason: String,
     },
     /// Its version is too old.
     #[error("NATS at `{bus}`: expected version 2.12 or newer, got {version}")]
     Version {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// What it is.
+        /// Version of the server.
         version: String,
     },
     /// The queue belongs to another store.
@@ -26,11 +26,11 @@ pub enum BusOpenError {
         "NATS at `{bus}` belongs to another store: its stream `{stream}` was made for {owner}, and this process works on {own}; set the `store.url` and `store.prefix` of that store, or another `bus.prefix` or `bus.url`; if that store is gone for good, start one process with `venue.adopt = true`"
     )]
     Stranger {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// Which stream says so.
+        /// Name of the stream that says so.
         stream: String,
-        /// Whose it is.
+        /// The store that the queue belongs to.
         owner: Box<BusOwner>,
         /// The store of this process.
         own: Box<BusOwner>,
@@ -40,11 +40,11 @@ pub enum BusOpenError {
         "NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters"
     )]
     Incompatible {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// Which stream.
+        /// Name of the stream.
         stream: String,
-        /// What differs.
+        /// The settings that differ, in words.
         reason: String,
     },
     /// A consumer is something else, or somebody's who takes what workers should get.
@@ -52,35 +52,35 @@ pub enum BusOpenError {
         "NATS at `{bus}`: consumer `{consumer}` of stream `{stream}` can't stay: {reason}; delete it (`nats consumer rm {stream} {consumer}`): messages stay, and a worker makes its own anew"
     )]
     Consumer {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// Of which stream.
+        /// Name of its stream.
         stream: String,
-        /// Which consumer.
+        /// Name of the consumer.
         consumer: String,
-        /// What differs.
+        /// The settings that differ, in words.
         reason: String,
     },
     /// A cluster can't make a stream or consumer as long as too few of its servers are up.
     #[error("NATS at `{bus}`: stream `{stream}` can't be set up yet: {reason}")]
     NotYet {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// Which stream.
+        /// Name of the stream.
         stream: String,
-        /// The server's words, and what it lacks.
+        /// Error of the server in words, and what the cluster lacks.
         reason: String,
-        /// It says nothing at all.
+        /// Whether the server gave no answer at all.
         is_silent: bool,
     },
     /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
     #[error("NATS at `{bus}`: can't set up stream `{stream}`: {reason}")]
     Setup {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// Which stream.
+        /// Name of the stream.
         stream: String,
-        /// The server's words.
+        /// Error of the server, in words.
         reason: String,
     },
 }

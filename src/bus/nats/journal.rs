@@ -81,7 +81,7 @@ impl Journal for NatsBus {
     async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
         let stream = self.stream(streams::protection_name(self.prefix())).await?;
         let subject = subject::protection(self.prefix(), &of.owner, &of.what.name());
-        Ok(self.last(&stream, &subject).await?.and_then(|body| decode::stored(&body).ok()))
+        Ok(self.last_body(&stream, &subject).await?.and_then(|body| decode::stored(&body).ok()))
     }
 
     async fn append(&self, batch: &JournalBatch) -> Result<(), JournalError> {

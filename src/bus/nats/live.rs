@@ -1,6 +1,6 @@
 //! Live text of jobs, out of the stream that keeps it for some minutes.
 
-use super::super::{BusError, LiveFeed, LiveSubject, Piece, chain, subject};
+use super::super::{BusError, LiveFeed, LiveSubject, Piece, subject};
 use super::{NatsBus, streams};
 use crate::domain::ids::JobId;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -11,10 +11,7 @@ use futures::{StreamExt, stream::BoxStream};
 #[async_trait]
 impl LiveFeed for NatsBus {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
-        let unavailable =
-            |error: &dyn std::error::Error| BusError::Unavailable { bus: self.name.clone(), reason: chain(error) };
-        let line = self.line().await?;
-        let stream = line.context.get_stream(streams::live_name(self.prefix())).await.map_err(|e| unavailable(&e))?;
+        let stream = self.stream(streams::live_name(self.prefix())).await?;
         // The stream is in memory: after a restart of the server its places begin anew.
         let last = stream.cached_info().state.last_sequence;
         let deliver_policy = match after {
@@ -23,8 +20,8 @@ impl LiveFeed for NatsBus {
         };
         let filter_subject = subject::live_subject(self.prefix(), &LiveSubject::Job(job.clone()));
         let config = pull::OrderedConfig { filter_subject, deliver_policy, ..pull::OrderedConfig::default() };
-        let consumer = stream.create_consumer(config).await.map_err(|e| unavailable(&e))?;
-        let messages = consumer.messages().await.map_err(|e| unavailable(&e))?;
+        let consumer = stream.create_consumer(config).await.map_err(|error| self.unavailable(&error))?;
+        let messages = consumer.messages().await.map_err(|error| self.unavailable(&error))?;
         let piece = |message: Result<async_nats::jetstream::Message, _>| async move {
             let message = message.ok()?;
             let sequence = message.info().ok()?.stream_sequence;

@@ -100,7 +100,7 @@ pub struct NatsOptions {
     pub metrics: Arc<Metrics>,
     /// The store that the queue must belong to; `None` compares nothing.
     pub owner: Option<BusOwner>,
-    /// It is taken from another store.
+    /// Whether the queue is taken from another store.
     pub adopt: bool,
     /// Nothing is made or changed.
     pub reads_only: bool,

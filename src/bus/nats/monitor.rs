@@ -25,7 +25,7 @@ const ALONE: &str = "with one replica an acknowledged submission survives a powe
 #[derive(Debug, Deserialize)]
 struct Jsz {
     config: JszConfig,
-    /// Of the server that answers.
+    /// Id of the server that answers.
     #[serde(default)]
     server_id: String,
 }

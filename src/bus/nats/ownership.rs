@@ -13,13 +13,13 @@ const PREFIX: &str = "trellis-store-prefix";
 /// Characters of each that are shown: anybody who may change streams may have written them.
 const SHOWN: usize = 100;
 
-/// What says whose a stream is.
+/// Metadata by which a stream names its store.
 pub(super) fn metadata(owner: &BusOwner) -> HashMap<String, String> {
     let BusOwner { store, venue, prefix } = owner.clone();
     [(STORE, store), (VENUE, venue), (PREFIX, prefix)].map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// Whose a stream is; `None` where an earlier version made it.
+/// The store that a stream belongs to; `None` where an earlier version made it.
 pub(super) fn owner_of(found: &Config) -> Option<BusOwner> {
     let text = |name: &str| Some(found.metadata.get(name)?.chars().take(SHOWN).collect());
     Some(BusOwner {

@@ -35,7 +35,7 @@ impl NatsBus {
         let mut all = vec![setting(format!("{wanted} of each stream, in cluster `{cluster}`, by `{by}`"))];
         let shared = line.inbound();
         let shared = shared.iter().map(|inbound| (inbound.name().to_owned(), Some(streams::CONSUMER)));
-        for (name, consumer) in shared.chain(streams::others(self.prefix())) {
+        for (name, consumer) in shared.chain(streams::other_streams(self.prefix())) {
             match line.context.get_stream(&name).await {
                 Ok(stream) => {
                     let copies = Copies::of(stream.cached_info(), wanted);

@@ -7,7 +7,7 @@ use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::{IntoConsumerConfig, pull};
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 
-/// Counts of what is as it must be, and what isn't.
+/// Streams and consumers that were compared, and rows of those that differ.
 #[derive(Default)]
 struct Findings {
     streams: usize,
@@ -21,7 +21,7 @@ impl NatsBus {
     pub(super) async fn stream_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let mut findings = Findings::default();
-        for (config, consumer) in expected::all(&self.options) {
+        for (config, consumer) in expected::all_streams(&self.options) {
             match line.context.get_stream(&config.name).await {
                 Ok(stream) => findings.compare(self.prefix(), &stream, &config, consumer).await,
                 Err(error) if streams::is_missing(&error) => findings.missing.push(format!("stream `{}`", config.name)),
@@ -35,7 +35,7 @@ impl NatsBus {
         Ok(findings.into_rows())
     }
 
-    /// Whose the queue is, where it says so.
+    /// Row of the store that the queue belongs to, where its inbound stream names one.
     pub(super) fn owner_setting(&self, inbound: &Config) -> Option<BackendSetting> {
         let owner = ownership::owner_of(inbound)?;
         let problem = match &self.options.owner {

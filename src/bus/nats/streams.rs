@@ -16,7 +16,7 @@ use async_nats::jetstream::{
 use futures::StreamExt;
 use std::error::Error;
 
-/// As many as `bus.partitions` may say.
+/// Most partitions that `bus.partitions` allows.
 const MOST_PARTITIONS: usize = 64;
 
 /// Consumers of strangers that are named.
@@ -55,7 +55,7 @@ pub(super) fn live_name(prefix: &str) -> String {
 }
 
 /// Names of all streams but the inbound ones, with the consumer that workers share.
-pub(super) fn others(prefix: &str) -> [(String, Option<&'static str>); 7] {
+pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 7] {
     [
         (outbound_name(prefix), None),
         (live_name(prefix), None),
@@ -97,7 +97,7 @@ async fn check_owner(context: &Context, bus: &str, options: &NatsOptions) -> Res
     }
 }
 
-/// What there is of the streams that messages for agents come from; nothing is made.
+/// Inbound streams that exist; nothing is made.
 pub(super) async fn look(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
     let mut all = Vec::new();
     for part in std::iter::once(None).chain((0..MOST_PARTITIONS).map(Some)) {

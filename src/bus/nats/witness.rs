@@ -24,7 +24,7 @@ impl NatsBus {
     }
 
     /// The body of the last message on a subject.
-    pub(super) async fn last(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
+    pub(super) async fn last_body(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
@@ -49,7 +49,7 @@ impl Witness for NatsBus {
             Err(error) if streams::is_missing(&error) => return Ok(None),
             Err(error) => return Err(self.unavailable(&error)),
         };
-        let body = self.last(&stream, &subject::epoch(self.prefix())).await?;
+        let body = self.last_body(&stream, &subject::epoch(self.prefix())).await?;
         // One that can't be read is as none: the next is left over it.
         Ok(body.and_then(|body| decode::stored(&body).ok()))
     }
@@ -71,7 +71,7 @@ impl Witness for NatsBus {
 
     async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError> {
         let stream = self.stream(streams::outbound_name(self.prefix())).await?;
-        let body = self.last(&stream, &self.completion_subject(of)).await?;
+        let body = self.last_body(&stream, &self.completion_subject(of)).await?;
         Ok(body.and_then(|body| decode::stored(&body).ok()))
     }
 

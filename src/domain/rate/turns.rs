@@ -3,7 +3,7 @@
 use crate::time::Millis;
 use std::collections::BTreeMap;
 
-/// Where a call stands among those that wait for tokens; the smallest first.
+/// Place of a call among those that wait for tokens; the smallest first.
 ///
 /// Owners take turns: with each call that is made the others of its owner stand behind all that wait by then. Within an
 /// owner the longest wait goes first.

@@ -4,7 +4,7 @@ use super::{CatchUp, Phase, Timer};
 use crate::limits::{TIMER_CATCH_UP, TIMER_GRACE, TIMER_LATE, TIMER_PROMPT};
 use crate::time::Millis;
 
-/// What is due.
+/// Planned times of a timer up to now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Due {
     /// Planned times to send something for, the oldest first.

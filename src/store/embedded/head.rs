@@ -5,7 +5,6 @@ use super::clock::machine_time;
 use super::layout::{self, DocRecord, Space, number};
 use super::tx::{Db, Durable, Fault, View};
 use crate::domain::tail::{Loss, Losses};
-use crate::domain::time::Millis;
 use crate::store::keys;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -111,7 +110,7 @@ fn losses(reason: &str) -> (Vec<u8>, Vec<u8>) {
     };
     let losses = Losses::split(now, "embedded store", vec![told], Vec::new());
     let losses = serde_json::to_vec(&losses[0]).unwrap_or_default();
-    let key = layout::doc(&owner.token(), &keys::losses(Millis(now.0), "embedded store"));
+    let key = layout::doc(&owner.token(), &keys::losses(now, "embedded store"));
     (key, DocRecord::encode(1, Ok(&losses)))
 }
 

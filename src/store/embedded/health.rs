@@ -23,7 +23,7 @@ pub(super) struct Health {
     broken: OnceLock<StoreError>,
 }
 
-/// What the machine says.
+/// Bytes that are free for this process in a folder, by the machine.
 pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(dir).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))

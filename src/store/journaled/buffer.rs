@@ -2,9 +2,9 @@
 
 use super::{Journal, JournalError};
 use crate::domain::ids::Owner;
-use crate::domain::journal::{JournalBatch, JournalEntry};
-use crate::domain::journal::{JournaledChange, content_mark};
+use crate::domain::journal::{JournalBatch, JournalEntry, JournaledChange, content_mark};
 use crate::domain::time::Millis;
+use crate::domain::venue_mac::VenueMac;
 use crate::store::Store;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -63,7 +63,7 @@ impl EntryBuffer {
             while !rest.is_empty() {
                 let (first, others) = rest.split_at(rest.len().min(BATCH));
                 let (by, entries) = (self.by.clone(), first.to_vec());
-                let batch = JournalBatch { by, entries, dropped: untold, mac: String::new() }.seal(&self.key);
+                let batch = JournalBatch { by, entries, dropped: untold, ..JournalBatch::default() }.seal(&self.key);
                 if let Err(error) = journal.append(&batch).await {
                     let mut waiting = self.waiting.lock();
                     let newer = std::mem::take(&mut waiting.entries);

@@ -1,10 +1,12 @@
 //! Putting in force again what protects somebody, on a store that was set back.
 
 use super::JournalError;
+use super::protect::text_of;
 use super::{JournaledStore, Protection, ProtectionRecord, SessionKey, StoreError, keys};
 use crate::domain::ids::Owner;
 use crate::domain::job::JobStatus;
 use crate::domain::protection::larger_account;
+use crate::domain::venue_mac::VenueMac;
 use crate::store::{Doc, DocKey, DocWrite, Finished, HistoryCheck, JobFinish, OutboxEntry, OutsideWrite, Parked};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,10 +19,10 @@ const PAGE: usize = 500;
 /// Attempts on a document that others write at the same time.
 const TRIES: usize = 5;
 
-/// What was put in force again.
+/// A record that a check has put in force again, or could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forced {
-    /// The record.
+    /// As the queue has it.
     pub record: ProtectionRecord,
     /// Why it couldn't be; `None`: it is in force.
     pub failed: Option<String>,
@@ -31,7 +33,7 @@ impl HistoryCheck for JournaledStore {
     async fn check_history(&self) -> Result<(), StoreError> {
         let names = self.inner.history().await?;
         if names.is_empty() {
-            return Err(unavailable("no server of the store answers"));
+            return Err(JournalError("no server of the store answers".to_owned()).into_store_error());
         }
         if self.is_checked.load(Ordering::SeqCst) && !self.history.is_another(&names) {
             self.history.know(names);
@@ -51,19 +53,15 @@ impl HistoryCheck for JournaledStore {
                 ),
             }
         }
-        self.forced.lock().extend(forced);
+        *self.forced.lock() = forced;
         self.history.know(names);
         self.is_checked.store(true, Ordering::SeqCst);
         Ok(())
     }
 }
 
-fn unavailable(reason: &str) -> StoreError {
-    StoreError::Unavailable { store: "journal".to_owned(), reason: reason.to_owned() }
-}
-
 fn unread(error: &JournalError) -> StoreError {
-    unavailable(&format!("what protects owners can't be read from the queue: {error}"))
+    JournalError(format!("what protects owners can't be read from the queue: {error}")).into_store_error()
 }
 
 /// The document by which a record is compared.
@@ -181,13 +179,13 @@ impl JournaledStore {
                 Protection::Document { key: key.clone(), version: doc.version, value: value.clone() }
             }
             Protection::Spending { key, .. } => {
-                let value = doc.value.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok()).unwrap_or_default();
+                let value = doc.value.as_ref().and_then(text_of).unwrap_or_default();
                 Protection::Spending { key: key.clone(), version: doc.version, value }
             }
             other @ (Protection::End { .. } | Protection::Hold { .. }) => other.clone(),
         };
-        let told = ProtectionRecord { owner: owner.clone(), at: record.at, what, mac: String::new() };
-        self.journal.protect(&told.seal(&self.key)).await.map_err(|error| unread(&error))?;
+        let told = ProtectionRecord::sealed(owner.clone(), record.at, what, &self.key);
+        self.journal.protect(&told).await.map_err(|error| unread(&error))?;
         Ok(true)
     }
 }

@@ -17,10 +17,12 @@ use super::{
     Store, StoreError, keys,
 };
 use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
 use crate::domain::protection::{Protection, ProtectionRecord};
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
+use crate::domain::venue_mac::VenueMac;
 use buffer::EntryBuffer;
 pub use force::Forced;
 use parking_lot::Mutex;
@@ -32,12 +34,12 @@ use std::time::Duration;
 /// Time between two batches of the journal: an entry is so much behind its answer.
 pub const BATCH_EVERY: Duration = Duration::from_millis(500);
 
-/// What the queue is told of a method's changes.
+/// How the queue learns of a method's changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// A record before the answer, an entry behind it, or both.
     Queue,
-    /// Nothing, for this reason.
+    /// Not at all, for this reason.
     Nothing(&'static str),
 }
 
@@ -76,7 +78,7 @@ pub struct JournaledStore {
     /// Held for reading by who sends a record, for writing by who sends older ones.
     telling: tokio::sync::RwLock<()>,
     entries: EntryBuffer,
-    /// What was put in force, until somebody tells it.
+    /// Records that the last check of the history has put in force.
     forced: Mutex<Vec<Forced>>,
 }
 
@@ -103,7 +105,7 @@ impl JournaledStore {
         Ok(part)
     }
 
-    /// What was put in force since the last call.
+    /// Takes the records that the last check of the history has put in force.
     pub fn take_forced(&self) -> Vec<Forced> {
         std::mem::take(&mut *self.forced.lock())
     }
@@ -131,6 +133,10 @@ impl JournaledStore {
         self.entries.push(JournalEntry { at, owner: owner.clone(), change });
     }
 
+    fn note_end(&self, at: Millis, owner: &Owner, finish: &JobFinish) {
+        self.note(at, owner, JournaledChange::End { job: finish.job.clone(), status: finish.status });
+    }
+
     fn note_writes(&self, at: Millis, owner: &Owner, writes: &[DocWrite]) {
         for write in writes.iter().filter(|write| keys::is_of_people(&write.key)) {
             let mark = match &write.change {
@@ -138,11 +144,8 @@ impl JournaledStore {
                 Change::Delete => None,
                 Change::Check => continue,
             };
-            let version = match write.expect {
-                Expect::Version(before) => Some(before + 1),
-                Expect::Any => None,
-            };
-            self.note(at, owner, JournaledChange::Document { key: write.key.clone(), mark, version });
+            let (key, version) = (write.key.clone(), write.expect.next_version());
+            self.note(at, owner, JournaledChange::Document { key, mark, version });
         }
     }
 
@@ -166,8 +169,7 @@ impl Layer for JournaledStore {
             let session = request.session.token();
             self.note(now, &request.owner, JournaledChange::Event { id: event.id.clone(), session, job });
             if let Some(finish) = &event.finish {
-                let (job, status) = (finish.job.clone(), finish.status);
-                self.note(now, &request.owner, JournaledChange::End { job, status });
+                self.note_end(now, &request.owner, finish);
             }
         }
         Ok(admitted)
@@ -179,8 +181,7 @@ impl Layer for JournaledStore {
             let session = lease.session.token();
             self.note(now, &lease.owner, JournaledChange::Turn { session, turn: commit.turn });
             for finish in &commit.finish {
-                let (job, status) = (finish.job.clone(), finish.status);
-                self.note(now, &lease.owner, JournaledChange::End { job, status });
+                self.note_end(now, &lease.owner, finish);
             }
             // Turns that make, change and end agents.
             let settings = commit.writes.iter().filter(|write| keys::is_setting_of_people(&write.key));
@@ -201,7 +202,7 @@ impl Layer for JournaledStore {
     ) -> Result<Finished, StoreError> {
         let finished = self.inner.finish(now, owner, session, finish, open, outbox).await?;
         if finished == Finished::Done || finished == Finished::Already(finish.status) {
-            self.note(now, owner, JournaledChange::End { job: finish.job.clone(), status: finish.status });
+            self.note_end(now, owner, finish);
             // What is refused with a job of its own never ran.
             if open.is_none()
                 && let Some(end) = protect::end_of(session, finish, outbox)
@@ -223,7 +224,7 @@ impl Layer for JournaledStore {
         let parked = self.inner.park(now, owner, session, job, pause).await?;
         let is_so = match parked {
             Parked::Done => true,
-            Parked::Already(status) => pause && status == crate::domain::job::JobStatus::Paused,
+            Parked::Already(status) => pause && status == JobStatus::Paused,
             Parked::Unknown => false,
         };
         if is_so {

@@ -2,9 +2,10 @@
 
 use super::JournalError;
 use super::{
-    Change, Doc, DocWrite, Expect, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
+    Change, Doc, DocWrite, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
     SessionKey, StoreError, keys,
 };
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 /// Records that are sent at a time.
@@ -18,9 +19,9 @@ const MOST_TEXT: usize = 700_000;
 
 /// The record of the end of a job from outside its turns, where it fits.
 pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxEntry]) -> Option<Protection> {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    let messages: Option<Vec<_>> = outbox.iter().map(|entry| Some((entry.id.clone(), text(&entry.message)?))).collect();
-    let (result, outbox) = (text(&finish.result)?, messages?);
+    let message = |entry: &OutboxEntry| Some((entry.id.clone(), text_of(&entry.message)?));
+    let messages: Option<Vec<_>> = outbox.iter().map(message).collect();
+    let (result, outbox) = (text_of(&finish.result)?, messages?);
     let bytes = result.len() + outbox.iter().map(|(_, message)| message.len()).sum::<usize>();
     let end =
         Protection::End { session: session.token(), job: finish.job.clone(), status: finish.status, result, outbox };
@@ -30,14 +31,10 @@ pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxE
 impl JournaledStore {
     /// Tells the queue, which answers when it has all of them.
     pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
-        let records = what
-            .into_iter()
-            .map(|what| ProtectionRecord { owner: owner.clone(), at, what, mac: String::new() }.seal(&self.key));
+        let records = what.into_iter().map(|what| ProtectionRecord::sealed(owner.clone(), at, what, &self.key));
         let _telling = self.telling.read().await;
         let told = stream::iter(records).map(|record| async {
-            let is_same =
-                |other: &ProtectionRecord| other.owner == record.owner && other.what.name() == record.what.name();
-            self.untold.lock().retain(|other| !is_same(other));
+            self.untold.lock().retain(|other| !other.has_subject_of(&record));
             let told = self.journal.protect(&record).await;
             (record, told)
         });
@@ -51,13 +48,11 @@ impl JournaledStore {
         }
         match failed {
             None => Ok(()),
-            Some(error) => Err(StoreError::Unavailable {
-                store: "journal".to_owned(),
-                reason: format!(
-                    "the change is stored, but the queue, which keeps it against a loss of the store, didn't take it \
-                     ({error}); make it again"
-                ),
-            }),
+            Some(error) => Err(JournalError(format!(
+                "the change is stored, but the queue, which keeps it against a loss of the store, didn't take it \
+                 ({error}); make it again"
+            ))
+            .into_store_error()),
         }
     }
 
@@ -101,22 +96,22 @@ impl JournaledStore {
         let mut unknown = Vec::new();
         let mut documents = Vec::new();
         for write in writes {
-            let (value, version) = match (&write.change, write.expect) {
-                (Change::Check, _) => continue,
-                (Change::Put(bytes), expect) => (std::str::from_utf8(bytes).ok().map(ToOwned::to_owned), expect),
-                (Change::Delete, expect) => (None, expect),
+            let (key, version) = (write.key.clone(), write.expect.next_version());
+            let value = match &write.change {
+                Change::Put(bytes) => text_of(bytes),
+                Change::Delete => None,
+                Change::Check => continue,
             };
-            let key = write.key.clone();
             if keys::is_spending(&key) {
-                if let (Some(value), Expect::Version(before)) = (value, version) {
-                    spending.push(Protection::Spending { key, version: before + 1, value });
+                if let (Some(value), Some(version)) = (value, version) {
+                    spending.push(Protection::Spending { key, version, value });
                 }
             } else if is_protective(write) {
-                match version {
-                    Expect::Version(before) if !matches!(write.change, Change::Delete) => {
-                        documents.push(Protection::Document { key, version: before + 1, value });
+                match (value, version) {
+                    (Some(value), Some(version)) => {
+                        documents.push(Protection::Document { key, version, value: Some(value) });
                     }
-                    Expect::Version(_) | Expect::Any => unknown.push(key),
+                    (_, None) | (None, _) => unknown.push(key),
                 }
             }
         }
@@ -125,10 +120,7 @@ impl JournaledStore {
         }
         if !unknown.is_empty() {
             let docs = self.inner.read(owner, &unknown).await?;
-            documents.extend(unknown.into_iter().zip(docs).map(|(key, doc)| {
-                let value = doc.value.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-                Protection::Document { key, version: doc.version, value }
-            }));
+            documents.extend(unknown.into_iter().zip(docs).filter_map(|(key, doc)| record_of(key, &doc)));
         }
         documents.retain(|document| match document {
             Protection::Document { value, .. } => value.as_ref().is_none_or(|value| value.len() <= MOST_TEXT),
@@ -138,8 +130,17 @@ impl JournaledStore {
     }
 }
 
+/// A stored value as text; `None` of one that isn't UTF-8.
+pub(super) fn text_of(value: &Bytes) -> Option<String> {
+    str::from_utf8(value).ok().map(str::to_owned)
+}
+
+/// What a document says now; `None` of one whose value is no text.
 fn record_of(key: String, doc: &Doc) -> Option<Protection> {
-    let value = doc.value.as_ref().map(|bytes| String::from_utf8(bytes.to_vec())).transpose().ok()?;
+    let value = match &doc.value {
+        Some(value) => Some(text_of(value)?),
+        None => None,
+    };
     if keys::is_spending(&key) {
         return Some(Protection::Spending { key, version: doc.version, value: value? });
     }

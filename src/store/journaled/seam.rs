@@ -3,6 +3,7 @@
 use crate::domain::journal::JournalBatch;
 use crate::domain::protection::ProtectionRecord;
 use crate::domain::time::Millis;
+use crate::store::StoreError;
 use async_trait::async_trait;
 
 /// Why the queue doesn't keep, or tell, something: calling again can help.
@@ -10,10 +11,17 @@ use async_trait::async_trait;
 #[error("{0}")]
 pub struct JournalError(pub String);
 
+impl JournalError {
+    /// The error of a call of the store that needs the queue.
+    pub fn into_store_error(self) -> StoreError {
+        StoreError::Unavailable { store: "journal".to_owned(), reason: self.0 }
+    }
+}
+
 /// A part of the journal, the oldest batch first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalPart {
-    /// The batches.
+    /// Batches whose makers are not checked yet.
     pub batches: Vec<JournalBatch>,
     /// When the oldest batch was kept, where older ones are gone.
     pub begins: Option<Millis>,

@@ -36,7 +36,7 @@ pub fn losses(found: Millis, by: &str) -> String {
     format!("{LOSSES}{:016}-{by}", found.0)
 }
 
-/// The same of a part behind the first.
+/// Document of one part of what a process found missing; the first is [`losses`].
 pub fn losses_part(found: Millis, by: &str, part: usize) -> String {
     if part == 0 { losses(found, by) } else { format!("{}.{part:06}", losses(found, by)) }
 }

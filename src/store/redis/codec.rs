@@ -44,8 +44,8 @@ impl AnswerParts {
         }
     }
 
-    /// Whether the next part is anything.
-    pub fn is_there(&mut self) -> Result<bool, StoreError> {
+    /// Takes the next part, and says whether it is more than nil.
+    pub fn take_presence(&mut self) -> Result<bool, StoreError> {
         self.next("something or nil").map(|part| part != Value::Nil)
     }
 

@@ -305,18 +305,13 @@ impl Pool {
         }
     }
 
-    /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one, behind which the
-    /// server may be another.
+    /// [`Wire::ask_twice`], which passes the barrier between the two.
     async fn ask_twice(&self, wire: &Wire, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
-        match wire.ask(asked, place).await {
-            Err(error) if is_cut(&error) && !error.is_connection_refusal() => {
-                tracing::debug!(%error, "connection to Redis dropped; asked again");
-                self.barrier.note(&error);
-                self.barrier.pass().await?;
-                wire.ask(asked, place).await
-            }
-            other => other,
-        }
+        let check = async |error: &RedisError| {
+            self.barrier.note(error);
+            self.barrier.pass().await
+        };
+        wire.ask_twice(asked, place, check).await
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {

@@ -118,7 +118,7 @@ impl RedisStore {
         cmd.arg(self.keys.owners()).arg(&tokens);
         let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
         for token in tokens {
-            if answer.is_there()? {
+            if answer.take_presence()? {
                 continue;
             }
             let Ok(owner) = Owner::from_token(&token) else { continue };

@@ -210,9 +210,9 @@ impl Sentinels {
     }
 }
 
-/// What all Sentinels say now.
+/// Answers of all Sentinels, at one time.
 pub struct SentinelReport {
-    /// What they call the primary.
+    /// Name of the primary in their configuration.
     pub name: String,
     /// How many are named in `store.url`.
     pub all: usize,
@@ -220,12 +220,12 @@ pub struct SentinelReport {
     pub answering: usize,
     /// Addresses of the primary, each with how many name it.
     pub primaries: BTreeMap<String, usize>,
-    /// One that they say is down.
+    /// Whether one of them says that the primary is down.
     pub is_down: bool,
 }
 
 impl Sentinels {
-    /// Asks each for itself.
+    /// Asks every Sentinel.
     pub async fn report(&self) -> SentinelReport {
         let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
         let answers: Vec<_> = answers.into_iter().flatten().flatten().collect();

@@ -6,10 +6,10 @@ use super::wire::text;
 use crate::store::{BackendSetting, StoreError};
 use std::collections::BTreeMap;
 
-/// Slots of every cluster.
+/// Number of slots of a cluster.
 const SLOTS: u64 = 16_384;
 
-/// One row; of a single server there is nothing to say.
+/// Row of a cluster or of Sentinels; `None` of a single server.
 pub(super) async fn setting(pool: &Pool) -> Result<Option<BackendSetting>, StoreError> {
     if let Some(report) = pool.sentinels().await {
         return Ok(Some(of_sentinels(&report)));

@@ -154,11 +154,18 @@ impl Wire {
         (0..count).map(|_| wire()).collect()
     }
 
-    /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
-    async fn ask_twice(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+    /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one. `before` is called
+    /// between the two: behind the new connection the server may be another.
+    pub async fn ask_twice(
+        &self,
+        asked: RoundTrip<'_>,
+        place: Place<'_>,
+        before: impl AsyncFnOnce(&RedisError) -> Result<(), RedisError>,
+    ) -> Result<Vec<Value>, RedisError> {
         match self.ask(asked, place).await {
             Err(error) if is_cut(&error) && !error.is_connection_refusal() => {
                 tracing::debug!(%error, "connection to Redis dropped; asked again");
+                before(&error).await?;
                 self.ask(asked, place).await
             }
             other => other,
@@ -197,7 +204,7 @@ impl Wire {
     /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.
     pub async fn ask_all(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, RedisError>)>, RedisError> {
         let Self::Cluster(wire) = self else {
-            return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd)).await {
+            return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd), async |_| Ok(())).await {
                 Ok(mut answers) => Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]),
                 Err(error) if passes(&error) || !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
                 // Its answer: it refuses this.

@@ -27,7 +27,7 @@ const PUT_BACK: Duration = Duration::from_secs(5);
 /// The journal is read from so long before the safe point: clocks differ, and batches come a little later.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// The same of a cluster, of which another node than that of the safe point may be set back.
+/// [`SLACK`] of a cluster, of which another node than that of the safe point may be set back.
 const CLUSTER_SLACK: Duration = Duration::from_mins(10);
 
 /// Entries that are compared at a time.
@@ -58,11 +58,13 @@ pub async fn flush(venue: Arc<Venue>, stop: CancellationToken) {
     }
 }
 
-/// What is known between two looks.
+/// State between two looks of one process.
 #[derive(Debug, Default)]
 pub(super) struct JournalWatch {
     /// When the store's history was first seen to be another.
     seen: Option<Millis>,
+    /// The safe point that was read last: while it is young, and of this history, there is nothing to do.
+    safe: SafePoint,
 }
 
 impl JournalWatch {
@@ -75,12 +77,16 @@ impl JournalWatch {
             return Ok(());
         }
         names.sort_unstable();
-        let (safe, version) = venue.store.versioned::<SafePoint>(&venue_owner(), keys::SAFE_POINT).await?;
-        let safe = safe.unwrap_or_default();
         let now = venue.now();
+        if self.safe.is_of(&names) && self.safe.at.plus(SAFE_EVERY) > now {
+            return Ok(());
+        }
+        let (safe, version) = venue.store.versioned::<SafePoint>(&venue_owner(), keys::SAFE_POINT).await?;
+        self.safe = safe.unwrap_or_default();
+        let safe = &self.safe;
         let mut writes =
             vec![DocWrite::json(keys::SAFE_POINT, &SafePoint { names: names.clone(), at: now }).at(version)];
-        if names.iter().all(|name| safe.names.contains(name)) {
+        if safe.is_of(&names) {
             self.seen = None;
             if safe.at.plus(SAFE_EVERY) <= now {
                 venue.store.write(now, &venue_owner(), &writes).await?;
@@ -131,16 +137,14 @@ pub(super) fn sums(kinds: &BTreeMap<String, u64>) -> String {
     if each.is_empty() { "nothing".to_owned() } else { each.join(", ") }
 }
 
-/// What the store lacks of the journal since a time, and what the journal can't say.
+/// Changes of the journal since a time that the store lacks, and limits of the journal in words.
 async fn compare(
     venue: &Venue,
     journaled: &JournaledStore,
     since: Millis,
     now: Millis,
 ) -> Result<(Vec<Loss>, Vec<String>), AuditError> {
-    let unread =
-        |error: JournalError| StoreError::Unavailable { store: "journal".to_owned(), reason: error.to_string() };
-    let part = journaled.entries_since(since).await.map_err(unread)?;
+    let part = journaled.entries_since(since).await.map_err(JournalError::into_store_error)?;
     let mut notes = Vec::new();
     if let Some(begins) = part.begins.filter(|begins| *begins > since && since.0 > 0) {
         notes.push(format!(
@@ -154,7 +158,7 @@ async fn compare(
         notes.push(format!("the journal lacks {dropped} changes: the queue was away for too long"));
     }
     let entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
-    let looks: Vec<_> = entries.iter().map(|entry| stands(venue, now, entry)).collect();
+    let looks: Vec<_> = entries.iter().map(|entry| find_difference(venue, now, entry)).collect();
     let looks: Vec<Result<Option<String>, StoreError>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
     let mut losses = Vec::new();
     for (entry, look) in entries.iter().zip(looks) {
@@ -176,7 +180,7 @@ async fn compare(
 }
 
 /// How it stands instead of what was acknowledged, in words; `None`: it is there.
-async fn stands(venue: &Venue, now: Millis, entry: &JournalEntry) -> Result<Option<String>, StoreError> {
+async fn find_difference(venue: &Venue, now: Millis, entry: &JournalEntry) -> Result<Option<String>, StoreError> {
     let (store, owner) = (&*venue.store, &entry.owner);
     let lost = |is_lost: bool, how: &str| is_lost.then(|| how.to_owned());
     Ok(match &entry.change {

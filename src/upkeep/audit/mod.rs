@@ -68,8 +68,8 @@ pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
     Ok(shown)
 }
 
-/// An outcome of one owner; only an error that would meet every owner ends the whole.
-fn named<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError>, AuditError> {
+/// Hands out the error of one owner's damaged record; only an error that would meet every owner ends the whole.
+fn split_error<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError>, AuditError> {
     match outcome {
         Ok(done) => Ok(Ok(done)),
         Err(AuditError::Store(error)) if !error.is_transient() => Ok(Err(error)),
@@ -84,19 +84,19 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             // What can't be read of one owner is named, and keeps nobody from the books of the others.
-            match named(owner_books(venue, owner).await)? {
+            match split_error(owner_books(venue, owner).await)? {
                 Ok(own) => books.add(own),
                 Err(error) => books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]),
             }
-            match named(counts::drift(venue, owner, false).await.map_err(AuditError::from))? {
+            match split_error(counts::drift(venue, owner, false).await.map_err(AuditError::from))? {
                 Ok(drift) => books.drift.extend(drift.map(|drift| format!("{owner}: {drift}"))),
                 Err(error) => books.add_damaged([format!("what `{owner}` keeps can't be counted: {error}")]),
             }
         }
     }
     let set_backs = set_backs(venue).await?;
-    let told = tail::told(venue, LOST_LINES).await?;
-    let is_suspect = !set_backs.is_empty() || told.total > 0;
+    let losses = tail::read_losses(venue, LOST_LINES).await?;
+    let is_suspect = !set_backs.is_empty() || losses.total > 0;
     for (line, owner) in unknown::jobs(venue, is_suspect).await? {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;
@@ -105,7 +105,7 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     books.unaccounted += books.unknown;
     books.missing.truncate(LINES);
     books.drift.truncate(LINES);
-    (books.lost, books.lost_total) = (told.lines, told.total);
+    (books.lost, books.lost_total) = (losses.lines, losses.total);
     books.set_back = set_backs.iter().map(ToString::to_string).collect();
     let backlog = venue.bus.backlog().await?;
     books.queued = backlog.messages();
@@ -156,9 +156,14 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<AuditFacts, AuditError> {
     let watched = watched(venue, owner).await?;
     let mailboxes = mailboxes(venue, owner, &mut damaged).await?;
     damaged.extend(needed(venue, owner, &mailboxes).await?);
-    let sent = |job: &&JobId| in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
+    let sent = |job: &&JobId| is_result_moving(venue, &in_transit, job);
     let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
     Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched, statuses, damaged, read })
+}
+
+/// Whether the result of a job is among the event ids of [`in_transit`].
+fn is_result_moving(venue: &Venue, in_transit: &BTreeSet<String>, job: &JobId) -> bool {
+    in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str())
 }
 
 /// Event ids that are in the owner's outbox, or in the queue.
@@ -217,7 +222,7 @@ async fn mailboxes(
     Ok(mailboxes)
 }
 
-/// One session, and why its state can't be read.
+/// The mailbox of a session, and why the session's state can't be read.
 fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<String>) {
     let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
     let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
@@ -264,7 +269,7 @@ async fn needed(venue: &Venue, owner: &Owner, mailboxes: &[MailboxFacts]) -> Res
     let wanted: Vec<_> = needed.keys().cloned().collect();
     let mut gone = BTreeSet::new();
     for page in wanted.chunks(PAGE) {
-        for (key, doc) in page.iter().zip(records::read_each(venue, owner, page).await?) {
+        for (key, doc) in page.iter().zip(records::read_page(venue, owner, page).await?) {
             let line = needed.get(key).map(String::as_str).unwrap_or_default();
             match doc.map(|doc| doc.value.map(|bytes| is_readable(key, &bytes))) {
                 Ok(Some(Ok(()))) => {}

@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Jobs that were read, and what of them can't be.
 #[derive(Default)]
 pub(super) struct JobRecords {
-    /// Those that can be read.
+    /// Jobs whose records can be read.
     pub(super) jobs: Vec<JobFacts>,
     /// Statuses that are gone or can't be read, as the results of their jobs tell them.
     pub(super) statuses: BTreeMap<JobId, JobStatus>,
-    /// Those without a record.
+    /// Listed jobs without a record.
     gone: BTreeSet<JobId>,
     /// Damaged records, in words.
     pub(super) damaged: BTreeSet<String>,
@@ -48,12 +48,21 @@ pub(super) async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Re
     Ok(records)
 }
 
-/// Documents one by one, each with what is wrong with it where it can't be read.
-pub(super) async fn read_each(
+/// Documents in one read, or one by one where one of them can't be read.
+pub(super) async fn read_page(
     venue: &Venue,
     owner: &Owner,
     keys: &[DocKey],
 ) -> Result<Vec<Result<Doc, String>>, StoreError> {
+    match venue.store.read(owner, keys).await {
+        Ok(docs) => Ok(docs.into_iter().map(Ok).collect()),
+        Err(error) if error.is_transient() => Err(error),
+        Err(_) => read_each(venue, owner, keys).await,
+    }
+}
+
+/// Documents one by one, each with what is wrong with it where it can't be read.
+async fn read_each(venue: &Venue, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Result<Doc, String>>, StoreError> {
     let mut read = Vec::with_capacity(keys.len());
     for key in keys {
         read.push(match venue.store.doc(owner, key).await {

@@ -1,6 +1,6 @@
 //! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
 
-use super::{AuditError, LOOK_PAUSE, LOOKS, counts, facts, named};
+use super::{AuditError, LOOK_PAUSE, LOOKS, counts, facts, split_error};
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
@@ -41,7 +41,7 @@ pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             let mut done = Vec::new();
             // One owner's damaged record keeps nobody from what the others have lost; the books name it.
-            if let Err(error) = named(repair_owner(venue, owner, &mut done).await)? {
+            if let Err(error) = split_error(repair_owner(venue, owner, &mut done).await)? {
                 tracing::warn!(%owner, %error, "not repaired");
             }
             repaired.extend(done.into_iter().map(|(found, did)| Repair { owner: owner.to_string(), found, did }));
@@ -67,7 +67,7 @@ pub(super) async fn lost_records(
             Finding::EndedTask { .. } | Finding::LostEvents { .. } => continue,
         };
         // One that can't be repaired keeps no other from it.
-        match named(mend(venue, owner, finding).await)? {
+        match split_error(mend(venue, owner, finding).await)? {
             Ok(None) => {}
             Ok(Some((found, did))) => {
                 repaired.push(Repair { owner: owner.to_string(), found, did });
@@ -111,7 +111,7 @@ async fn findings(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSe
 
 async fn repair_owner(venue: &Venue, owner: &Owner, done: &mut Vec<Done>) -> Result<(), AuditError> {
     for finding in findings(venue, owner, AGE).await? {
-        match named(mend(venue, owner, finding).await)? {
+        match split_error(mend(venue, owner, finding).await)? {
             Ok(mended) => done.extend(mended),
             Err(error) => tracing::warn!(%owner, %error, "not repaired"),
         }

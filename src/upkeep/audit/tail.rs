@@ -1,9 +1,8 @@
 //! What was acknowledged and lost with a server: found when the store's history is another, put back where that can be,
 //! and kept for operators.
 
-use super::AuditError;
-use super::journal::JournalWatch;
-use super::journal::sums;
+use super::journal::{JournalWatch, sums};
+use super::{AuditError, SetBack};
 use crate::domain::limits::LOSSES_KEPT;
 use crate::domain::tail::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
@@ -81,19 +80,17 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Sto
     Ok(())
 }
 
-/// What is known of losses.
+/// Losses that processes and the journal have found.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct KnownLosses {
     /// Sums by kind, and the changes one by one, the newest find first, in words.
     pub lines: Vec<String>,
     /// Changes that are gone, by all finds.
     pub total: u64,
-    /// Whether something was found since the last settlement.
-    pub is_unsettled: bool,
 }
 
-/// What was found, the newest first.
-async fn finds(venue: &Venue) -> Result<Vec<Losses>, AuditError> {
+/// Finds of processes and of the journal, the newest first.
+async fn read_finds(venue: &Venue) -> Result<Vec<Losses>, AuditError> {
     let window = Window { reverse: true, skip: 0, limit: LOSSES_KEPT, values: true };
     let page = venue.store.page(&venue_owner(), keys::LOSSES, window).await?;
     let mut finds = Vec::new();
@@ -108,7 +105,7 @@ pub(super) async fn untold(venue: &Venue, mut losses: Vec<Loss>) -> Result<Vec<L
     if losses.is_empty() {
         return Ok(losses);
     }
-    let finds = finds(venue).await?;
+    let finds = read_finds(venue).await?;
     let known: HashSet<_> = finds
         .iter()
         .flat_map(|find| &find.lines)
@@ -119,17 +116,16 @@ pub(super) async fn untold(venue: &Venue, mut losses: Vec<Loss>) -> Result<Vec<L
     Ok(losses)
 }
 
-/// What processes have found, and the queue's journal: `limit` changes at most are named.
-pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError> {
+/// Reads all finds; `limit` changes at most are named.
+pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLosses, AuditError> {
     let settled = settlement(venue).await?;
-    let finds = finds(venue).await?;
-    let mut told = Told::default();
+    let finds = read_finds(venue).await?;
+    let mut known = KnownLosses::default();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut seen, mut named) = (HashSet::new(), Vec::new());
     for find in &finds {
-        told.is_unsettled |= find.is_serious() && settled.as_ref().is_none_or(|settled| settled.at < find.found);
         let (found, by) = (find.found.rfc3339(), &find.by);
-        told.lines.extend(find.notes.iter().map(|note| format!("{note} (found at {found} by `{by}`)")));
+        known.lines.extend(find.notes.iter().map(|note| format!("{note} (found at {found} by `{by}`)")));
         for loss in &find.lines {
             // What one process has lost, and the journal names, too, is one loss.
             if !seen.insert((&loss.owner, loss.acknowledged, &loss.what)) {
@@ -137,13 +133,13 @@ pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError
             }
             if loss.lost.is_some() {
                 *kinds.entry(loss.kind.clone()).or_default() += 1;
-                told.total += 1;
+                known.total += 1;
             }
             named.push(format!("{loss} (found at {found} by `{by}`)"));
         }
     }
-    if told.total > 0 {
-        told.lines.insert(0, format!("{} lost in all: {}", told.total, sums(&kinds)));
+    if known.total > 0 {
+        known.lines.insert(0, format!("{} lost in all: {}", known.total, sums(&kinds)));
     }
     if named.len() > limit {
         let more = named.len() - limit;
@@ -155,24 +151,26 @@ pub(super) async fn told(venue: &Venue, limit: usize) -> Result<Told, AuditError
             venue_owner()
         ));
     }
-    told.lines.append(&mut named);
+    known.lines.append(&mut named);
     if let Some(LossSettlement { at, by }) = settled.filter(|_| !finds.is_empty()) {
-        told.lines.push(format!("settled at {} by `{by}`", at.rfc3339()));
+        known.lines.push(format!("settled at {} by `{by}`", at.rfc3339()));
     }
-    Ok(told)
+    Ok(known)
 }
 
-/// The last settlement.
+/// The last settlement of an operator.
 async fn settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
     Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
 }
 
-/// Whether something was found lost, or the store set back, since the last settlement.
-pub async fn is_unsettled(venue: &Venue) -> Result<bool, AuditError> {
+/// Whether something was found lost since the last settlement, or the store was set back, as [`super::set_backs`] says.
+pub async fn is_unsettled(venue: &Venue, set_backs: &[SetBack]) -> Result<bool, AuditError> {
     let settled = settlement(venue).await?;
-    let set_backs = super::set_backs(venue).await?;
     let is_new = |found: Millis| settled.as_ref().is_none_or(|settled| settled.at < found);
-    Ok(set_backs.iter().any(|set_back| is_new(set_back.found)) || told(venue, 0).await?.is_unsettled)
+    if set_backs.iter().any(|set_back| is_new(set_back.found)) {
+        return Ok(true);
+    }
+    Ok(read_finds(venue).await?.iter().any(|find| find.is_serious() && is_new(find.found)))
 }
 
 /// Notes that an operator has dealt with everything that was found until now. What was found stays readable.

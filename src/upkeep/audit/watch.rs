@@ -12,10 +12,10 @@
 //! ```
 
 use super::repair::{Repair, lost_records};
-use super::{AuditError, PAGE, in_transit, read_jobs, watched};
+use super::{AuditError, PAGE, in_transit, is_result_moving, read_jobs, watched};
 use crate::domain::audit::JobFacts;
 use crate::domain::decode;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::QuotaUsage;
 use crate::domain::session::{PendingJob, SessionState};
@@ -194,13 +194,12 @@ impl AuditWatch {
             return Ok(0);
         }
         let (mut suspects, awaited) = open.suspects(venue, owner, now).await?;
-        let results = ended(venue, owner, &awaited, now).await?;
+        let results = ended_jobs(venue, owner, &awaited, now).await?;
         if suspects.is_empty() && results.is_empty() {
             return Ok(0);
         }
         let moving = in_transit(venue, owner, &mut BTreeSet::new()).await?;
-        let is_lost = |job: &&JobId| !moving.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
-        let results = results.iter().filter(is_lost).count();
+        let results = results.iter().filter(|job| !is_result_moving(venue, &moving, job)).count();
         let watched = watched(venue, owner).await?;
         suspects.retain(|job| {
             let is_moving = moving.contains(&job.event) || watched.contains(&job.job);
@@ -214,7 +213,12 @@ impl AuditWatch {
 }
 
 /// Those of the jobs that have ended for a while, or are gone.
-async fn ended(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>, now: Millis) -> Result<Vec<JobId>, StoreError> {
+async fn ended_jobs(
+    venue: &Venue,
+    owner: &Owner,
+    jobs: &BTreeSet<JobId>,
+    now: Millis,
+) -> Result<Vec<JobId>, StoreError> {
     let jobs: Vec<&JobId> = jobs.iter().collect();
     let mut ended = Vec::new();
     for page in jobs.chunks(PAGE) {

@@ -9,11 +9,11 @@ use std::fmt;
 /// How many there are, and what they are sealed with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LostSecrets {
-    /// Secrets of all owners.
+    /// Number of secrets of all owners.
     pub secrets: usize,
-    /// Owners that have one.
+    /// Number of owners that have one.
     pub owners: usize,
-    /// Keys that are missing.
+    /// Ids of the missing keys.
     pub keys: BTreeSet<KeyId>,
 }
 

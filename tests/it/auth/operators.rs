@@ -10,14 +10,26 @@ use std::sync::Arc;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::process::clock::Clock;
+use trellis::venue::auth::signing::SigningKey;
 
 struct Site {
     venue: TestVenue,
     server: Server,
+    issuer: SigningKey,
     _dir: tempfile::TempDir,
 }
 
 impl Site {
+    /// A site of `acme/ann`, with an agent and no worker yet.
+    async fn open(on: On) -> Option<Self> {
+        let (mut venue, dir) = on.venue("[[rule]]\nthen = { text = \"paid\" }\n", Clock::system()).await?;
+        let (issuer, auth) = issuer(dir.path());
+        (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), Arc::clone(&auth));
+        venue.agent("clerk", json!({})).await;
+        let server = Server::with(Arc::clone(&venue.venue), auth).await;
+        Some(Self { venue, server, issuer, _dir: dir })
+    }
+
     async fn send(&self, path: &str, token: &str, owner: &str, body: &Value) -> Value {
         let bearer = format!("Bearer {token}");
         let headers = [("Authorization", bearer.as_str()), ("X-Trellis-Owner", owner)];
@@ -33,15 +45,8 @@ impl Site {
 }
 
 async fn a_revoked_token_of_an_operator_starts_nothing_in_another_owner(on: On) {
-    let Some((mut venue, dir)) = on.venue("[[rule]]\nthen = { text = \"paid\" }\n", Clock::system()).await else {
-        return;
-    };
-    let (issuer, auth) = issuer(dir.path());
-    (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), Arc::clone(&auth));
-    venue.agent("clerk", json!({})).await;
-    let server = Server::with(Arc::clone(&venue.venue), auth).await;
-    let site = Site { venue, server, _dir: dir };
-    let operator = |jti: &str| token(&issuer, "acme/root", &json!({"jti": jti}));
+    let Some(site) = Site::open(on).await else { return };
+    let operator = |jti: &str| token(&site.issuer, "acme/root", &json!({"jti": jti}));
     let (leaked, kept) = (operator("leaked"), operator("kept"));
     // Accepted before the revocation, and started after it.
     let (under_leaked, under_kept) = (site.task(&leaked).await, site.task(&kept).await);
@@ -54,22 +59,15 @@ async fn a_revoked_token_of_an_operator_starts_nothing_in_another_owner(on: On) 
 }
 
 async fn what_an_operator_takes_back_of_one_owner_stays_there(on: On) {
-    let Some((mut venue, dir)) = on.venue("[[rule]]\nthen = { text = \"paid\" }\n", Clock::system()).await else {
-        return;
-    };
-    let (issuer, auth) = issuer(dir.path());
-    (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), Arc::clone(&auth));
-    venue.agent("clerk", json!({})).await;
-    let server = Server::with(Arc::clone(&venue.venue), auth).await;
-    let site = Site { venue, server, _dir: dir };
-    let root = token(&issuer, "acme/root", &json!({"jti": "root"}));
+    let Some(site) = Site::open(on).await else { return };
+    let root = token(&site.issuer, "acme/root", &json!({"jti": "root"}));
     for holder in ["agent:clerk", "acme/ann"] {
         let revoke = json!({"operation": "policy/revoke", "input": {"holder": holder}});
         for owner in ["acme/bob", "acme/root"] {
             assert_eq!(site.send("run", &root, owner, &revoke).await["everyOwner"], false, "{holder}");
         }
     }
-    let job = site.task(&token(&issuer, "acme/ann", &json!({}))).await;
+    let job = site.task(&token(&site.issuer, "acme/ann", &json!({}))).await;
     site.venue.worker();
     assert_eq!(site.venue.ended(&job).await.status, JobStatus::Complete);
 }

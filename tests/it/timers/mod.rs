@@ -89,7 +89,7 @@ async fn check_indexes(venue: &TestVenue) {
 }
 
 /// Waits until something holds; it may take a while on a slow machine.
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..6_000 {
         if holds().await {
             return;

@@ -7,24 +7,26 @@ local undone, moved
 -- Arguments that one command takes, within Lua's stack.
 local PART = 1000
 
-local function restore_hash(key, fields)
-  for from = 1, #fields, PART do
-    local last = math.min(from + PART - 1, #fields)
-    for i, old in ipairs(redis.call('HMGET', key, unpack(fields, from, last))) do
-      local field = fields[from + i - 1]
-      undone[#undone + 1] = old and { 'HSET', key, field, old } or { 'HDEL', key, field }
+-- Notes for each name what `back` returns of it and of what `read` says it holds now; false of one that isn't there.
+local function restore(read, key, names, back)
+  for from = 1, #names, PART do
+    local last = math.min(from + PART - 1, #names)
+    for i, old in ipairs(redis.call(read, key, unpack(names, from, last))) do
+      undone[#undone + 1] = back(names[from + i - 1], old)
     end
   end
 end
 
+local function restore_hash(key, fields)
+  restore('HMGET', key, fields, function(field, old)
+    return old and { 'HSET', key, field, old } or { 'HDEL', key, field }
+  end)
+end
+
 local function restore_zset(key, members)
-  for from = 1, #members, PART do
-    local last = math.min(from + PART - 1, #members)
-    for i, old in ipairs(redis.call('ZMSCORE', key, unpack(members, from, last))) do
-      local member = members[from + i - 1]
-      undone[#undone + 1] = old and { 'ZADD', key, old, member } or { 'ZREM', key, member }
-    end
-  end
+  restore('ZMSCORE', key, members, function(member, old)
+    return old and { 'ZADD', key, old, member } or { 'ZREM', key, member }
+  end)
 end
 
 local function every_second(list, from)
