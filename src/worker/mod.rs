@@ -35,6 +35,7 @@ use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
+use crate::venue::census::OwnerCensus;
 use crate::venue::local::DirectWorker;
 use crate::venue::rates::Rates;
 use std::sync::Arc;
@@ -102,6 +103,8 @@ pub(crate) struct Worker {
     counts: model::Counts,
     /// Where commits leave what is to be published.
     relay: outbox::Relay,
+    /// Among whom slots and operations are shared.
+    census: Arc<OwnerCensus>,
     /// Whose sessions run here.
     seats: Arc<arrive::seats::Seats>,
     /// Whose operations run here.
@@ -162,8 +165,9 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (relay, pending) = outbox::Relay::new();
-    let seats = arrive::seats::Seats::new(options.slots, options.owner_share);
-    let places = invoked::Places::new(options.operations, options.owner_share);
+    let census = Arc::new(OwnerCensus::default());
+    let seats = arrive::seats::Seats::new(options.slots, options.owner_share, Arc::clone(&census));
+    let places = invoked::Places::new(options.operations, options.owner_share, Arc::clone(&census));
     let worker = Arc::new(Worker {
         venue,
         model,
@@ -176,6 +180,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         payments: model::Payments::default(),
         counts: model::Counts::default(),
         relay,
+        census,
         seats,
         places,
         failing: lease::outage::Failing::default(),
