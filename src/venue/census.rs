@@ -145,22 +145,19 @@ impl Venue {
 
     /// The first owner after `after`, in the order of the store; the venue's and the tenants' own are passed over.
     pub async fn next_owner(&self, after: Option<&Owner>) -> Result<Option<Owner>, StoreError> {
-        let mut after = after.cloned();
-        loop {
-            let page = self.store.owners(after.as_ref(), PAGE).await?;
+        let mut owners = self.store.all_owners().after(after.cloned()).of(PAGE);
+        // Those of the parts of a store stand together, and may be many.
+        let last_part = self.history.parts().iter().max();
+        while let Some(page) = owners.next().await? {
             if let Some(found) = page.iter().find(|owner| !is_reserved(owner)) {
                 return Ok(Some(found.clone()));
             }
-            if page.len() < PAGE {
-                return Ok(None);
-            }
-            after = page.into_iter().next_back();
-            // Those of the parts of a store stand together.
-            let parts = self.history.parts();
-            if after.as_ref().is_some_and(|last| parts.contains(last)) {
-                after = parts.iter().max().cloned();
+            let is_within = |last: &Owner| self.history.parts().contains(last) && Some(last) < last_part;
+            if page.last().is_some_and(is_within) {
+                owners = self.store.all_owners().after(last_part.cloned()).of(PAGE);
             }
         }
+        Ok(None)
     }
 }
 

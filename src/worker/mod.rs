@@ -188,6 +188,10 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         share: parking_lot::Mutex::default(),
     });
     rounds::clocks::start(&worker).await;
+    // Before anything comes: what finds no slot by what isn't known yet waits for a sweep.
+    if let Err(error) = worker.census.look(&worker.venue).await {
+        tracing::debug!(%error, "among whom slots are shared isn't known yet; the sweep asks again");
+    }
     let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
     worker.venue.local.is(&worker.options.name, &direct);
     start_rounds(&worker, pending);

@@ -48,15 +48,14 @@ pub(super) fn last_of_most_frequent<'i>(
     let owners = |tenant: &str| count(ids.clone().filter(|other| tenant_of(other) == tenant).map(owner_of));
     let tenants = count(ids.clone().map(tenant_of));
     let own = tenants.get(tenant_of(id)).copied().unwrap_or(0);
-    let owner = match most_frequent(tenants, own + 1) {
-        Some(tenant) => most_frequent(owners(tenant), 0)?,
-        None => {
-            let owners = owners(tenant_of(id));
-            if owners.contains_key(owner_of(id)) {
-                return None;
-            }
-            most_frequent(owners, 1)?
+    let owner = if let Some(tenant) = most_frequent(tenants, own + 1) {
+        most_frequent(owners(tenant), 0)?
+    } else {
+        let owners = owners(tenant_of(id));
+        if owners.contains_key(owner_of(id)) {
+            return None;
         }
+        most_frequent(owners, 1)?
     };
     ids.enumerate().filter(|(_, other)| owner_of(other) == owner).map(|(at, _)| at).last()
 }
