@@ -337,12 +337,10 @@ async fn a_tenant_of_many_users_leaves_slots_to_another(mut venue: TestVenue) {
     // 75 % of the slots, of which one is left for a user that has none.
     let held = SLOTS * 3 / 4 - 1;
     until("the tenant holds what it may", async || thinking(&venue) >= held).await;
-    let mut last = None;
     for n in 0..3 {
-        last = Some(publish(&venue, &small, &format!("small-{n}"), "hello").await);
+        let job = publish(&venue, &small, &format!("small-{n}"), "hello").await;
+        until("it has ended", async || status(&venue, &small, &job).await == Some(JobStatus::Complete)).await;
     }
-    let last = last.unwrap();
-    until("it has ended", async || status(&venue, &small, &last).await == Some(JobStatus::Complete)).await;
     assert_eq!(thinking(&venue), held + 3, "the calls of `small/one` are the other three");
     let mut held = Vec::new();
     for user in &users {
