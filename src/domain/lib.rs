@@ -43,6 +43,7 @@ pub mod chat;
 pub mod wire;
 pub mod rate;
 pub mod shard;
+pub mod share;
 pub mod secret;
 pub mod budget;
 pub mod charge;

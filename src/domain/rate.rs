@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
-use turns::{QueuePlace, last_of_most_frequent, owner_of};
+use turns::{PassedTurns, QueuePlace, last_of_most_frequent, owner_of, tenant_of};
 
 /// Microseconds of the window in which calls and tokens are counted.
 const MINUTE: u64 = 60_000_000;
@@ -105,6 +105,9 @@ struct WaitingCall {
     /// When a call of its owner was made last while it waited: then it was the turn of the other owners.
     #[serde(default, skip_serializing_if = "is_start")]
     passed: Millis,
+    /// The same of its tenant.
+    #[serde(default, skip_serializing_if = "is_start")]
+    tenant_passed: Millis,
     /// It has been told that there is room.
     #[serde(default, skip_serializing_if = "is_false")]
     told: bool,
@@ -147,7 +150,7 @@ pub struct RatedCall {
 
 impl WaitingCall {
     fn queue_place(&self) -> QueuePlace<'_> {
-        QueuePlace::new(&self.id, self.since, self.passed)
+        QueuePlace::new(&self.id, self.since, PassedTurns { tenant: self.tenant_passed, owner: self.passed })
     }
 }
 
@@ -258,7 +261,7 @@ impl Limit {
             return;
         }
         if meter.line.len() >= LINE
-            && let Some(at) = last_of_most_frequent(meter.line.iter().map(String::as_str), owner_of(&call.id))
+            && let Some(at) = last_of_most_frequent(meter.line.iter().map(String::as_str), &call.id)
         {
             meter.line.remove(at);
         }
@@ -282,13 +285,14 @@ impl Limit {
         if queue.len() >= QUEUE {
             let lost = queue.iter().rposition(|waiting| !counts(waiting.until, now));
             let ids = queue.iter().map(|waiting| waiting.id.as_str());
-            if let Some(lost) = lost.or_else(|| last_of_most_frequent(ids, owner_of(&call.id))) {
+            if let Some(lost) = lost.or_else(|| last_of_most_frequent(ids, &call.id)) {
                 queue.remove(lost);
             }
         }
         if known.is_some() || is_short && queue.len() < QUEUE {
-            let (until, passed) = (wait.until.plus(LATE), place.turn);
-            let own = WaitingCall { id: call.id.clone(), share, until, since: place.since, passed, told: false };
+            let QueuePlace { tenant_turn, turn, since, .. } = place;
+            let (until, id) = (wait.until.plus(LATE), call.id.clone());
+            let own = WaitingCall { id, share, until, since, passed: turn, tenant_passed: tenant_turn, told: false };
             queue.insert(queue.partition_point(|other| other.queue_place() < place), own);
         }
         meter.set_queue(queue);
@@ -298,8 +302,11 @@ impl Limit {
         if meter.first.is_some() {
             let mut queue = meter.take_queue(now);
             queue.retain(|waiting| waiting.id != call.id);
-            for other in queue.iter_mut().filter(|other| owner_of(&other.id) == owner_of(&call.id)) {
-                other.passed = other.passed.max(now);
+            for other in queue.iter_mut().filter(|other| tenant_of(&other.id) == tenant_of(&call.id)) {
+                other.tenant_passed = other.tenant_passed.max(now);
+                if owner_of(&other.id) == owner_of(&call.id) {
+                    other.passed = other.passed.max(now);
+                }
             }
             queue.sort_by(|one, other| one.queue_place().cmp(&other.queue_place()));
             meter.set_queue(queue);
@@ -335,9 +342,12 @@ impl Limit {
 }
 
 impl Meter {
-    /// Takes the first call out of the line whose owner has the fewest calls running.
+    /// Takes the first call out of the line whose tenant, and of that whose owner, has the fewest calls running.
     fn take_next_in_line(&mut self) -> Option<String> {
-        let running = |id: &str| self.running.keys().filter(|other| owner_of(other) == owner_of(id)).count();
+        let running = |id: &str| {
+            let of_tenant = self.running.keys().filter(|other| tenant_of(other) == tenant_of(id));
+            (of_tenant.clone().count(), of_tenant.filter(|other| owner_of(other) == owner_of(id)).count())
+        };
         let (at, _) = self.line.iter().enumerate().min_by_key(|(_, id)| running(id))?;
         Some(self.line.remove(at))
     }
@@ -458,8 +468,13 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
 fn find_queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> QueuePlace<'c> {
     let waiting = meters.iter().flat_map(|meter| meter.first.iter().chain(&meter.behind));
     let own = waiting.filter(|waiting| waiting.id == call.id && counts(waiting.until.plus(REMEMBERED), now));
-    let (since, passed): (Vec<_>, Vec<_>) = own.map(|waiting| (waiting.since, waiting.passed)).unzip();
-    QueuePlace::new(&call.id, since.into_iter().min().unwrap_or(now), passed.into_iter().max().unwrap_or_default())
+    let (mut since, mut passed) = (None, PassedTurns::default());
+    for waiting in own {
+        since = since.into_iter().chain([waiting.since]).min();
+        passed.owner = passed.owner.max(waiting.passed);
+        passed.tenant = passed.tenant.max(waiting.tenant_passed);
+    }
+    QueuePlace::new(&call.id, since.unwrap_or(now), passed)
 }
 
 /// A call still runs: its places count until then, also when they were taken for lost meanwhile. Its tokens are not given

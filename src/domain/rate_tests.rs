@@ -215,6 +215,46 @@ fn owners_that_wait_for_tokens_take_turns() {
     assert!(others.len() > 5 && others.is_sorted(), "within an owner the longest wait goes first: {others:?}");
 }
 
+/// Whoever gives tokens makes users at will: all of a tenant's together have the turns of one.
+#[test]
+fn tenants_that_wait_for_tokens_take_turns_however_many_users_they_have() {
+    let limits = [limit("openai:tokens=1200")];
+    let large: Vec<_> = (0..1_000).map(|n| format!("acme/u{n:04}/s/1")).collect();
+    let mut calls: Vec<(u64, &str, u64)> = (0..).zip(&large).map(|(at, id)| (at, id.as_str(), 900)).collect();
+    calls.push((20_000, "bob/b/s/1", 100));
+    calls.push((20_001, "eve/e/s/1", 900));
+    calls.push((20_002, "eve/f/s/1", 900));
+    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(12)));
+    let order: Vec<_> = made.iter().map(|(_, id)| id.as_str()).collect();
+    let before = |id: &str| {
+        let place = order.iter().position(|made| *made == id).unwrap_or_else(|| panic!("{id} is not made: {order:?}"));
+        made[..place].iter().filter(|(at, id)| *at > 20_000 && tenant_of(id) == "acme").count()
+    };
+    assert_eq!((before("bob/b/s/1") <= 1, before("eve/e/s/1") <= 1, before("eve/f/s/1") <= 2), (true, true, true));
+    let others: Vec<_> = order.iter().filter(|id| tenant_of(id) == "acme").collect();
+    assert!(others.len() > 5 && others.is_sorted(), "within a tenant the longest wait goes first: {others:?}");
+}
+
+#[test]
+fn of_a_line_the_tenant_with_the_fewest_calls_is_next() {
+    let limit = limit("openai:concurrency=3");
+    let mut meter = Meter::default();
+    for id in ["acme/a/s/1", "acme/b/s/1", "acme/c/s/1"] {
+        assert_eq!(booked(&limit, &mut meter, &call(id, 1), NOW), Ok(()));
+    }
+    for id in ["acme/a/s/2", "acme/d/s/1", "bob/b/s/1", "bob/b/s/2"] {
+        assert!(booked(&limit, &mut meter, &call(id, 1), NOW).is_err());
+    }
+    let mut settle = |id: &str| {
+        let told = settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &call(id, 1), 1, NOW);
+        assert_eq!(booked(&limit, &mut meter, &call(&told[0], 1), NOW), Ok(()));
+        told
+    };
+    assert_eq!(settle("acme/b/s/1"), ["bob/b/s/1"], "its tenant has none");
+    assert_eq!(settle("acme/c/s/1"), ["acme/d/s/1"], "each tenant has one, and this owner none");
+    assert_eq!(settle("acme/a/s/1"), ["acme/a/s/2"], "each tenant has one, and this owner none");
+}
+
 #[test]
 fn a_full_line_has_a_place_for_an_owner_that_has_none() {
     let limit = limit("openai:concurrency=1");

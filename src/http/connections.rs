@@ -4,14 +4,15 @@
 //! It may be closed at any time for one that comes later, so that no number of clients that send
 //! nothing keeps out one that does. One that **works** stays; when all of them do, the next is refused.
 //!
-//! A request may work for as long as its caller likes: it waits for a job, or its answer is a stream. So one owner has
-//! no more requests at work than connections are free: half of them alone, a third when another does the same. Of what
-//! is left the next owner has its share.
+//! A request may work for as long as its caller likes: it waits for a job, or its answer is a stream. So one tenant has
+//! no more requests at work than connections are free: half of them alone, a third when another does the same; and one
+//! of its users no more than are free for the tenant. Of what is left the next has its share.
 
+use crate::domain::ids::{Owner, OwnerPart};
+use crate::domain::share::{Sharers, TakenPlaces, has_free_place};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
 
 /// Descriptors that are kept for the store, the queue, model calls and files, where the process may have more.
 const KEPT_DESCRIPTORS: usize = 512;
@@ -60,13 +61,13 @@ pub(super) enum Admission {
 /// For whom a request is worked on, as requests share the connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Requester {
-    /// An owner, `tenant/user`.
-    Owner(Arc<str>),
+    /// An owner.
+    Owner(Owner),
     /// Somebody who hasn't said who he is: all of his address, or of his IPv6 network, together.
     Unknown,
 }
 
-/// Why a request is not worked on: its requester has as many at work as connections are free.
+/// Why a request is not worked on: its requester, or its tenant, has as many at work as connections are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoShare {
     /// Of those of his address; else of all.
@@ -83,28 +84,62 @@ struct Open {
     requester: Option<Requester>,
 }
 
+/// Who has a share of the connections.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Sharer {
+    Tenant(OwnerPart),
+    User(Owner),
+    Unknown,
+}
+
+impl Requester {
+    fn sharers(&self) -> Vec<Sharer> {
+        match self {
+            Self::Owner(owner) => vec![Sharer::Tenant(owner.tenant().clone()), Sharer::User(owner.clone())],
+            Self::Unknown => vec![Sharer::Unknown],
+        }
+    }
+}
+
 /// Requests at work.
 #[derive(Default)]
 struct Working {
     total: usize,
-    of_requester: HashMap<Requester, usize>,
     of_address: HashMap<IpAddr, usize>,
-    of_both: HashMap<(IpAddr, Requester), usize>,
+    /// From one address, and (`None`) from all.
+    of_sharer: HashMap<(Option<IpAddr>, Sharer), usize>,
 }
 
 impl Working {
     fn add(&mut self, from: IpAddr, requester: &Requester) {
         self.total += 1;
-        *self.of_requester.entry(requester.clone()).or_default() += 1;
         *self.of_address.entry(from).or_default() += 1;
-        *self.of_both.entry((from, requester.clone())).or_default() += 1;
+        for sharer in requester.sharers() {
+            *self.of_sharer.entry((Some(from), sharer.clone())).or_default() += 1;
+            *self.of_sharer.entry((None, sharer)).or_default() += 1;
+        }
     }
 
     fn remove(&mut self, from: IpAddr, requester: &Requester) {
         self.total -= 1;
-        decrement(&mut self.of_requester, requester);
         decrement(&mut self.of_address, &from);
-        decrement(&mut self.of_both, &(from, requester.clone()));
+        for sharer in requester.sharers() {
+            decrement(&mut self.of_sharer, &(Some(from), sharer.clone()));
+            decrement(&mut self.of_sharer, &(None, sharer));
+        }
+    }
+
+    /// Connections that work, of one address or of all, beside a request of this requester.
+    fn taken_beside(&self, from: Option<IpAddr>, requester: &Requester) -> TakenPlaces {
+        let all = from.map_or(self.total, |from| self.of_address.get(&from).copied().unwrap_or(0));
+        let count = |sharer| self.of_sharer.get(&(from, sharer)).copied().unwrap_or(0);
+        match requester {
+            Requester::Owner(owner) => {
+                let tenant = count(Sharer::Tenant(owner.tenant().clone()));
+                TakenPlaces { all, tenant, user: count(Sharer::User(owner.clone())) }
+            }
+            Requester::Unknown => TakenPlaces { all, tenant: 0, user: count(Sharer::Unknown) },
+        }
     }
 }
 
@@ -161,22 +196,21 @@ impl Connections {
     }
 
     /// A connection has a whole request. It works on it from now on, unless its requester has his share: then it waits
-    /// as before.
-    pub(super) fn start_work(&mut self, number: u64, requester: Requester) -> Result<(), NoShare> {
+    /// as before. `sharers`: between whom an owner shares.
+    pub(super) fn start_work(&mut self, number: u64, requester: Requester, sharers: Sharers) -> Result<(), NoShare> {
         // One that was closed meanwhile is told what it asked for.
         let Some(open) = self.open.get_mut(&number) else { return Ok(()) };
-        let Working { total, of_requester, of_address, of_both } = &self.working;
-        let both = (open.from, requester);
-        let own_there = of_both.get(&both).copied().unwrap_or(0);
-        let free_there = self.room.per_address.saturating_sub(of_address.get(&open.from).copied().unwrap_or(0));
-        let is_short_there = !open.is_proxy && own_there >= free_there;
-        let is_unknown = both.1 == Requester::Unknown;
-        let own = if is_unknown { own_there } else { of_requester.get(&both.1).copied().unwrap_or(0) };
-        if is_short_there || own >= self.room.total.saturating_sub(*total) {
+        let there = self.working.taken_beside(Some(open.from), &requester);
+        let mut everywhere = self.working.taken_beside(None, &requester);
+        if requester == Requester::Unknown {
+            // Those of another address are others.
+            everywhere.user = there.user;
+        }
+        let is_short_there = !open.is_proxy && !has_free_place(self.room.per_address, there, sharers);
+        if is_short_there || !has_free_place(self.room.total, everywhere, sharers) {
             return Err(NoShare { is_of_address: is_short_there });
         }
-        let (from, requester) = both;
-        self.working.add(from, &requester);
+        self.working.add(open.from, &requester);
         open.requester = Some(requester);
         open.waits = None;
         Ok(())
@@ -231,6 +265,13 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    const ONE_TENANT: Sharers = Sharers { tenants: false, users: true };
+    const TENANTS: Sharers = Sharers { tenants: true, users: true };
+
+    fn owner(name: &str) -> Requester {
+        Requester::Owner(name.parse().unwrap())
+    }
+
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
@@ -250,8 +291,8 @@ mod tests {
     /// It has a request of an owner of its own.
     #[track_caller]
     fn works(all: &mut Connections, number: u64) {
-        let requester = Requester::Owner(format!("of/{number}").into());
-        assert_eq!(all.start_work(number, requester), Ok(()));
+        let requester = Requester::Owner(format!("of/{number}").parse().unwrap());
+        assert_eq!(all.start_work(number, requester, ONE_TENANT), Ok(()));
     }
 
     #[test]
@@ -312,9 +353,13 @@ mod tests {
 
     /// Requests of one requester from one address that get to work, as many as do.
     fn fill(all: &mut Connections, from: &str, requester: &Requester) -> Vec<u64> {
+        fill_among(ONE_TENANT, all, from, requester)
+    }
+
+    fn fill_among(sharers: Sharers, all: &mut Connections, from: &str, requester: &Requester) -> Vec<u64> {
         let mut at_work = Vec::new();
         while let Admission::Open { number, .. } = all.accept(address(from)) {
-            if all.start_work(number, requester.clone()).is_err() {
+            if all.start_work(number, requester.clone(), sharers).is_err() {
                 all.remove(number);
                 break;
             }
@@ -326,7 +371,6 @@ mod tests {
     #[test]
     fn an_owner_has_no_more_requests_at_work_than_connections_are_free() {
         let mut all = with(64, 64, &[]);
-        let owner = |name: &str| Requester::Owner(name.into());
         let counts: Vec<_> =
             (0..7).map(|n| fill(&mut all, &format!("10.0.0.{n}"), &owner(&format!("o/{n}"))).len()).collect();
         assert_eq!(counts, [32, 16, 8, 4, 2, 1, 1], "the next has half of what is left");
@@ -338,20 +382,36 @@ mod tests {
         for number in all.open.keys().copied().collect::<Vec<_>>() {
             all.remove(number);
         }
-        let Working { total, of_requester, of_address, of_both } = &all.working;
-        assert_eq!((*total, of_requester.len(), of_address.len(), of_both.len()), (0, 0, 0, 0));
+        let Working { total, of_address, of_sharer } = &all.working;
+        assert_eq!((*total, of_address.len(), of_sharer.len()), (0, 0, 0));
+    }
+
+    /// From one address or from many, behind a proxy or not, its users have together what one tenant has.
+    #[test]
+    fn the_users_of_a_tenant_have_together_what_one_tenant_has() {
+        for (total, per_address, expected) in [(64, 64, [16, 8, 4, 2, 1, 1]), (640, 64, [16, 8, 4, 2, 1, 1])] {
+            let mut all = with(total, per_address, &[]);
+            let mut fill = |name: &str| fill_among(TENANTS, &mut all, "10.0.0.1", &owner(name)).len();
+            assert_eq!(["a/1", "a/2", "a/3", "a/4", "a/5", "a/6"].map(&mut fill), expected, "{total} {per_address}");
+            assert_eq!(["a/7", "b/1", "c/1"].map(&mut fill), [0, 8, 6], "{total} {per_address}");
+        }
+        let mut all = with(64, 16, &[]);
+        let held: usize = (0..20)
+            .map(|n| fill_among(TENANTS, &mut all, &format!("10.0.0.{n}"), &owner(&format!("a/{}", n % 7))).len())
+            .sum();
+        assert!(held <= 32, "{held} from twenty addresses");
+        assert!(fill_among(TENANTS, &mut all, "10.0.1.1", &owner("b/1")).len() >= 4, "another tenant has its own");
     }
 
     #[test]
     fn requests_share_the_connections_of_their_address_too() {
         let mut all = with(64, 16, &["10.0.0.9"]);
-        let owner = |name: &str| Requester::Owner(name.into());
         assert_eq!(fill(&mut all, "10.0.0.1", &owner("o/a")).len(), 8);
         assert_eq!(fill(&mut all, "10.0.0.1", &Requester::Unknown).len(), 4);
         assert_eq!(fill(&mut all, "10.0.0.2", &owner("o/a")).len(), 8);
         assert_eq!(fill(&mut all, "10.0.0.2", &Requester::Unknown).len(), 4, "others of another address");
         let Admission::Open { number, .. } = all.accept(address("10.0.0.1")) else { panic!("it is full") };
-        assert_eq!(all.start_work(number, owner("o/a")), Err(NoShare { is_of_address: true }));
+        assert_eq!(all.start_work(number, owner("o/a"), ONE_TENANT), Err(NoShare { is_of_address: true }));
         assert_eq!(fill(&mut all, "10.0.0.9", &owner("o/a")).len(), 12, "28 in all, and 28 are free");
     }
 

@@ -5,13 +5,15 @@ use super::body::{self, Unread};
 use super::connections::{NoShare, Requester};
 use super::health;
 use super::holding::Holding;
-use super::load::Cost;
+use super::load::{Cost, Payer};
 use super::problem::{PROBLEM_JSON, Problem};
 use super::route::{Access, BodyRule, On};
 use super::routes::{self, methods};
 use super::seat::Seat;
 use crate::domain::authority::ResourcePath;
+use crate::domain::ids::Owner;
 use crate::domain::limits::HTTP_ROOM_TIME;
+use crate::domain::share::Sharers;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::policy;
 use axum::body::{Body, HttpBody};
@@ -38,16 +40,18 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         Err(response) => return response,
     };
     let owner = owner(&api, &request);
+    let sharers = owner.as_ref().map_or_else(Sharers::default, |owner| api.census.sharers(owner.tenant()));
     if let Some(seat) = seat
-        && let Some(requester) = requester(&request, owner.as_deref())
-        && let Err(no_share) = seat.start_work(requester)
+        && let Some(requester) = requester(&request, owner.as_ref())
+        && let Err(no_share) = seat.start_work(requester, sharers)
     {
-        return too_many(owner.as_deref(), no_share).into_response();
+        return too_many(owner.as_ref(), no_share).into_response();
     }
-    let Some(load) = api.scales.load(owner.as_deref().unwrap_or_default(), cost, HTTP_ROOM_TIME).await else {
+    let payer = Payer::new(owner, sharers);
+    let Some(load) = api.scales.load(&payer, cost, HTTP_ROOM_TIME).await else {
         return Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "requests of others, or of this owner, take the memory that the venue has for them (`http.memory`); try again in a moment",
+            "requests of others, or of this owner and its tenant, take the memory that the venue has for them (`http.memory`); try again in a moment",
         )
         .retry_after(1)
         .into_response();
@@ -57,7 +61,7 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     let route = request.extensions().get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
     let body = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let work = api.lanes.run(owner.as_deref().unwrap_or_default(), body, work);
+    let work = api.lanes.run(&payer, body, work);
     let closed = async {
         api.closing.cancelled().await;
         tokio::time::sleep(api.options.drain).await;
@@ -88,30 +92,32 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
 }
 
 /// Whose memory and whose connection it is; `None` where the caller hasn't said.
-fn owner(api: &Api, request: &Request) -> Option<String> {
-    let known = request.extensions().get::<Recognised>().map(|known| known.caller.owner.to_string());
-    known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner.to_string()))
+fn owner(api: &Api, request: &Request) -> Option<Owner> {
+    let known = request.extensions().get::<Recognised>().map(|known| known.caller.owner.clone());
+    known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner))
 }
 
 /// Whom a request counts for. One for health or metrics counts for nobody, and its connection goes for the next that
 /// comes: whoever takes nothing of the answer keeps nobody out.
-fn requester(request: &Request, owner: Option<&str>) -> Option<Requester> {
+fn requester(request: &Request, owner: Option<&Owner>) -> Option<Requester> {
     if health::has_route(request.uri().path()) {
         return None;
     }
-    Some(owner.map_or(Requester::Unknown, |owner| Requester::Owner(owner.into())))
+    Some(owner.cloned().map_or(Requester::Unknown, Requester::Owner))
 }
 
-fn too_many(owner: Option<&str>, no_share: NoShare) -> Problem {
-    let whose =
-        owner.map_or_else(|| "requests without a token".to_owned(), |owner| format!("requests of owner `{owner}`"));
+fn too_many(owner: Option<&Owner>, no_share: NoShare) -> Problem {
+    let (whose, whom) = owner.map_or_else(
+        || ("requests without a token".to_owned(), ""),
+        |owner| (format!("requests of owner `{owner}`"), " for it, or for its tenant"),
+    );
     let (place, setting) = if no_share.is_of_address {
         (" from this address", "http.connections_per_address")
     } else {
         ("", "http.connections")
     };
     let text = format!(
-        "as many {whose} run{place} as connections are free{place} (`{setting}`), waits and event streams included; end \
+        "as many {whose} run{place} as connections are free{place}{whom} (`{setting}`), waits and event streams included; end \
          some of them, or try again in a moment"
     );
     Problem::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(1)

@@ -1,7 +1,7 @@
-//! Large requests, run apart from all others: a part of the processors for each owner, and one after the other within
-//! it. So what one owner reads or brings, however much, keeps nobody from being served.
+//! Large requests, run apart from all others: a part of the processors for each tenant, and one after the other within
+//! it. So what one tenant reads or brings, however much, keeps nobody from being served.
 
-use super::load::{Cost, Load, Scales};
+use super::load::{Cost, Load, Payer, Scales};
 use crate::process::large::{HandledBytes, run_apart};
 use crate::process::telemetry::Metrics;
 use futures::future::BoxFuture;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Cost of one lane.
 const LANE: Cost = Cost { all: 1, brought: 1 };
 
-/// The lanes of a server: as many as there are processors, half of them for one owner.
+/// The lanes of a server: as many as there are processors, half of them for one tenant.
 pub(super) struct Lanes {
     lanes: Arc<Scales>,
     metrics: Arc<Metrics>,
@@ -31,11 +31,12 @@ impl Lanes {
         Self { lanes: Scales::new(lanes), metrics: Arc::clone(metrics) }
     }
 
-    /// Runs a request of an owner that brings a body of so many bytes: as soon as it is large, in a lane.
-    pub(super) fn run<F: Future + Send>(&self, owner: &str, body: usize, work: F) -> LaneFuture<F> {
+    /// Runs a request that brings a body of so many bytes: as soon as it is large, in a lane.
+    pub(super) fn run<F: Future + Send>(&self, payer: &Payer, body: usize, work: F) -> LaneFuture<F> {
         let handled = HandledBytes::new(body);
         let (lanes, metrics) = (Arc::clone(&self.lanes), Arc::clone(&self.metrics));
-        LaneFuture { work: Box::pin(work), handled, lanes, metrics, owner: owner.into(), is_large: false, next: None }
+        let payer = payer.clone();
+        LaneFuture { work: Box::pin(work), handled, lanes, metrics, payer, is_large: false, next: None }
     }
 }
 
@@ -46,7 +47,7 @@ pub(super) struct LaneFuture<F> {
     handled: HandledBytes,
     lanes: Arc<Scales>,
     metrics: Arc<Metrics>,
-    owner: Arc<str>,
+    payer: Payer,
     is_large: bool,
     next: Option<BoxFuture<'static, Option<Arc<Load>>>>,
 }
@@ -55,7 +56,7 @@ impl<F: Future + Send> Future for LaneFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let Self { work, handled, lanes, metrics, owner, is_large, next } = self.get_mut();
+        let Self { work, handled, lanes, metrics, payer, is_large, next } = self.get_mut();
         if !handled.are_large() {
             return handled.count(|| work.as_mut().poll(cx));
         }
@@ -63,9 +64,9 @@ impl<F: Future + Send> Future for LaneFuture<F> {
             metrics.http_large.inc();
         }
         let waiting = next.get_or_insert_with(|| {
-            let (lanes, owner) = (Arc::clone(lanes), Arc::clone(owner));
+            let (lanes, payer) = (Arc::clone(lanes), payer.clone());
             // The request's own time ends the wait.
-            Box::pin(async move { lanes.load(&owner, LANE, Duration::MAX).await })
+            Box::pin(async move { lanes.load(&payer, LANE, Duration::MAX).await })
         });
         let lane = ready!(waiting.as_mut().poll(cx));
         *next = None;
@@ -78,6 +79,7 @@ impl<F: Future + Send> Future for LaneFuture<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::share::Sharers;
     use crate::process::large::{LARGE_BYTES, note_large};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
@@ -85,11 +87,12 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
-    fn spawn<F: Future + Send + 'static>(lanes: &Lanes, owner: &str, body: usize, work: F) -> JoinHandle<F::Output>
+    fn spawn<F: Future + Send + 'static>(lanes: &Lanes, user: &str, body: usize, work: F) -> JoinHandle<F::Output>
     where
         F::Output: Send,
     {
-        tokio::spawn(lanes.run(owner, body, work))
+        let owner = format!("t/{user}").parse().unwrap();
+        tokio::spawn(lanes.run(&Payer::new(Some(owner), Sharers { tenants: false, users: true }), body, work))
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

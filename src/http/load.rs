@@ -1,7 +1,10 @@
 //! How much is worked on at once, by the memory that it may take: a value takes many times its text while it is
-//! handled, so requests that bring or read large ones wait for each other. No owner takes more than half, and none more
-//! than is free: half alone, a third beside another that does the same.
+//! handled, so requests that bring or read large ones wait for each other. No tenant takes more than half, and none more
+//! than is free: half alone, a third beside another that does the same; and so do the users of one tenant share what it
+//! has.
 
+use crate::domain::ids::Owner;
+use crate::domain::share::Sharers;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -45,18 +48,37 @@ impl Cost {
     }
 }
 
+/// Whose a request is, and between whom he shares.
+#[derive(Debug, Clone)]
+pub(super) struct Payer {
+    tenant: Arc<str>,
+    /// `tenant/user`; empty where the caller hasn't said.
+    owner: Arc<str>,
+    sharers: Sharers,
+}
+
+impl Payer {
+    pub(super) fn new(owner: Option<Owner>, sharers: Sharers) -> Self {
+        let (tenant, owner) = owner
+            .map_or_else(Default::default, |owner| (Arc::from(owner.tenant().as_str()), Arc::from(owner.to_string())));
+        Self { tenant, owner, sharers }
+    }
+}
+
 /// Who has how much of it, and who waits. Whoever came first goes first, but for those whose own share is used up.
 struct Loads {
     room: u64,
     used: u64,
+    of_tenant: HashMap<Arc<str>, u64>,
     of_owner: HashMap<Arc<str>, u64>,
-    held: HashMap<u64, (Arc<str>, u64)>,
-    waiting: VecDeque<(u64, Arc<str>, u64)>,
+    held: HashMap<u64, (Payer, u64)>,
+    waiting: VecDeque<(u64, Payer, u64)>,
 }
 
 impl Loads {
     fn new(room: u64) -> Self {
-        Self { room, used: 0, of_owner: HashMap::new(), held: HashMap::new(), waiting: VecDeque::new() }
+        let (of_tenant, of_owner) = (HashMap::new(), HashMap::new());
+        Self { room, used: 0, of_tenant, of_owner, held: HashMap::new(), waiting: VecDeque::new() }
     }
 
     const fn share(&self) -> u64 {
@@ -64,15 +86,30 @@ impl Loads {
     }
 
     /// One comes; [`Self::next`] says when it may go on. What is larger than a share waits for all of a share.
-    fn comes(&mut self, number: u64, owner: Arc<str>, cost: u64) {
+    fn comes(&mut self, number: u64, payer: Payer, cost: u64) {
         let cost = cost.min(self.share());
-        self.waiting.push_back((number, owner, cost));
+        self.waiting.push_back((number, payer, cost));
+    }
+
+    /// Whether a payer, and its tenant, may take so much more; the first of each always may.
+    fn has_share(&self, payer: &Payer, cost: u64) -> bool {
+        let of = |counts: &HashMap<Arc<str>, u64>, name| counts.get(name).copied().unwrap_or(0);
+        let (tenant, own) = (of(&self.of_tenant, &payer.tenant), of(&self.of_owner, &payer.owner));
+        let free = self.room.saturating_sub(self.used);
+        let fits = |own: u64, share: u64, free: u64| own == 0 || own + cost <= share.min(free);
+        if !payer.sharers.tenants {
+            return fits(own, self.share(), free);
+        }
+        // The most that the tenant can have, as long as others give nothing back.
+        let of_tenant = self.share().min(u64::midpoint(free, tenant));
+        fits(tenant, self.share(), free)
+            && (!payer.sharers.users || fits(own, of_tenant / 2, of_tenant.saturating_sub(tenant)))
     }
 
     /// One that goes on takes as much from now on.
     fn takes(&mut self, number: u64, cost: u64) {
-        if let Some((owner, _)) = self.leaves(number) {
-            self.enters(number, owner, cost);
+        if let Some((payer, _)) = self.leaves(number) {
+            self.enters(number, payer, cost);
         }
     }
 
@@ -87,40 +124,41 @@ impl Loads {
     fn next(&mut self) -> Vec<u64> {
         let (mut numbers, mut kept) = (Vec::new(), VecDeque::new());
         let mut full = false;
-        for (number, owner, cost) in std::mem::take(&mut self.waiting) {
-            let own = self.of_owner.get(&owner).copied().unwrap_or(0);
-            let free = self.room.saturating_sub(self.used);
-            let has_share = cost == 0 || own == 0 || own + cost <= self.share().min(free);
+        for (number, payer, cost) in std::mem::take(&mut self.waiting) {
+            let has_share = cost == 0 || self.has_share(&payer, cost);
             let has_room = cost == 0 || !full && self.used + cost <= self.room;
             if has_share && has_room {
-                self.enters(number, owner, cost);
+                self.enters(number, payer, cost);
                 numbers.push(number);
             } else {
                 // Those behind don't pass one that waits for room: it would wait for ever.
                 full |= has_share;
-                kept.push_back((number, owner, cost));
+                kept.push_back((number, payer, cost));
             }
         }
         self.waiting = kept;
         numbers
     }
 
-    fn enters(&mut self, number: u64, owner: Arc<str>, cost: u64) {
+    fn enters(&mut self, number: u64, payer: Payer, cost: u64) {
         self.used += cost;
-        *self.of_owner.entry(Arc::clone(&owner)).or_default() += cost;
-        self.held.insert(number, (owner, cost));
+        *self.of_tenant.entry(Arc::clone(&payer.tenant)).or_default() += cost;
+        *self.of_owner.entry(Arc::clone(&payer.owner)).or_default() += cost;
+        self.held.insert(number, (payer, cost));
     }
 
-    fn leaves(&mut self, number: u64) -> Option<(Arc<str>, u64)> {
-        let (owner, cost) = self.held.remove(&number)?;
+    fn leaves(&mut self, number: u64) -> Option<(Payer, u64)> {
+        let (payer, cost) = self.held.remove(&number)?;
         self.used -= cost;
-        if let Some(own) = self.of_owner.get_mut(&owner) {
-            *own -= cost;
-            if *own == 0 {
-                self.of_owner.remove(&owner);
+        for (counts, name) in [(&mut self.of_tenant, &payer.tenant), (&mut self.of_owner, &payer.owner)] {
+            if let Some(count) = counts.get_mut(name) {
+                *count -= cost;
+                if *count == 0 {
+                    counts.remove(name);
+                }
             }
         }
-        Some((owner, cost))
+        Some((payer, cost))
     }
 }
 
@@ -140,14 +178,14 @@ impl Scales {
     }
 
     /// Begins when there is room, `None` when there is none within `time`.
-    pub(super) async fn load(self: &Arc<Self>, owner: &str, cost: Cost, time: Duration) -> Option<Arc<Load>> {
+    pub(super) async fn load(self: &Arc<Self>, payer: &Payer, cost: Cost, time: Duration) -> Option<Arc<Load>> {
         let (sender, begins) = oneshot::channel();
         let load = {
             let mut state = self.lock();
             state.numbers += 1;
             let number = state.numbers;
             state.wakers.insert(number, sender);
-            state.loads.comes(number, owner.into(), cost.all);
+            state.loads.comes(number, payer.clone(), cost.all);
             state.wake();
             // From here on it is taken back wherever this ends.
             Arc::new(Load { scales: Arc::clone(self), number, brought: cost.brought })
@@ -210,8 +248,13 @@ mod tests {
         Cost { all, brought: 0 }
     }
 
-    fn comes(loads: &mut Loads, number: u64, owner: &str, cost: u64) -> Vec<u64> {
-        loads.comes(number, owner.into(), cost);
+    /// One of several users of the only tenant.
+    fn payer(user: &str) -> Payer {
+        Payer::new(Some(format!("t/{user}").parse().unwrap()), Sharers { tenants: false, users: true })
+    }
+
+    fn comes(loads: &mut Loads, number: u64, user: &str, cost: u64) -> Vec<u64> {
+        loads.comes(number, payer(user), cost);
         loads.next()
     }
 
@@ -247,7 +290,8 @@ mod tests {
         for number in [2, 4, 5, 6, 7] {
             all.goes(number);
         }
-        assert_eq!((all.used, all.of_owner.len(), all.held.len(), all.waiting.len()), (0, 0, 0, 0));
+        assert_eq!((all.used, all.of_tenant.len(), all.of_owner.len()), (0, 0, 0));
+        assert_eq!((all.held.len(), all.waiting.len()), (0, 0));
     }
 
     #[test]
@@ -265,6 +309,26 @@ mod tests {
         };
         assert_eq!(["ann", "bob", "cy", "dee", "eve"].map(&mut most), [8, 4, 2, 1, 1]);
         assert_eq!(all.used, 256);
+    }
+
+    #[test]
+    fn the_users_of_a_tenant_take_together_what_one_tenant_takes() {
+        let (mut all, mut number) = (Loads::new(256), 0);
+        let mut most = |owner: &str, users: bool| {
+            let payer = Payer::new(Some(owner.parse().unwrap()), Sharers { tenants: true, users });
+            let mut count = 0;
+            loop {
+                number += 1;
+                all.comes(number, payer.clone(), 16);
+                if all.next().is_empty() {
+                    return count;
+                }
+                count += 1;
+            }
+        };
+        let held = ["a/1", "a/2", "a/3", "a/4", "a/5"].map(|user| most(user, true));
+        assert_eq!(held, [4, 2, 1, 1, 0], "half of all together");
+        assert_eq!([most("b/1", false), most("c/1", false)], [4, 2], "and so has the next tenant");
     }
 
     #[test]
@@ -286,11 +350,11 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_nothing_behind() {
         let scales = Scales::new(100);
-        let first = scales.load("ann", cost(50), Duration::from_mins(1)).await.unwrap();
-        assert!(scales.load("ann", cost(1), Duration::from_millis(1)).await.is_none());
+        let first = scales.load(&payer("ann"), cost(50), Duration::from_mins(1)).await.unwrap();
+        assert!(scales.load(&payer("ann"), cost(1), Duration::from_millis(1)).await.is_none());
         let waiting = tokio::spawn({
             let scales = Arc::clone(&scales);
-            async move { scales.load("ann", cost(50), Duration::from_mins(1)).await.is_some() }
+            async move { scales.load(&payer("ann"), cost(50), Duration::from_mins(1)).await.is_some() }
         });
         drop(first);
         assert!(waiting.await.unwrap());

@@ -31,6 +31,7 @@ pub use connections::Room;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
+use crate::venue::census::OwnerCensus;
 use axum::Router;
 use lane::Lanes;
 use load::Scales;
@@ -102,6 +103,8 @@ struct Shared {
     options: HttpOptions,
     scales: Arc<Scales>,
     lanes: Lanes,
+    /// Among whom connections and memory are shared.
+    census: OwnerCensus,
     /// Cancelled when the shutdown begins: streams and waits end.
     closing: CancellationToken,
 }
@@ -146,11 +149,13 @@ async fn run(
 ) {
     let closing = CancellationToken::new();
     let (scales, lanes) = (Scales::new(options.memory), Lanes::new(&venue.metrics));
-    let api = Api(Arc::new(Shared { venue, options, scales, lanes, closing: closing.clone() }));
+    let census = OwnerCensus::default();
+    let api = Api(Arc::new(Shared { venue, options, scales, lanes, census, closing: closing.clone() }));
     let signal = async {
         shutdown.await;
         closing.cancel();
     };
     let router = router(api.clone());
-    tokio::join!(listen::listen(listener, api, router), signal);
+    let census = closing.run_until_cancelled(api.census.follow(&api.venue));
+    tokio::join!(listen::listen(listener, api.clone(), router), census, signal);
 }

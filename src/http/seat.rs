@@ -1,6 +1,7 @@
 //! One connection: what it does, how long it may, and the bytes through it.
 
 use super::connections::{Admission, Connections, NoShare, Requester, Room};
+use crate::domain::share::Sharers;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io;
@@ -76,9 +77,10 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Its whole request is here and is worked on from now on, unless the requester has his share of the connections.
-    pub(super) fn start_work(&self, requester: Requester) -> Result<(), NoShare> {
-        self.table.lock().connections.start_work(self.number, requester)?;
+    /// Its whole request is here and is worked on from now on, unless the requester has his share of the connections among
+    /// these.
+    pub(super) fn start_work(&self, requester: Requester, sharers: Sharers) -> Result<(), NoShare> {
+        self.table.lock().connections.start_work(self.number, requester, sharers)?;
         self.phase.send_replace(Phase::Work);
         Ok(())
     }

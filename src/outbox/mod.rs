@@ -1,6 +1,7 @@
 //! Stage 8: what a commit decided to publish, and the relay that does it.
 
 use crate::bus::{Bus, BusError};
+use crate::domain::authority::policy::{Policy, Revocation};
 use crate::domain::decode;
 use crate::domain::event::{Completion, ResultBody, Submission};
 use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner};
@@ -135,7 +136,16 @@ pub struct RelayedJob {
     /// The entry's id.
     pub entry: String,
     /// Whether it was published.
-    pub published: Result<(), BusError>,
+    pub published: Result<(), Unpublished>,
+}
+
+/// Why the message of a job of an external worker was not published.
+#[derive(Debug, Clone)]
+pub enum Unpublished {
+    /// The queue didn't take it.
+    Queue(BusError),
+    /// What it stands under was revoked while it waited: the text says what, and by which revocation.
+    Revoked(String),
 }
 
 /// Where messages are published, and under whose seal.
@@ -158,7 +168,8 @@ pub async fn relay(outlet: Outlet<'_>, owner: &Owner, entries: &[OutboxEntry]) -
 
 /// Publishes messages, several at a time and under the venue's seal; those that [last](lasting) lie in the outbox. What
 /// fails stays there for the sweep and holds up nothing behind it. The message of a job of an external worker that has
-/// ended isn't published any more.
+/// ended, or whose grant was revoked meanwhile, isn't published any more. All other messages are: workers ask what was
+/// revoked before they start a task, a message or a result, and completions are owed to those who wait for them.
 pub async fn send(outlet: Outlet<'_>, owner: &Owner, messages: Vec<Outgoing>) -> Relayed {
     publish_all(outlet, owner, messages, |to| outlet.bus.outlives(to)).await
 }
@@ -195,11 +206,17 @@ async fn publish_all(
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
     let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new(), done: Vec::new(), sent: 0 };
     for sent in results {
+        let is_revoked = sent.revoked.is_some();
         if let Some(job) = sent.job {
-            relayed.jobs.push(RelayedJob { job, entry: sent.id.clone(), published: sent.result.clone() });
+            let published = match sent.revoked {
+                Some(why) => Err(Unpublished::Revoked(why)),
+                None => sent.result.clone().map_err(Unpublished::Queue),
+            };
+            relayed.jobs.push(RelayedJob { job, entry: sent.id.clone(), published });
         }
         match sent.result {
-            Ok(()) if sent.is_kept => {}
+            // Of a revoked one nothing is left for the sweep when its job has ended.
+            Ok(()) if sent.is_kept || is_revoked => {}
             Ok(()) => {
                 relayed.sent += 1;
                 relayed.done.extend(sent.lies_there.then_some(sent.id));
@@ -222,10 +239,30 @@ pub async fn cross_off(store: &dyn Store, owner: &Owner, done: &[String]) {
     }
 }
 
-/// Whether a job has not ended: the message of one that has isn't published any more.
-async fn is_open(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
-    let status = store.doc(owner, &keys::job_status(job)).await?.status();
-    Ok(status.is_some_and(|(status, _)| !status.is_terminal()))
+/// What becomes of the message of a job of an external worker.
+enum JobStanding {
+    Open,
+    /// Nobody waits for it any more.
+    Ended,
+    /// As in [`Unpublished::Revoked`].
+    Revoked(String),
+}
+
+/// Whether a job of an external worker may still be given to one: it has not ended, and nothing that it stands under was
+/// revoked.
+async fn job_standing(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<JobStanding, StoreError> {
+    let docs = [keys::job_status(job), keys::job_head(job), keys::POLICY.to_owned()];
+    let everywhere = async { store.get::<Policy>(&keys::venue_owner(), keys::POLICY).await };
+    let (found, everywhere) = futures::try_join!(store.read(owner, &docs), everywhere)?;
+    let [status, head, policy] = &found[..] else { return Ok(JobStanding::Ended) };
+    if status.status().is_none_or(|(status, _)| status.is_terminal()) {
+        return Ok(JobStanding::Ended);
+    }
+    let mut trail = head.decode::<JobHead>(&docs[1])?.map(|head| head.under).unwrap_or_default();
+    trail.grants.push(job.to_string());
+    let own = policy.decode::<Policy>(keys::POLICY)?;
+    let revoked = own.iter().chain(&everywhere).find_map(|policy| policy.find_end(&trail));
+    Ok(revoked.map_or(JobStanding::Open, |revocation| JobStanding::Revoked(Revocation::refusal(revocation))))
 }
 
 /// What became of one message.
@@ -237,6 +274,8 @@ struct Sent {
     is_kept: bool,
     /// It lies in an outbox.
     lies_there: bool,
+    /// As in [`Unpublished::Revoked`].
+    revoked: Option<String>,
     result: Result<(), BusError>,
 }
 
@@ -256,13 +295,14 @@ fn resealed(key: &[u8], mut message: Message) -> Message {
 async fn publish(outlet: Outlet<'_>, owner: &Owner, outgoing: Outgoing, lies_there: bool) -> Sent {
     let Outlet { store, bus, key, .. } = outlet;
     let Outgoing { id, message } = outgoing;
-    let mut sent = Sent { id, job: None, is_kept: false, lies_there, result: Ok(()) };
+    let mut sent = Sent { id, job: None, is_kept: false, lies_there, revoked: None, result: Ok(()) };
     if let Address::Job { .. } = message.to
         && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
     {
-        match is_open(store, owner, &job).await {
-            Ok(true) => sent.job = Some(job),
-            Ok(false) => return sent,
+        match job_standing(store, owner, &job).await {
+            Ok(JobStanding::Open) => sent.job = Some(job),
+            Ok(JobStanding::Ended) => return sent,
+            Ok(JobStanding::Revoked(why)) => return Sent { job: Some(job), revoked: Some(why), ..sent },
             Err(error) => {
                 tracing::debug!(%owner, %job, %error, "job not published yet; the sweep will do it");
                 return Sent { is_kept: true, ..sent };

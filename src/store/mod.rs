@@ -210,7 +210,8 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// aren't touched. The owner's sessions begin behind its fencing token from then on, so that no holder
     /// of before can come back.
     ///
-    /// After it: `sessions` shows it so, or not at all.
+    /// After it: `sessions` shows it so, or not at all; where one of `checks` ([`DocWrite::check`]) doesn't hold,
+    /// nothing. One that is forgotten already is `Done`.
     #[repeat(Idempotent)]
     async fn seat(
         &self,
@@ -218,6 +219,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         owner: &Owner,
         session: &SessionKey,
         seat: Option<&Seat>,
+        checks: &[DocWrite],
     ) -> Result<Seated, StoreError>;
 
     /// Changes what a session remembers, or drops it, with documents, between its turns.

@@ -57,4 +57,6 @@ pub enum Seated {
     Held(Millis),
     /// It has turns or events of its own already.
     Taken,
+    /// A document isn't as it was seen.
+    Changed,
 }

@@ -46,7 +46,7 @@ use crate::domain::job::watch::{Ignored, Watch, WatchLook};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::limits::OUTBOUND_GRACE;
 use crate::domain::time::Millis;
-use crate::outbox::{self, RelayedJob};
+use crate::outbox::{self, RelayedJob, Unpublished};
 use crate::store::{DocWrite, Edit, Finished, JobFinish, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
@@ -104,24 +104,32 @@ pub async fn watch(venue: &Venue, owner: &Owner, watch: Watch) -> Result<Watch, 
 /// What comes of an attempt to publish the message of a job.
 pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Result<(), StoreError> {
     let RelayedJob { job, entry, published } = relayed;
-    let Err(error) = published else { return waits_no_more(venue, owner, job).await };
-    match error {
-        BusError::Full { .. } | BusError::Unavailable { .. } => {
+    let Err(why) = published else { return waits_no_more(venue, owner, job).await };
+    let (result, is_running) = match why {
+        Unpublished::Queue(error @ (BusError::Full { .. } | BusError::Unavailable { .. })) => {
             let until = venue.now().plus(OUTBOUND_GRACE);
             let note = Waiting { reason: format!("it is not published yet: {error}"), until: Some(until) };
             let write = DocWrite::json(keys::job_wait(job), &note);
             venue.store.write(venue.now(), owner, &[write]).await?;
+            return Ok(());
         }
-        BusError::NoStream { .. } | BusError::Refused { .. } => {
+        Unpublished::Queue(error @ (BusError::NoStream { .. } | BusError::Refused { .. })) => {
             tracing::warn!(%owner, %job, %error, "job of an external worker can't be published, and fails");
-            let result = JobResult::failed(ErrorCode::QueueUnavailable, error.to_string());
-            if let Some(known) = jobs::get(venue, owner, job).await? {
-                end(venue, owner, &known.head, &result).await?;
-            }
-            venue.store.published(owner, std::slice::from_ref(entry)).await?;
+            (JobResult::failed(ErrorCode::QueueUnavailable, error.to_string()), false)
+        }
+        Unpublished::Revoked(reason) => {
+            tracing::info!(%owner, %job, reason, "job of an external worker is not published, and fails");
+            // The acknowledgement of an earlier try may have been lost.
+            (JobResult::failed(ErrorCode::CapDenied, reason.clone()), true)
+        }
+    };
+    if let Some(known) = jobs::get(venue, owner, job).await? {
+        let finished = end(venue, owner, &known.head, &result).await?;
+        if is_running && finished == Finished::Done {
+            stop(venue, owner, job).await;
         }
     }
-    Ok(())
+    venue.store.published(owner, std::slice::from_ref(entry)).await
 }
 
 /// Ends a job, and tells the session that waits for it. The first end counts.

@@ -5,8 +5,7 @@ use crate::domain::shard::Shards;
 use crate::store::StoreError;
 use crate::store::journaled::JournaledStore;
 use crate::store::tail::{Compared, TailStore};
-use crate::venue::{Venue, is_reserved, venue_owner};
-use std::collections::BTreeSet;
+use crate::venue::{Venue, venue_owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,15 +63,6 @@ impl History {
 }
 
 impl Venue {
-    /// Whether so many owners, the venue's own not among them, are there.
-    pub async fn has_owners(&self, count: usize) -> Result<bool, StoreError> {
-        // Those of the parts stand together, wherever that is.
-        let before = self.store.owners(None, count + 1).await?;
-        let after = self.store.owners(self.history.parts.iter().max(), count + 1).await?;
-        let found: BTreeSet<_> = before.into_iter().chain(after).filter(|owner| !is_reserved(owner)).collect();
-        Ok(found.len() >= count)
-    }
-
     /// Compares what the store said last with what it says now, when its history is another; see
     /// [`TailStore::compare`]. What was remembered of documents by their versions is forgotten then.
     pub async fn compare_history(&self) -> Result<Option<Compared>, StoreError> {

@@ -35,6 +35,7 @@ pub mod roll;
 pub mod spending;
 pub mod strays;
 
+pub mod census;
 pub mod clocks;
 pub mod context;
 pub mod format;

@@ -78,9 +78,15 @@ pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> R
     Ok(reached)
 }
 
-/// Nothing cuts it off: a worker has begun it, or it was published for one outside.
+/// Nothing cuts it off: a worker has begun it, or it was published for one outside. One that says what it waits for is
+/// not published yet, and never will be.
 fn is_running(job: &Job) -> bool {
-    job.head.op.is_some() && (job.head.agent.as_str() != NO_AGENT || job.status == JobStatus::Started)
+    job.head.op.is_some()
+        && if job.head.agent.as_str() == NO_AGENT {
+            job.status == JobStatus::Started
+        } else {
+            job.status != JobStatus::Pending || job.waiting.is_none()
+        }
 }
 
 impl RevocationReach {

@@ -2,11 +2,12 @@
 //! turn must not hold what the turn needs.
 
 use super::Worker;
-use crate::domain::ids::{JobId, Owner};
+use crate::domain::ids::{JobId, Owner, OwnerPart};
 use crate::domain::job::JobResult;
+use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
 use crate::store::StoreError;
+use crate::venue::census::OwnerCensus;
 use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
-use crate::worker::arrive::share::{OwnerShare, first_with_fewest};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,35 +23,60 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two tries to write down an end.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Places for operations: no owner has all of them, and some are left for owners that have none.
+/// Places for operations: no tenant has all of them, and some are left for tenants that have none; so do the users of
+/// one tenant share what it has.
 #[derive(Debug)]
 pub(super) struct Places {
-    share: OwnerShare,
-    taken: Mutex<TakenPlaces>,
+    shares: PlaceShares,
+    census: Arc<OwnerCensus>,
+    taken: Mutex<OperationCounts>,
 }
 
 #[derive(Debug, Default)]
-struct TakenPlaces {
+struct OperationCounts {
+    tenants: HashMap<OwnerPart, usize>,
     owners: HashMap<Owner, usize>,
     /// Running or waiting here.
     known: HashSet<JobId>,
     waiting: VecDeque<(Owner, JobId)>,
 }
 
-impl TakenPlaces {
-    fn taken_by(&self, owner: &Owner) -> usize {
-        self.owners.get(owner).copied().unwrap_or(0)
+impl OperationCounts {
+    fn taken_beside(&self, owner: &Owner) -> TakenPlaces {
+        let of = |counts: Option<&usize>| counts.copied().unwrap_or(0);
+        let (tenant, user) = (of(self.tenants.get(owner.tenant())), of(self.owners.get(owner)));
+        TakenPlaces { all: self.tenants.values().sum(), tenant, user }
+    }
+
+    fn add(&mut self, owner: &Owner) {
+        *self.tenants.entry(owner.tenant().clone()).or_default() += 1;
+        *self.owners.entry(owner.clone()).or_default() += 1;
+    }
+
+    fn remove(&mut self, owner: &Owner) {
+        decrement(&mut self.tenants, owner.tenant());
+        decrement(&mut self.owners, owner);
+    }
+}
+
+/// Counts one less; what is 0 is not kept.
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
     }
 }
 
 impl Places {
-    /// So many, and percent of them for one owner.
-    pub(super) fn new(count: usize, percent: u32) -> Self {
-        Self { share: OwnerShare::new(count, percent), taken: Mutex::default() }
+    /// So many, and percent of them for one tenant, or one user of it.
+    pub(super) fn new(count: usize, percent: u32, census: Arc<OwnerCensus>) -> Self {
+        Self { shares: PlaceShares::new(count, percent), census, taken: Mutex::default() }
     }
 
-    fn has_room(&self, taken: &TakenPlaces, owner: &Owner) -> bool {
-        self.share.room(taken.owners.values().sum(), taken.taken_by(owner)) > 0
+    fn has_room(&self, taken: TakenPlaces, owner: &Owner) -> bool {
+        self.shares.room(taken, self.census.sharers_always(owner.tenant())) > 0
     }
 
     /// Whether there is a place for it now; else it is remembered. One that is known here needs none.
@@ -59,9 +85,9 @@ impl Places {
         if taken.known.contains(job) {
             return false;
         }
-        if self.has_room(&taken, owner) {
+        if self.has_room(taken.taken_beside(owner), owner) {
             taken.known.insert(job.clone());
-            *taken.owners.entry(owner.clone()).or_default() += 1;
+            taken.add(owner);
             return true;
         }
         if taken.waiting.len() < REMEMBERED {
@@ -71,21 +97,20 @@ impl Places {
         false
     }
 
-    /// Gives a place back: to an owner that has room and the fewest places, of those to the operation that has waited
+    /// Gives a place back: to the tenant that has room and the fewest places, of its users to the one with the fewest, and
+    /// of those to the operation that has waited
     /// longest.
     fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
         let mut taken = self.taken.lock();
         taken.known.remove(job);
-        if let Some(own) = taken.owners.get_mut(owner) {
-            *own -= 1;
-            if *own == 0 {
-                taken.owners.remove(owner);
-            }
-        }
-        let waiting = taken.waiting.iter().map(|(owner, _)| (taken.taken_by(owner), self.has_room(&taken, owner)));
+        taken.remove(owner);
+        let waiting = taken.waiting.iter().map(|(owner, _)| {
+            let now = taken.taken_beside(owner);
+            ((now.tenant, now.user), self.has_room(now, owner))
+        });
         let next = first_with_fewest(waiting)?;
         let (owner, job) = taken.waiting.remove(next)?;
-        *taken.owners.entry(owner.clone()).or_default() += 1;
+        taken.add(&owner);
         Some((owner, job))
     }
 }
@@ -222,6 +247,7 @@ async fn record_end(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::venue::census::OwnerSpread;
 
     fn owner(name: &str) -> Owner {
         format!("t/{name}").parse().unwrap()
@@ -231,9 +257,16 @@ mod tests {
         JobId::new(&format!("{n:032x}")).unwrap()
     }
 
+    /// Places that are shared so.
+    fn places(count: usize, percent: u32, spread: OwnerSpread) -> Places {
+        let census = OwnerCensus::default();
+        census.set_spread(spread);
+        Places::new(count, percent, Arc::new(census))
+    }
+
     #[test]
     fn an_owner_has_its_share_and_what_waits_goes_in_turn() {
-        let (places, [a, b, c, d]) = (Places::new(4, 50), ["a", "b", "c", "d"].map(owner));
+        let (places, [a, b, c, d]) = (places(4, 50, OwnerSpread::Users), ["a", "b", "c", "d"].map(owner));
         assert!(places.enter(&a, &job(1)) && places.enter(&a, &job(2)));
         assert!(!places.enter(&a, &job(3)), "it has its share, also alone");
         assert!(!places.enter(&a, &job(1)) && !places.enter(&a, &job(3)), "known");
@@ -254,9 +287,26 @@ mod tests {
 
     #[test]
     fn one_place_is_a_place_for_everybody() {
-        let (places, a) = (Places::new(1, 75), owner("a"));
+        let (places, a) = (places(1, 75, OwnerSpread::Users), owner("a"));
         assert!(places.enter(&a, &job(1)));
         assert!(!places.enter(&owner("b"), &job(2)));
         assert_eq!(places.leave(&a, &job(1)), Some((owner("b"), job(2))));
+    }
+
+    #[test]
+    fn the_users_of_a_tenant_have_together_what_one_tenant_has() {
+        let places = places(16, 75, OwnerSpread::Tenants);
+        let mut number = 0;
+        let mut fill = |name: &str| {
+            let owner: Owner = name.parse().unwrap();
+            let mut enters = || {
+                number += 1;
+                places.enter(&owner, &job(number))
+            };
+            (0..16).filter(|_| enters()).count()
+        };
+        assert_eq!(["a/1", "a/2", "a/3", "a/4", "b/1", "c/1"].map(&mut fill), [9, 2, 1, 0, 1, 1]);
+        let next = places.leave(&"a/1".parse().unwrap(), &job(1)).expect("one waits");
+        assert_eq!(next.0, "a/4".parse().unwrap(), "no other tenant has room, and no other user of this one fewer");
     }
 }

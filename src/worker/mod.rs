@@ -35,6 +35,7 @@ use crate::process::shutdown::Shutdown;
 use crate::store::LeaseRequest;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
+use crate::venue::census::OwnerCensus;
 use crate::venue::local::DirectWorker;
 use crate::venue::rates::Rates;
 use std::sync::Arc;
@@ -102,6 +103,8 @@ pub(crate) struct Worker {
     counts: model::Counts,
     /// Where commits leave what is to be published.
     relay: outbox::Relay,
+    /// Among whom slots and operations are shared.
+    census: Arc<OwnerCensus>,
     /// Whose sessions run here.
     seats: Arc<arrive::seats::Seats>,
     /// Whose operations run here.
@@ -162,8 +165,9 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (relay, pending) = outbox::Relay::new();
-    let seats = arrive::seats::Seats::new(options.slots, options.owner_share);
-    let places = invoked::Places::new(options.operations, options.owner_share);
+    let census = Arc::new(OwnerCensus::default());
+    let seats = arrive::seats::Seats::new(options.slots, options.owner_share, Arc::clone(&census));
+    let places = invoked::Places::new(options.operations, options.owner_share, Arc::clone(&census));
     let worker = Arc::new(Worker {
         venue,
         model,
@@ -176,6 +180,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         payments: model::Payments::default(),
         counts: model::Counts::default(),
         relay,
+        census,
         seats,
         places,
         failing: lease::outage::Failing::default(),
@@ -183,6 +188,10 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         share: parking_lot::Mutex::default(),
     });
     rounds::clocks::start(&worker).await;
+    // Before anything comes: what finds no slot by what isn't known yet waits for a sweep.
+    if let Err(error) = worker.census.look(&worker.venue).await {
+        tracing::debug!(%error, "among whom slots are shared isn't known yet; the sweep asks again");
+    }
     let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
     worker.venue.local.is(&worker.options.name, &direct);
     start_rounds(&worker, pending);

@@ -82,7 +82,7 @@ fn thinking(venue: &TestVenue) -> usize {
 async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venue: TestVenue) {
     venue.owner_share = 50;
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
-    let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "small/four").await];
+    let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "big/four").await];
     let mut running = Vec::new();
     for n in 0..300 {
         running.push(publish(&venue, &one, &format!("one-{n}"), "think").await);
@@ -126,7 +126,7 @@ async fn in_one_process_the_last_to_come_waits_for_a_slot_and_not_for_what_came_
 /// A worker that begins with a backlog of tasks that never end, of one owner or of two, has a slot for another owner.
 async fn an_owner_that_holds_no_slot_has_one_from_the_start(mut venue: TestVenue) {
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
-    let small = owner(&mut venue, "small/three").await;
+    let small = owner(&mut venue, "big/three").await;
     for n in 0..5 * SLOTS {
         publish(&venue, &one, &format!("one-{n}"), "think").await;
     }
@@ -163,7 +163,7 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
     venue.sweep = Duration::from_mins(10);
     venue.owner_share = 50;
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
-    let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "small/four").await];
+    let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "big/four").await];
     for n in 0..SLOTS {
         publish(&venue, &one, &format!("one-{n}"), "think").await;
         publish(&venue, &two, &format!("two-{n}"), "think").await;
@@ -319,4 +319,45 @@ async fn in_a_fleet_a_cancellation_needs_no_slot() {
 async fn in_one_process_a_cancellation_needs_no_slot() {
     let (venue, _dir) = laptop().await;
     a_cancellation_needs_no_slot(venue).await;
+}
+
+/// Whoever gives tokens makes users at will: those of one tenant hold together what one owner alone would.
+async fn a_tenant_of_many_users_leaves_slots_to_another(mut venue: TestVenue) {
+    let mut users = Vec::new();
+    for name in ["big/one", "big/two", "big/three", "big/four"] {
+        users.push(owner(&mut venue, name).await);
+    }
+    let small = owner(&mut venue, "small/one").await;
+    for n in 0..2 * SLOTS {
+        for user in &users {
+            publish(&venue, user, &format!("big-{n}"), "think").await;
+        }
+    }
+    venue.worker();
+    // 75 % of the slots, of which one is left for a user that has none.
+    let held = SLOTS * 3 / 4 - 1;
+    until("the tenant holds what it may", async || thinking(&venue) >= held).await;
+    for n in 0..3 {
+        let job = publish(&venue, &small, &format!("small-{n}"), "hello").await;
+        until("it has ended", async || status(&venue, &small, &job).await == Some(JobStatus::Complete)).await;
+    }
+    assert_eq!(thinking(&venue), held + 3, "the calls of `small/one` are the other three");
+    let mut held = Vec::new();
+    for user in &users {
+        let all = jobs::list(&venue.venue, user, 0, 100).await.unwrap().items;
+        held.push(all.iter().filter(|job| job.status == JobStatus::Started).count());
+    }
+    assert!(held.iter().filter(|held| **held > 0).count() >= 2, "no user of it has all of that: {held:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_fleet_a_tenant_of_many_users_leaves_slots_to_another() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    a_tenant_of_many_users_leaves_slots_to_another(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_process_a_tenant_of_many_users_leaves_slots_to_another() {
+    let (venue, _dir) = laptop().await;
+    a_tenant_of_many_users_leaves_slots_to_another(venue).await;
 }

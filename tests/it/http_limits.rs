@@ -232,6 +232,47 @@ async fn one_owners_waiting_requests_leave_connections_to_others() {
     assert_eq!(raw.answer().await.status, 200);
 }
 
+/// Requests at work of an owner that it gets: it tries `tries` times, one after the other.
+async fn fill(server: &Server, owner: &str, job: &str, tries: usize) -> Vec<Raw> {
+    let mut at_work = Vec::new();
+    for _ in 0..tries {
+        let mut raw = Raw::to(&server.url).await;
+        raw.send(&request_of(owner, &format!("/api/v1/jobs/{job}/sse"))).await;
+        let status = |bytes: &[u8]| std::str::from_utf8(bytes.get(9..12)?).ok()?.parse().ok();
+        match raw.until(status).await {
+            200 => at_work.push(raw),
+            429 | 503 => {}
+            other => panic!("{owner} is answered {other}"),
+        }
+    }
+    at_work
+}
+
+/// Whoever gives tokens makes users at will: the requests of those of one tenant leave half of the connections, and half
+/// of what one address may have, to other tenants.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenants_waiting_requests_leave_connections_to_other_tenants() {
+    let (one_address, proxy) = (Vec::new(), vec!["127.0.0.1".parse().unwrap()]);
+    for (total, per_address, proxies) in [(32, 64, proxy), (64, 32, one_address)] {
+        let first = Server::start().await;
+        let mut jobs = std::collections::BTreeMap::new();
+        for owner in ["acme/a", "acme/b", "acme/c", "acme/d", "acme/e", "acme/f", "other/x"] {
+            jobs.insert(owner, open_job_of(&first, owner).await);
+        }
+        let room = Room { total, per_address, proxies };
+        let change = |options| HttpOptions { room, ..options };
+        let server = Server::changed(std::sync::Arc::clone(&first.venue), std::sync::Arc::default(), change).await;
+        let mut held = Vec::new();
+        for (owner, job) in &jobs {
+            let tries = if *owner == "other/x" { 8 } else { 20 };
+            held.push(fill(&server, owner, job, tries).await);
+        }
+        let counts: Vec<_> = held.iter().map(Vec::len).collect();
+        assert!(counts[..6].iter().sum::<usize>() <= 16, "{counts:?}");
+        assert!(counts[6] >= 4, "another tenant has its own: {counts:?}");
+    }
+}
+
 /// Whoever looks after a process asks it also when all connections work, and others beyond them say nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_answered_when_no_connection_is_free() {

@@ -238,7 +238,7 @@ async fn a_shard_that_is_set_back_alone_is_named() {
     let before = cluster.nodes[1].log_file();
     assert_eq!(audit::beat(venue).await.unwrap(), None);
     assert_eq!(venue.store.owners(None, 1_000).await.unwrap().len(), 256);
-    assert!(!venue.has_owners(1).await.unwrap(), "they are the venue's own");
+    assert_eq!(venue.next_owner(None).await.unwrap(), None, "they are the venue's own");
 
     for node in [PRIMARIES + 1, 1] {
         cluster.nodes[node].kill();

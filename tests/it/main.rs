@@ -131,6 +131,7 @@ mod store_differential;
 mod store_fill;
 mod strict;
 mod tasks_from_outside;
+mod tenants;
 mod tidy;
 mod timers;
 mod turn_costs;

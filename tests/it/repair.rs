@@ -226,7 +226,7 @@ async fn a_result_that_a_session_waits_for_is_sent_again() {
     let state = SessionState { pending: pending.into(), ..SessionState::default() };
     let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into(), within: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
-    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat)).await.unwrap();
+    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
     assert_eq!(seated, Seated::Done);
     assert_eq!(repair(&venue).await, [], "it may be on its way");
     venue.venue.clock.advance(LATER);

@@ -360,7 +360,7 @@ impl Run<'_> {
         let seat = (!self.dice.one_in(4)).then(|| Seat { version: 1 + self.dice.below(2), state, within: None });
         self.last = format!("seat {session} {seat:?}");
         let around = self.look(&session, "seat", &[]).await;
-        let answer = both!(self.seat(self.now, &self.owner, &session, seat.as_ref()));
+        let answer = both!(self.seat(self.now, &self.owner, &session, seat.as_ref(), &[]));
         self.oracle.seated(&around, &session, seat.as_ref(), answer);
     }
 

@@ -303,7 +303,7 @@ async fn an_owner_of_many_sessions_is_gone_through_in_one_look() {
     for session in 0..170 {
         let key = SessionKey { agent: "helper".parse().unwrap(), session: format!("s{session}").parse().unwrap() };
         let seat = Seat { version: 1, state: state.clone().into(), within: None };
-        assert_eq!(venue.store.seat(venue.now(), &owner, &key, Some(&seat)).await.unwrap(), Seated::Done);
+        assert_eq!(venue.store.seat(venue.now(), &owner, &key, Some(&seat), &[]).await.unwrap(), Seated::Done);
     }
     venue.clock.advance(DAY * 100);
     let mut janitor = Janitor::new(RetentionRules { jobs: None, turns: Some(DAY * 90) });

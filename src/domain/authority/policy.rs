@@ -97,6 +97,11 @@ impl Policy {
         self.revocations.iter().find(|revocation| revocation.ends() && revocation.concerns(actor, envelope))
     }
 
+    /// The revocation by which nothing is started any more of what stands under `trail`.
+    pub fn find_end(&self, trail: &Trail) -> Option<&Revocation> {
+        self.revocations.iter().find(|revocation| revocation.ends() && revocation.follows(trail))
+    }
+
     /// The revocation of the path of an agent by which it serves a request no more: what was sent to it while its sender
     /// might do so asks again when it starts.
     pub fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> Option<&Revocation> {
@@ -255,6 +260,24 @@ mod tests {
             let policy = Policy { revocations: vec![revocation], ..Policy::default() };
             let is_closed = |request| policy.closes(&"g/a".into(), request).is_some();
             assert_eq!((is_closed(&ann), is_closed(&child)), (by_ann, by_agent), "{path:?} {holder:?} {grant:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_under_a_trail_asks_again_when_it_starts() {
+        let trail =
+            Trail { holders: vec!["t/ann".into(), "agent:clerk".into()], grants: vec!["jti".into(), JOB.into()] };
+        for (path, holder, grant, has_ended) in [
+            (None, None, Some("jti"), true),
+            (None, None, Some(JOB), true),
+            (None, Some("agent:clerk"), None, true),
+            (None, Some("agent:clerk"), Some("other"), false),
+            (None, Some("t/bob"), None, false),
+            (Some("w/pay"), None, Some("jti"), false),
+            (Some("w/pay"), None, None, false),
+        ] {
+            let policy = Policy { revocations: vec![revocation(path, holder, grant)], ..Policy::default() };
+            assert_eq!(policy.find_end(&trail).is_some(), has_ended, "{path:?} {holder:?} {grant:?}");
         }
     }
 

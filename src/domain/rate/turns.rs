@@ -1,22 +1,30 @@
-//! Owners take turns where calls wait for one limit.
+//! Tenants, and the owners of each, take turns where calls wait for one limit.
 
 use crate::time::Millis;
 use std::collections::BTreeMap;
 
 /// Place of a call among those that wait for tokens; the smallest first.
 ///
-/// Owners take turns: with each call that is made the others of its owner stand behind all that wait by then. Within an
-/// owner the longest wait goes first.
+/// Tenants take turns: with each call that is made the others of its tenant stand behind all that wait by then. So do
+/// the owners of one tenant among each other. Within an owner the longest wait goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueuePlace<'c> {
+    pub(super) tenant_turn: Millis,
     pub(super) turn: Millis,
     pub(super) since: Millis,
     pub(super) id: &'c str,
 }
 
+/// When a call was made last of a waiting call's tenant, and of its owner, while it waited.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PassedTurns {
+    pub(super) tenant: Millis,
+    pub(super) owner: Millis,
+}
+
 impl<'c> QueuePlace<'c> {
-    pub(super) fn new(id: &'c str, since: Millis, passed: Millis) -> Self {
-        Self { turn: since.max(passed), since, id }
+    pub(super) fn new(id: &'c str, since: Millis, passed: PassedTurns) -> Self {
+        Self { tenant_turn: since.max(passed.tenant), turn: since.max(passed.owner), since, id }
     }
 }
 
@@ -25,18 +33,68 @@ pub(super) fn owner_of(id: &str) -> &str {
     id.match_indices('/').nth(1).map_or(id, |(end, _)| &id[..end])
 }
 
-/// Index of the last call of the owner that has the most, if `owner` has none and that one more than one.
+/// The tenant of that owner.
+pub(super) fn tenant_of(id: &str) -> &str {
+    id.split('/').next().unwrap_or(id)
+}
+
+/// Index of the call that gives up its place for one with this id: the last of the owner that has the most of the tenant
+/// that has the most, until both tenants have as many; else, where the owner of this one has none, the last of the owner
+/// that has the most of its own tenant. No owner gives up the only one for another of its tenant.
 pub(super) fn last_of_most_frequent<'i>(
     ids: impl DoubleEndedIterator<Item = &'i str> + Clone,
-    owner: &str,
+    id: &str,
 ) -> Option<usize> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for id in ids.clone() {
-        *counts.entry(owner_of(id)).or_default() += 1;
+    let owners = |tenant: &str| count(ids.clone().filter(|other| tenant_of(other) == tenant).map(owner_of));
+    let tenants = count(ids.clone().map(tenant_of));
+    let own = tenants.get(tenant_of(id)).copied().unwrap_or(0);
+    let owner = if let Some(tenant) = most_frequent(tenants, own + 1) {
+        most_frequent(owners(tenant), 0)?
+    } else {
+        let owners = owners(tenant_of(id));
+        if owners.contains_key(owner_of(id)) {
+            return None;
+        }
+        most_frequent(owners, 1)?
+    };
+    ids.enumerate().filter(|(_, other)| owner_of(other) == owner).map(|(at, _)| at).last()
+}
+
+fn count<'i>(names: impl Iterator<Item = &'i str>) -> BTreeMap<&'i str, usize> {
+    let mut counts = BTreeMap::new();
+    for name in names {
+        *counts.entry(name).or_default() += 1;
     }
-    if counts.contains_key(owner) {
-        return None;
+    counts
+}
+
+/// The name that is there most often, and more often than `beyond`.
+fn most_frequent(counts: BTreeMap<&str, usize>, beyond: usize) -> Option<&str> {
+    let (name, _) = counts.into_iter().filter(|(_, count)| *count > beyond).max_by_key(|(_, count)| *count)?;
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_line_makes_room_for_a_tenant_and_then_for_an_owner_of_it() {
+        for (ids, id, expected) in [
+            // Of one tenant: the last of the owner that has the most.
+            (&["t/a/1", "t/a/2", "t/b/1"][..], "t/c/1", Some(1)),
+            (&["t/a/1", "t/a/2", "t/b/1"], "t/b/2", None),
+            (&["t/a/1", "t/b/1"], "t/c/1", None),
+            // A tenant of many users has the most, although each of them has one.
+            (&["t/a/1", "t/b/1", "t/c/1"], "u/a/1", Some(2)),
+            (&["t/a/1", "u/a/1"], "v/a/1", None),
+            (&["t/a/1", "t/b/1", "t/b/2", "u/a/1", "u/a/2"], "v/a/1", Some(2)),
+            // Until they have as many.
+            (&["t/a/1", "t/b/1", "t/c/1", "u/a/1"], "u/b/1", Some(2)),
+            (&["t/a/1", "t/b/1", "t/c/1", "u/a/1", "u/a/2"], "u/b/1", Some(4)),
+            (&["t/a/1", "t/b/1", "t/c/1", "u/a/1", "u/a/2"], "u/a/3", None),
+        ] {
+            assert_eq!(last_of_most_frequent(ids.iter().copied(), id), expected, "{id} beside {ids:?}");
+        }
     }
-    let (most, _) = counts.into_iter().filter(|(_, count)| *count > 1).max_by_key(|(_, count)| *count)?;
-    ids.enumerate().filter(|(_, id)| owner_of(id) == most).map(|(at, _)| at).last()
 }

@@ -303,9 +303,11 @@ impl Store for EmbeddedStore {
         owner: &Owner,
         session: &SessionKey,
         seat: Option<&Seat>,
+        checks: &[DocWrite],
     ) -> Result<Seated, StoreError> {
-        let (owner, session, seat) = (owner.clone(), session.clone(), seat.cloned());
-        self.call(move |tx| seat::seat(tx, now, &owner, &session, seat.as_ref())).await?.map_err(StoreError::Over)
+        let (owner, session, seat, checks) = (owner.clone(), session.clone(), seat.cloned(), checks.to_vec());
+        let seat = move |tx: &mut Tx<'_>| seat::seat(tx, now, &owner, &session, seat.as_ref(), &checks);
+        self.call(seat).await?.map_err(StoreError::Over)
     }
 
     async fn amend(

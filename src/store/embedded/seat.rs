@@ -8,7 +8,7 @@ use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::{Amending, StateChange};
 use crate::domain::quota::{Over, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::store::{Amend, Amended, Amendment, Change, Seat, Seated};
+use crate::store::{Amend, Amended, Amendment, Change, DocWrite, Seat, Seated};
 
 /// [`crate::store::Store::seat`].
 pub(super) fn seat(
@@ -17,10 +17,15 @@ pub(super) fn seat(
     owner: &Owner,
     session: &SessionKey,
     seat: Option<&Seat>,
+    checks: &[DocWrite],
 ) -> Result<Result<Seated, Over>, Fault> {
     let mut slot = Slot::load(tx, owner, session)?;
     if let Some(until) = slot.now.live_until(now) {
         return Ok(Ok(Seated::Held(until)));
+    }
+    if !docs::conflicts(tx, &slot.owner, checks)?.is_empty() {
+        let is_gone = seat.is_none() && !slot.is_known();
+        return Ok(Ok(if is_gone { Seated::Done } else { Seated::Changed }));
     }
     let Some(seat) = seat else {
         slot.erase(tx)?;

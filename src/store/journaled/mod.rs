@@ -241,8 +241,9 @@ impl Layer for JournaledStore {
         owner: &Owner,
         session: &SessionKey,
         seat: Option<&Seat>,
+        checks: &[DocWrite],
     ) -> Result<Seated, StoreError> {
-        let seated = self.inner.seat(now, owner, session, seat).await?;
+        let seated = self.inner.seat(now, owner, session, seat, checks).await?;
         if seated == Seated::Done {
             let mark = seat.map(|seat| content_mark(&seat.state));
             let turns = seat.map_or(0, |seat| seat.version);

@@ -280,10 +280,11 @@ impl Store for RedisStore {
         owner: &Owner,
         session: &SessionKey,
         seat: Option<&Seat>,
+        checks: &[DocWrite],
     ) -> Result<Seated, StoreError> {
         let args = |known: bool| {
             let mut args = self.timed("seat", owner, now);
-            args.flag(known).bytes(session.token()).flag(seat.is_some());
+            args.flag(known).bytes(session.token()).writes(checks).flag(seat.is_some());
             if let Some(seat) = seat {
                 args.number(seat.version).bytes(&seat.state).quota(seat.within.as_ref());
             }
@@ -293,6 +294,7 @@ impl Store for RedisStore {
         match outcome.as_str() {
             "done" => Ok(Seated::Done),
             "taken" => Ok(Seated::Taken),
+            "changed" => Ok(Seated::Changed),
             "held" => Ok(Seated::Held(answer.millis()?)),
             "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
             other => Err(answer.unexpected("an outcome of `seat`", other)),

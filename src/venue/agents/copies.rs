@@ -89,9 +89,9 @@ impl<'a> Claim<'a> {
             }
         }
         let seat = Seat { version: at, state: Bytes::from(state), within: None };
-        match venue.store.seat(venue.now(), owner, to, Some(&seat)).await? {
+        match venue.store.seat(venue.now(), owner, to, Some(&seat), &[]).await? {
             Seated::Done => {}
-            Seated::Held(_) | Seated::Taken => return Err(LifeError::Taken(to.clone())),
+            Seated::Held(_) | Seated::Taken | Seated::Changed => return Err(LifeError::Taken(to.clone())),
         }
         if let Some(made) = self.made.last_mut() {
             made.seat = Some(seat);

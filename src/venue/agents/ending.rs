@@ -330,11 +330,13 @@ async fn forget_session(
     let amend = Amend { version: seen.version, was: seen.state.clone(), then, writes: vec![deletion.check()] };
     Ok(match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
         Amended::Done => true,
-        // Who has died with it never gives it back.
-        Amended::Held if deletion.is_open(venue, owner).await? => {
-            matches!(venue.store.seat(venue.now(), owner, &seen.key, None).await?, Seated::Done)
+        // Who has died with it never gives it back. Where the deletion has been ended meanwhile, the name may stand for
+        // another agent with a session of that name.
+        Amended::Held => {
+            let checks = [deletion.check()];
+            matches!(venue.store.seat(venue.now(), owner, &seen.key, None, &checks).await?, Seated::Done)
         }
-        Amended::Stirred | Amended::Held => false,
+        Amended::Stirred => false,
     })
 }
 

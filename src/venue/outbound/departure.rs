@@ -18,8 +18,8 @@ impl Departure {
         self.0.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_left(&self, left: bool) {
-        self.0.store(left, Ordering::Release);
+    pub(super) fn mark_left(&self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -145,14 +145,13 @@ impl Sender {
     async fn once(&self, ask: &Ask, departure: &Departure) -> Result<Response, OpError> {
         let client = self.client(&ask.url)?;
         let mut request = client.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
-        let had_left = departure.has_left();
         if let Some((_, kind)) = &ask.body {
             request = request.header(header::CONTENT_TYPE, kind);
         }
         if ask.body.is_some() || !ask.repeatable {
             let bytes = ask.body.as_ref().map(|(bytes, _)| bytes.clone()).unwrap_or_default();
             let departure = departure.clone();
-            request = request.body(reqwest::Body::wrap(WatchedBody::new(bytes, move || departure.set_left(true))));
+            request = request.body(reqwest::Body::wrap(WatchedBody::new(bytes, move || departure.mark_left())));
         }
         let proxy = &self.policy.proxy;
         let response =
@@ -161,12 +160,13 @@ impl Sender {
                 (None, Some(failure)) => OpError::Upstream(format!("`{}`: {failure}", ask.place())),
                 (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
             })?;
+        // It may have gone no farther than the proxy. But proxies hand on a 407 of the server behind them, which has the
+        // request then: nothing tells the two apart.
         match proxy.refusal(&ask.url, response.status()) {
-            Some(failure) => {
-                // It went no farther than the proxy.
-                departure.set_left(had_left);
-                Err(OpError::Upstream(format!("`{}`: {failure}", ask.place())))
-            }
+            Some(failure) => Err(OpError::Upstream(format!(
+                "`{}`: {failure}, or the server behind it says so (status 407)",
+                ask.place()
+            ))),
             None => Ok(response),
         }
     }

@@ -10,7 +10,6 @@ pub(super) mod receive;
 mod refuse;
 mod result;
 pub(super) mod seats;
-pub(super) mod share;
 pub(super) mod stray;
 mod submission;
 

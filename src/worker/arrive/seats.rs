@@ -1,16 +1,18 @@
 //! Who has a slot of a worker, and which sessions wait for one.
 //!
-//! Where a venue has several owners, none can hold all slots, some are left for owners that have none, and of the
-//! sessions that wait those are called first whose owner has the fewest: one that submits very much keeps the others
-//! waiting for a slot, and not for all that it has submitted. So that their
-//! messages are seen behind its own, more is taken from the queue than there are slots for. A session that comes while
+//! Where a venue has several tenants, none can hold all slots, some are left for tenants that have none, and of the
+//! sessions that wait those are called first whose tenant has the fewest: one that submits very much keeps the others
+//! waiting for a slot, and not for all that it has submitted. The users of one tenant share what it has in the same way.
+//! So that the messages of others are seen behind its own, more is taken from the queue than there are slots for. A
+//! session that comes while
 //! no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
 //! is remembered here. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
 //! owner has as many here, and who scales a fleet by the queue sees them.
 
-use super::share::{OwnerShare, first_with_fewest};
 use crate::bus::{Settle, WhenEmpty};
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{Owner, OwnerPart, SessionKey};
+use crate::domain::share::{PlaceShares, Sharers, TakenPlaces, first_with_fewest};
+use crate::venue::census::OwnerCensus;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -48,35 +50,106 @@ const AHEAD_ALONE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Seats {
     slots: usize,
-    share: OwnerShare,
+    shares: PlaceShares,
+    census: Arc<OwnerCensus>,
     table: Mutex<Table>,
     changed: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
-    /// The venue has several owners, as far as is known: a worker that begins shares its slots before it has looked, for
-    /// the first owner that it finds in the queue would else hold all of them.
-    shared: bool,
     taken: usize,
     /// Of all owners.
     waiting: usize,
     held: usize,
-    owners: HashMap<Owner, Sitting>,
-    /// Owners of whom sessions wait, those first that are called first.
-    turns: VecDeque<Owner>,
+    tenants: HashMap<OwnerPart, TenantSlots>,
+    /// Tenants of which sessions wait, those first that are called first.
+    turns: VecDeque<OwnerPart>,
+}
+
+/// What the users of one tenant have here.
+#[derive(Debug, Default)]
+struct TenantSlots {
+    taken: usize,
+    users: HashMap<OwnerPart, Sitting>,
+    /// Users of whom sessions wait, those first that are called first.
+    turns: VecDeque<OwnerPart>,
+}
+
+impl TenantSlots {
+    fn taken_by(&self, user: &OwnerPart) -> usize {
+        self.users.get(user).map_or(0, |sitting| sitting.taken)
+    }
 }
 
 impl Table {
-    fn taken_by(&self, owner: &Owner) -> usize {
-        self.owners.get(owner).map_or(0, |sitting| sitting.taken)
+    fn find(&self, owner: &Owner) -> Option<&Sitting> {
+        self.tenants.get(owner.tenant())?.users.get(owner.user())
+    }
+
+    fn find_mut(&mut self, owner: &Owner) -> Option<&mut Sitting> {
+        self.tenants.get_mut(owner.tenant())?.users.get_mut(owner.user())
+    }
+
+    fn tenant_mut(&mut self, owner: &Owner) -> &mut TenantSlots {
+        self.tenants.entry(owner.tenant().clone()).or_default()
+    }
+
+    fn sitting_mut(&mut self, owner: &Owner) -> &mut Sitting {
+        self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
+    }
+
+    fn taken_beside(&self, owner: &Owner) -> TakenPlaces {
+        let tenant = self.tenants.get(owner.tenant());
+        let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
+        TakenPlaces { all: self.taken, tenant: tenant.map_or(0, |tenant| tenant.taken), user }
+    }
+
+    /// The first session of an owner begins to wait.
+    fn queue_owner(&mut self, owner: &Owner) {
+        let tenant = self.tenant_mut(owner);
+        tenant.turns.push_back(owner.user().clone());
+        if tenant.turns.len() == 1 {
+            self.turns.push_back(owner.tenant().clone());
+        }
+    }
+
+    /// Takes the session of a user that has waited longest; those that have more go to the end of their lines.
+    fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
+        let of_tenant = self.turns.remove(tenant)?;
+        let slots = self.tenants.get_mut(&of_tenant)?;
+        let of_user = slots.turns.remove(user)?;
+        let sitting = slots.users.get_mut(&of_user)?;
+        let session = sitting.waiting.pop_front()?;
+        if sitting.waiting.is_empty() {
+            sitting.told = 0;
+        } else {
+            slots.turns.push_back(of_user.clone());
+        }
+        if !slots.turns.is_empty() {
+            self.turns.push_back(of_tenant.clone());
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+        Some((Owner::new(of_tenant, of_user), session))
+    }
+
+    /// Nothing is remembered of who has nothing here.
+    fn forget_gone(&mut self, owner: &Owner) {
+        let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
+        if tenant.users.get(owner.user()).is_some_and(Sitting::has_nothing) {
+            tenant.users.remove(owner.user());
+        }
+        if tenant.users.is_empty() {
+            self.tenants.remove(owner.tenant());
+        }
     }
 }
 
-impl Default for Table {
-    fn default() -> Self {
-        Self { shared: true, taken: 0, waiting: 0, held: 0, owners: HashMap::new(), turns: VecDeque::new() }
-    }
+/// Whose turn it is: indices in the lines of tenants, and of the users of that one.
+#[derive(Debug, Clone, Copy)]
+struct LinePlace {
+    tenant: usize,
+    user: usize,
 }
 
 #[derive(Default)]
@@ -150,24 +223,46 @@ pub(crate) struct Ask {
 
 impl Seats {
     /// Of a worker with so many slots.
-    pub(crate) fn new(slots: usize, percent: u32) -> Arc<Self> {
-        let share = OwnerShare::new(slots, percent);
-        Arc::new(Self { slots, share, table: Mutex::default(), changed: Notify::new() })
+    pub(crate) fn new(slots: usize, percent: u32, census: Arc<OwnerCensus>) -> Arc<Self> {
+        let shares = PlaceShares::new(slots, percent);
+        Arc::new(Self { slots, shares, census, table: Mutex::default(), changed: Notify::new() })
     }
 
-    /// Whether the venue has several owners: alone, one may hold all slots.
-    pub(crate) fn share_among(&self, several: bool) {
-        self.table.lock().shared = several;
+    /// More is known of the owners among whom slots are shared.
+    pub(crate) fn note_census(&self) {
         self.changed.notify_one();
     }
 
     /// Slots that are left to an owner.
     fn room(&self, table: &Table, owner: &Owner) -> usize {
-        if table.shared {
-            self.share.room(table.taken, table.taken_by(owner))
-        } else {
-            self.slots.saturating_sub(table.taken)
+        self.shares.room(table.taken_beside(owner), self.census.sharers(owner.tenant()))
+    }
+
+    /// Whose session is called next: of the tenants that have room the one with the fewest slots, and of its users that
+    /// have room the one with the fewest; those that have as many take turns.
+    fn next_turn(&self, table: &Table) -> Option<LinePlace> {
+        let tenants = table.turns.iter().map(|name| {
+            let slots = table.tenants.get(name);
+            (
+                slots.map_or(0, |slots| slots.taken),
+                slots.is_some_and(|slots| self.next_user(table, name, slots).is_some()),
+            )
+        });
+        let tenant = first_with_fewest(tenants)?;
+        let name = table.turns.get(tenant)?;
+        let user = self.next_user(table, name, table.tenants.get(name)?)?;
+        Some(LinePlace { tenant, user })
+    }
+
+    fn next_user(&self, table: &Table, name: &OwnerPart, slots: &TenantSlots) -> Option<usize> {
+        let sharers = self.census.sharers(name);
+        let taken = |user| TakenPlaces { all: table.taken, tenant: slots.taken, user };
+        // Where the tenant has no room, none of its users has.
+        if self.shares.room(taken(0), Sharers { users: false, ..sharers }) == 0 {
+            return None;
         }
+        let users = slots.turns.iter().map(|user| slots.taken_by(user));
+        first_with_fewest(users.map(|own| (own, self.shares.room(taken(own), sharers) > 0)))
     }
 
     /// What to ask of the queue, as soon as there is something to ask. As long as no slot is free that is what nobody
@@ -179,7 +274,7 @@ impl Seats {
             let changed = self.changed.notified();
             let (free, shared) = {
                 let table = self.table.lock();
-                (self.slots.saturating_sub(table.taken), table.shared)
+                (self.slots.saturating_sub(table.taken), !self.census.is_alone())
             };
             if free > 0 {
                 return Ask { most: if shared { AHEAD } else { free }, when_empty: WhenEmpty::Wait };
@@ -199,7 +294,7 @@ impl Seats {
     /// A slot for a session of this owner; none when all are taken, it has its share, or others of its sessions wait.
     pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
         let mut table = self.table.lock();
-        let others_wait = table.owners.get(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
+        let others_wait = table.find(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
         if others_wait || self.room(&table, owner) == 0 {
             return None;
         }
@@ -208,7 +303,8 @@ impl Seats {
 
     fn sit(self: &Arc<Self>, table: &mut Table, owner: Owner) -> Seat {
         table.taken += 1;
-        table.owners.entry(owner.clone()).or_default().taken += 1;
+        table.tenant_mut(&owner).taken += 1;
+        table.sitting_mut(&owner).taken += 1;
         Seat { seats: Arc::clone(self), owner }
     }
 
@@ -216,35 +312,38 @@ impl Seats {
     /// [`Seats::release`] says that nothing is to be seen in it any more.
     pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey, why: &Waits<'_>) -> bool {
         let mut table = self.table.lock();
-        let Table { waiting, held, owners, turns, .. } = &mut *table;
-        let sitting = owners.entry(owner.clone()).or_default();
+        let (is_full, may_hold) = (table.waiting >= REMEMBERED_IN_ALL, table.held < HELD);
+        let sitting = table.sitting_mut(owner);
         if sitting.waiting.contains(session) {
             return false;
         }
         let most = if matches!(why, Waits::Named) { NAMED } else { REMEMBERED };
-        if sitting.waiting.len() >= most || *waiting >= REMEMBERED_IN_ALL && !sitting.waiting.is_empty() {
-            sitting.are_more();
-        } else {
-            *waiting += 1;
+        let is_first = sitting.waiting.is_empty();
+        let is_remembered = sitting.waiting.len() < most && (is_first || !is_full);
+        if is_remembered {
             sitting.waiting.push_back(session.clone());
-            if sitting.waiting.len() == 1 {
-                turns.push_back(owner.clone());
-            }
+        } else {
+            sitting.are_more();
         }
-        match why {
-            Waits::Admitted(message) if *held < HELD => {
-                *held += 1;
+        let is_held = match why {
+            Waits::Admitted(message) if may_hold => {
                 sitting.held.push(Arc::clone(message));
                 true
             }
             Waits::Admitted(_) | Waits::Due | Waits::Named => false,
+        };
+        table.waiting += usize::from(is_remembered);
+        table.held += usize::from(is_held);
+        if is_first && is_remembered {
+            table.queue_owner(owner);
         }
+        is_held
     }
 
     /// Whether other workers are to hear of a session that was passed over: the first few since none of its owner waited.
     pub(crate) fn is_to_be_told(&self, owner: &Owner) -> bool {
         let mut table = self.table.lock();
-        let Some(sitting) = table.owners.get_mut(owner).filter(|sitting| sitting.told < TOLD) else { return false };
+        let Some(sitting) = table.find_mut(owner).filter(|sitting| sitting.told < TOLD) else { return false };
         sitting.told += 1;
         true
     }
@@ -252,46 +351,38 @@ impl Seats {
     /// Messages of an owner of whom no longer as many sessions wait: they are to be acknowledged.
     pub(crate) fn release(&self, owner: &Owner) -> Vec<Arc<dyn Settle>> {
         let mut table = self.table.lock();
-        let Some(sitting) = table.owners.get_mut(owner) else { return Vec::new() };
+        let Some(sitting) = table.find_mut(owner) else { return Vec::new() };
         if sitting.behind {
             return Vec::new();
         }
         let wait = sitting.waiting.len().min(sitting.held.len());
         let released = sitting.held.split_off(wait);
         table.held = table.held.saturating_sub(released.len());
-        forget_gone(&mut table, owner);
+        table.forget_gone(owner);
         released
     }
 
     /// All messages that are kept unacknowledged.
     pub(crate) fn held(&self) -> Vec<Arc<dyn Settle>> {
-        self.table.lock().owners.values().flat_map(|sitting| sitting.held.iter().map(Arc::clone)).collect()
+        let table = self.table.lock();
+        let users = table.tenants.values().flat_map(|tenant| tenant.users.values());
+        users.flat_map(|sitting| sitting.held.iter().map(Arc::clone)).collect()
     }
 
-    /// The session that is called next, with its slot: of the owners that have room the one with the fewest slots, those
-    /// that have as many take turns, and of each the session that has waited longest.
+    /// The session that is called next, with its slot: the one that has waited longest of the owner whose turn it is.
     pub(crate) fn next(self: &Arc<Self>) -> Option<(Seat, SessionKey)> {
         let mut table = self.table.lock();
         if table.taken >= self.slots {
             return None;
         }
-        let waiting = table.turns.iter().map(|owner| (table.taken_by(owner), self.room(&table, owner) > 0));
-        let turn = first_with_fewest(waiting)?;
-        let owner = table.turns.remove(turn)?;
-        let sitting = table.owners.get_mut(&owner)?;
-        let session = sitting.waiting.pop_front()?;
-        if sitting.waiting.is_empty() {
-            sitting.told = 0;
-        } else {
-            table.turns.push_back(owner.clone());
-        }
-        table.waiting = table.waiting.saturating_sub(1);
+        let turn = self.next_turn(&table)?;
+        let (owner, session) = table.take_waiting(turn)?;
         Some((self.sit(&mut table, owner), session))
     }
 
     /// More sessions may be due in the store of this owner than were told.
     pub(crate) fn are_more(&self, owner: &Owner) {
-        self.table.lock().owners.entry(owner.clone()).or_default().are_more();
+        self.table.lock().sitting_mut(owner).are_more();
     }
 
     /// How many sessions of an owner that has left a slot are to be asked of the store, until [`Seats::has_looked`]: it
@@ -300,34 +391,34 @@ impl Seats {
     pub(crate) fn missing(&self, owner: &Owner) -> Option<usize> {
         let mut table = self.table.lock();
         let room = self.room(&table, owner);
-        let sitting = table.owners.get_mut(owner)?;
+        let sitting = table.find_mut(owner)?;
         if !sitting.behind || sitting.asked || !sitting.waiting.is_empty() || room == 0 && sitting.taken > 0 {
             return None;
         }
         if room > 0 {
             sitting.asked = true;
-            return Some(room.max(self.share.most.min(REMEMBERED)));
+            return Some(room.max(self.shares.most().min(REMEMBERED)));
         }
         sitting.behind = false;
-        forget_gone(&mut table, owner);
+        table.forget_gone(owner);
         None
     }
 
     /// The store was asked, and has told as much as was asked for, or not.
     pub(crate) fn has_looked(&self, owner: &Owner, more: bool) {
         let mut table = self.table.lock();
-        let Some(sitting) = table.owners.get_mut(owner) else { return };
+        let Some(sitting) = table.find_mut(owner) else { return };
         // Of an owner that has nothing here any more the sweep tells.
         let is_here = sitting.taken > 0 || !sitting.waiting.is_empty();
         sitting.behind = more || sitting.since && is_here;
         (sitting.asked, sitting.since) = (false, false);
-        forget_gone(&mut table, owner);
+        table.forget_gone(owner);
     }
 
     /// Whether another session of this owner would find no slot.
     pub(crate) fn is_full(&self, owner: &Owner) -> bool {
         let table = self.table.lock();
-        table.owners.get(owner).is_some_and(|sitting| !sitting.waiting.is_empty()) || self.room(&table, owner) == 0
+        table.find(owner).is_some_and(|sitting| !sitting.waiting.is_empty()) || self.room(&table, owner) == 0
     }
 
     /// All that wait, and their messages, as nobody is called any more.
@@ -335,20 +426,18 @@ impl Seats {
         let mut table = self.table.lock();
         (table.waiting, table.held) = (0, 0);
         let mut given = GivenUp::default();
-        for (owner, sitting) in &mut table.owners {
-            given.sessions.extend(sitting.waiting.drain(..).map(|session| (owner.clone(), session)));
-            given.messages.append(&mut sitting.held);
+        for (name, tenant) in &mut table.tenants {
+            tenant.turns.clear();
+            for (user, sitting) in &mut tenant.users {
+                let owner = Owner::new(name.clone(), user.clone());
+                given.sessions.extend(sitting.waiting.drain(..).map(|session| (owner.clone(), session)));
+                given.messages.append(&mut sitting.held);
+            }
+            tenant.users.retain(|_, sitting| !sitting.has_nothing());
         }
         table.turns.clear();
-        table.owners.retain(|_, sitting| !sitting.has_nothing());
+        table.tenants.retain(|_, tenant| !tenant.users.is_empty());
         given
-    }
-}
-
-/// Nothing is remembered of who has nothing here.
-fn forget_gone(table: &mut Table, owner: &Owner) {
-    if table.owners.get(owner).is_some_and(Sitting::has_nothing) {
-        table.owners.remove(owner);
     }
 }
 
@@ -356,10 +445,13 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut table = self.seats.table.lock();
         table.taken = table.taken.saturating_sub(1);
-        if let Some(sitting) = table.owners.get_mut(&self.owner) {
+        if let Some(tenant) = table.tenants.get_mut(self.owner.tenant()) {
+            tenant.taken = tenant.taken.saturating_sub(1);
+        }
+        if let Some(sitting) = table.find_mut(&self.owner) {
             sitting.taken = sitting.taken.saturating_sub(1);
         }
-        forget_gone(&mut table, &self.owner);
+        table.forget_gone(&self.owner);
         drop(table);
         self.seats.changed.notify_one();
     }

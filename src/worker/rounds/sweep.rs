@@ -95,9 +95,9 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
         // Nothing could be sent, or it isn't known what is due; others take the share of one that says nothing.
         return Ok((false, Soon::new()));
     }
-    match venue.has_owners(2).await {
-        Ok(several) => {
-            worker.seats.share_among(several);
+    match worker.census.look(venue).await {
+        Ok(()) => {
+            worker.seats.note_census();
             // Alone, an owner has room for what came while that wasn't known.
             due::call(worker).await;
         }

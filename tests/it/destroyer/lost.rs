@@ -47,7 +47,7 @@ async fn parked(venue: &TestVenue, child: &JobId) -> SessionKey {
     let state = SessionState { pending: [(child.clone(), pending)].into(), ..SessionState::default() };
     let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into(), within: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
-    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat)).await.unwrap();
+    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
     assert_eq!(seated, Seated::Done);
     let submission = Submission { input: json!("go"), session_id: Some(key.session.clone()), ..Submission::default() };
     venue.arrive("parent", "p1", true, submission).await;

@@ -104,7 +104,8 @@ async fn through_a_proxy_only_what_went_beyond_it_is_unknown() {
     let proxy = Site::start().await;
     let gone = port::lasting();
     for (at, scheme, path, is_unknown) in [
-        (proxy.port, "http", "/login", false),
+        // Nothing tells whether the proxy says so or, behind it, the server that has done it.
+        (proxy.port, "http", "/login", true),
         (gone, "http", "/ok", false),
         // It makes no tunnel.
         (proxy.port, "https", "/ok", false),
@@ -120,6 +121,9 @@ async fn through_a_proxy_only_what_went_beyond_it_is_unknown() {
         let input = json!({"url": format!("{scheme}://moved.example{path}"), "body": "mine", "timeout": TIME});
         let error = call(&venue, "v/ops/http/post", input).await.unwrap_err();
         assert_eq!(matches!(error, OpError::OutcomeUnknown(_)), is_unknown, "{at} {scheme} {path}: {error:?}");
+        let read = json!({"url": format!("{scheme}://moved.example{path}"), "timeout": TIME});
+        let error = call(&venue, "v/ops/http/get", read).await.unwrap_err();
+        assert!(!matches!(error, OpError::OutcomeUnknown(_)), "what only reads may be repeated: {error:?}");
     }
 }
 

@@ -6,8 +6,9 @@ mod publishing;
 mod revoked;
 mod times;
 
-use crate::support::nats;
+use crate::support::both::On;
 use crate::support::venue::TestVenue;
+use crate::support::{nats, redis};
 use async_nats::jetstream::{self, AckKind, consumer::PullConsumer, consumer::pull};
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
+use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::venue::jobs;
 
@@ -37,6 +39,10 @@ then = { calls = [
     { tool = "lattice_write", arguments = { path = "w/out", value = 1 } },
     { tool = "test_delay", arguments = { delay = 2500 } },
 ] }
+
+[[rule]]
+when = { text = "held-", turn = 1 }
+then = { delay_ms = 6000, calls = [{ tool = "queue_publish", arguments = { queue = "{{input}}", input = "do it", wait = 0 } }] }
 
 [[rule]]
 when = { text = "COMPLETE" }
@@ -74,15 +80,22 @@ impl Office {
     }
 
     async fn at(clock: Clock) -> Option<Self> {
-        let url = nats::shared()?;
+        Self::on(On::Embedded, &nats::shared()?, clock).await
+    }
+
+    /// Over this store and this NATS.
+    async fn on(on: On, url: &str, clock: Clock) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
-        let options = nats::options(&url);
+        let options = nats::options(url);
         let bus = NatsBus::open(&options).await.unwrap();
-        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let store: Arc<dyn Store> = match on {
+            On::Embedded => EmbeddedStore::open(dir.path()).unwrap(),
+            On::Redis => redis::store().await?,
+        };
         let venue = TestVenue::at(store, Arc::new(bus), dir.path(), RULES, clock).await;
         venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"], "defaultTools": false})).await;
         venue.worker();
-        let client = async_nats::connect(&url).await.unwrap();
+        let client = async_nats::connect(url).await.unwrap();
         let context = jetstream::new(client.clone());
         Some(Self { venue, context, prefix: options.prefix, client, _dir: dir })
     }

@@ -1,11 +1,101 @@
-//! A revocation while a turn runs that has given a job to an external worker.
+//! Revocations beside jobs of external workers: one is published already, and one waits to be.
 
 use super::Office;
-use serde_json::json;
+use crate::support::both::{On, on_both};
+use crate::support::nats::NatsServer;
+use crate::support::operate::{boss, operate};
+use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::authority::policy::Revocation;
-use trellis::domain::job::{ErrorCode, JobStatus};
+use trellis::domain::ids::JobId;
+use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::process::clock::Clock;
+use trellis::venue::jobs;
 use trellis::venue::policy;
+
+on_both! {
+    a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked
+}
+
+/// Jobs for external workers, by their queue.
+async fn outbound(office: &Office) -> Vec<(String, Job)> {
+    let all = jobs::list(&office.venue.venue, &office.venue.owner, 0, 100).await.unwrap().items;
+    let all = all.into_iter().filter(|job| job.head.op.is_some());
+    all.map(|job| (job.head.input["queue"].as_str().unwrap().to_owned(), job)).collect()
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|one| one["job"].as_str().unwrap()).collect()
+}
+
+async fn a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked(on: On) {
+    let Some(mut nats) = NatsServer::start() else { return };
+    let Some(office) = Office::on(on, &nats.url(), Clock::system()).await else { return };
+    let venue = &office.venue;
+    let queues = ["held-grant", "held-holder", "held-child", "held-kept"];
+    let mut tasks: Vec<JobId> = Vec::new();
+    for queue in queues {
+        venue.agent(queue, json!({"tools": ["v/ops/queue/publish"], "defaultTools": false})).await;
+        tasks.push(venue.submit(queue, queue, json!(queue)).await.job.unwrap());
+    }
+    let begun = || venue.model_calls().iter().filter(|call| call["event"] == "started").count();
+    for _ in 0..500 {
+        if begun() == queues.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // While their models think.
+    nats.kill();
+    assert_eq!(begun(), queues.len());
+    let mut waiting = outbound(&office).await;
+    for _ in 0..6_000 {
+        if waiting.len() == queues.len() && waiting.iter().all(|(_, job)| job.waiting.is_some()) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        waiting = outbound(&office).await;
+    }
+    let named = |queue: &str| waiting.iter().find(|(of, _)| of == queue).unwrap().1.clone();
+    for (queue, what) in [
+        ("held-grant", json!({"grant": tasks[0]})),
+        ("held-holder", json!({"holder": "agent:held-holder"})),
+        ("held-child", json!({"grant": named("held-child").head.id})),
+    ] {
+        let job = named(queue);
+        assert!(job.waiting.is_some(), "{job:?}");
+        let answer = operate(&venue.venue, &boss(&venue.owner), "v/ops/policy/revoke", what.clone()).await.unwrap();
+        let stops = &answer["stops"];
+        assert!(ids(&stops["jobs"]).contains(&job.head.id.as_str()), "{queue}: it waits: {stops}");
+        assert_eq!(stops["running"], json!([]), "{queue}: no worker can have it");
+    }
+    nats.restart();
+    for (queue, job) in &waiting {
+        if queue == "held-kept" {
+            assert_eq!(office.take(queue).await.job, job.head.id);
+            continue;
+        }
+        let ended = office.becomes(&job.head.id, "ended", |job| job.status.is_terminal()).await;
+        let result = ended.result.unwrap();
+        assert_eq!(result.error_code, Some(ErrorCode::CapDenied), "{queue}: {result:?}");
+        assert!(result.error.unwrap().contains("nothing starts any more under"), "{queue}");
+    }
+    // The one that is left was taken; nothing else was ever in the stream.
+    let stream = office.context.get_stream(office.jobs_stream()).await.unwrap();
+    assert_eq!(stream.cached_info().state.last_sequence, 1);
+    for _ in 0..1_000 {
+        let left = venue.venue.store.outbox(&venue.owner).await.unwrap();
+        if !left.iter().any(|entry| entry.id.starts_with("venue:call-")) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let left = venue.venue.store.outbox(&venue.owner).await.unwrap();
+    assert!(left.iter().all(|entry| !entry.id.starts_with("venue:call-")), "{left:?}");
+    // The agent of which this job alone was revoked goes on, and knows.
+    assert_eq!(venue.ended(&tasks[2]).await.status, JobStatus::Complete);
+    office.books_are_closed().await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_was_published_is_recorded_as_published_and_its_worker_has_it_once() {

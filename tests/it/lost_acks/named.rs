@@ -109,7 +109,7 @@ async fn turn(store: &dyn Store, of: &str, writes: Vec<DocWrite>) {
 
 async fn seat(store: &dyn Store, name: &str, is_there: bool) {
     let seat = Seat { version: 1, state: Bytes::from_static(b"{}"), within: None };
-    let seated = store.seat(Millis(0), &owner(), &session(name), is_there.then_some(&seat)).await.unwrap();
+    let seated = store.seat(Millis(0), &owner(), &session(name), is_there.then_some(&seat), &[]).await.unwrap();
     assert_eq!(seated, Seated::Done, "{name}");
 }
 

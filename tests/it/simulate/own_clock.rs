@@ -49,7 +49,7 @@ impl Layer for OwnClock {
             owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>, outbox: &[OutboxEntry]
         ) -> Finished;
         park(owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> Parked;
-        seat(owner: &Owner, session: &SessionKey, seat: Option<&Seat>) -> Seated;
+        seat(owner: &Owner, session: &SessionKey, seat: Option<&Seat>, checks: &[DocWrite]) -> Seated;
         amend(owner: &Owner, session: &SessionKey, amend: &Amend) -> Amended;
         forget(owner: &Owner, forget: &Forget) -> Forgotten;
         sweep(owner: &Owner, grace: Duration, limit: u32) -> Swept;

@@ -105,7 +105,10 @@ pub async fn a_session_that_is_due_or_waits_is_not_forgotten(world: World) {
 pub async fn a_seated_session_without_mail_is_forgotten_like_any_other(world: World) {
     world.agent().await;
     let seat = Seat { version: 7, state: Bytes::from_static(b"state"), within: None };
-    assert_eq!(world.store.seat(at(4), &world.owner, &session("branch"), Some(&seat)).await.unwrap(), Seated::Done);
+    assert_eq!(
+        world.store.seat(at(4), &world.owner, &session("branch"), Some(&seat), &[]).await.unwrap(),
+        Seated::Done
+    );
     let facts = world.facts("branch").await;
     assert_eq!((facts.touched, facts.arrivals), (at(4), 0));
     assert_eq!(world.forget(at(5), &sessions(&[resting("branch", 0)])).await, Forgotten::Done);

@@ -158,7 +158,8 @@ macro_rules! conformance {
                     settings_say_something;
                 seat:
                     a_new_session_goes_on_behind_its_seat a_seat_makes_its_owner_known a_seat_twice_is_once_and_no_session_is_replaced
-                    a_held_session_is_neither_seated_nor_forgotten a_forgotten_session_is_gone_and_begins_again
+                    a_held_session_is_neither_seated_nor_forgotten no_session_is_forgotten_or_seated_under_a_check_that_fails
+                    a_forgotten_session_is_gone_and_begins_again
                     no_holder_of_before_comes_back_after_a_session_was_forgotten
                     a_forgotten_session_holds_no_slot_and_waits_for_none
                     an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues

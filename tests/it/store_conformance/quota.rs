@@ -63,7 +63,7 @@ pub async fn what_an_owner_keeps_is_counted(world: World) {
     assert_eq!(world.used().await, before, "nothing is left of it");
 
     let seat = Seat { version: 3, state: Bytes::from_static(b"12345"), within: None };
-    let seated = async |seat| world.store.seat(T0, &world.owner, &session("fork"), seat).await.unwrap();
+    let seated = async |seat| world.store.seat(T0, &world.owner, &session("fork"), seat, &[]).await.unwrap();
     assert_eq!(seated(Some(&seat)).await, Seated::Done);
     let with = Counts { sessions: 1, bytes: before.bytes + 5, ..before };
     assert_eq!(world.used().await, with);
@@ -184,7 +184,7 @@ pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world
     let result = event(EventKind::Result, "r1");
     assert_eq!(world.appended("main", result, Quota { documents: 1, ..NONE }).await, Intake::New);
     let seat = Seat { version: 1, state: Bytes::new(), within: Some(Quota { sessions: 1, ..NONE }) };
-    let refused = world.store.seat(T0, &world.owner, &session("fork"), Some(&seat)).await.unwrap_err();
+    let refused = world.store.seat(T0, &world.owner, &session("fork"), Some(&seat), &[]).await.unwrap_err();
     assert!(matches!(refused, StoreError::Over(Over { kind: QuotaKind::Sessions, .. })), "{refused}");
 }
 

@@ -9,8 +9,36 @@ fn seat(version: u64) -> Seat {
 
 impl World {
     async fn seat(&self, now: Millis, name: &str, seat: Option<&Seat>) -> Seated {
-        self.store.seat(now, &self.owner, &session(name), seat).await.unwrap()
+        self.store.seat(now, &self.owner, &session(name), seat, &[]).await.unwrap()
     }
+}
+
+/// A process that was held up on its way finds that the deletion in whose name it forgets sessions has been ended.
+pub async fn no_session_is_forgotten_or_seated_under_a_check_that_fails(world: World) {
+    world.agent().await;
+    let mark = || DocWrite::put("mark", "1");
+    let seat_under = async |now, name: &str, seat: Option<&Seat>, check: DocWrite| {
+        world.store.seat(now, &world.owner, &session(name), seat, &[check]).await.unwrap()
+    };
+    world.store.write(T0, &world.owner, &[mark()]).await.unwrap();
+    let seen = DocWrite::check("mark", world.store.doc(&world.owner, "mark").await.unwrap().version);
+    let grant = world.run(T0, message("m1")).await;
+    let lapsed = Millis(grant.until.0 + 1);
+    assert_eq!(seat_under(at(1), "main", None, seen.clone()).await, Seated::Held(grant.until));
+    assert_eq!(seat_under(lapsed, "other", Some(&seat(1)), seen.clone()).await, Seated::Done);
+    // The same name stands for another deletion, or for none, since.
+    for change in [mark(), DocWrite::delete("mark")] {
+        world.store.write(lapsed, &world.owner, &[change]).await.unwrap();
+        assert_eq!(seat_under(lapsed, "main", None, seen.clone()).await, Seated::Changed);
+        assert_eq!(seat_under(lapsed, "new", Some(&seat(1)), seen.clone()).await, Seated::Changed);
+        assert_eq!(seat_under(lapsed, "never", None, seen.clone()).await, Seated::Done, "it isn't there");
+    }
+    assert_eq!(world.mailbox("main").await.len(), 1, "what was accepted is there");
+    let gone = DocWrite::check("mark", world.store.doc(&world.owner, "mark").await.unwrap().version);
+    assert_eq!(seat_under(lapsed, "main", None, gone.clone()).await, Seated::Done);
+    assert_eq!(seat_under(lapsed, "main", None, seen).await, Seated::Done, "a repetition whose first answer was lost");
+    let left: Vec<_> = world.store.sessions(&world.owner, None, None, 100).await.unwrap();
+    assert_eq!(left.into_iter().map(|facts| facts.key).collect::<Vec<_>>(), [session("other")]);
 }
 
 pub async fn a_new_session_goes_on_behind_its_seat(world: World) {

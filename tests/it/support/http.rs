@@ -135,7 +135,8 @@ impl Server {
         Self::changed(venue, auth, |options| options).await
     }
 
-    async fn changed(venue: Arc<Venue>, auth: Arc<Auth>, change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
+    /// A server of a venue that exists, with other limits.
+    pub async fn changed(venue: Arc<Venue>, auth: Arc<Auth>, change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let options = change(HttpOptions {

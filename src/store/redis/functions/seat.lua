@@ -26,7 +26,12 @@ register('seat', function(keys, args)
   if number(o, s, 'until') > now then
     return { 'held', number(o, s, 'until') }
   end
-  if take() == '0' then
+  local checks, forgets = list(take, take_write), take() == '0'
+  if #conflicts(o, checks) > 0 then
+    local is_gone = forgets and not call('ZSCORE', o .. ':sessions', s)
+    return { is_gone and 'done' or 'changed' }
+  end
+  if forgets then
     erase_session(o, s)
     return { 'done' }
   end

@@ -1,9 +1,33 @@
 //! Shares, turns, what is remembered, and what the queue shows of it.
 
 use super::*;
+use crate::venue::census::OwnerSpread;
 
 fn owner(name: &str) -> Owner {
     name.parse().unwrap()
+}
+
+fn part(name: &str) -> OwnerPart {
+    name.parse().unwrap()
+}
+
+/// Slots that are shared so.
+fn seats(slots: usize, percent: u32, spread: OwnerSpread) -> Arc<Seats> {
+    let census = OwnerCensus::default();
+    census.set_spread(spread);
+    Seats::new(slots, percent, Arc::new(census))
+}
+
+impl Seats {
+    fn share_among(&self, spread: OwnerSpread) {
+        self.census.set_spread(spread);
+        self.note_census();
+    }
+
+    fn is_empty(&self) -> bool {
+        let table = self.table.lock();
+        table.tenants.is_empty() && table.turns.is_empty() && (table.taken, table.waiting, table.held) == (0, 0, 0)
+    }
 }
 
 fn session(name: &str) -> SessionKey {
@@ -26,21 +50,20 @@ impl Settle for Unsettled {
 
 #[test]
 fn before_it_is_known_how_many_owners_there_are_none_takes_all_slots() {
-    let (seats, [a, b]) = (Seats::new(8, 75), ["x/a", "x/b"].map(owner));
+    let (seats, [a, b]) = (Seats::new(8, 75, Arc::default()), ["x/a", "x/b"].map(owner));
     let mut taken: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
-    assert_eq!(taken.len(), 6);
+    assert_eq!(taken.len(), 4, "75 % of what a tenant may have, which is 6");
     due(&seats, &a, "waits");
     taken.push(seats.take(&b).unwrap());
-    seats.share_among(false);
+    seats.share_among(OwnerSpread::Alone);
     assert!(seats.next().is_some_and(|(seat, _)| seat.owner == a), "alone it may have all");
 }
 
 #[test]
 fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
-    let (seats, [a, b]) = (Seats::new(4, 50), ["x/a", "x/b"].map(owner));
-    seats.share_among(false);
+    let (seats, [a, b]) = (seats(4, 50, OwnerSpread::Alone), ["x/a", "x/b"].map(owner));
     let alone: Vec<_> = (0..4).map(|_| seats.take(&a).unwrap()).collect();
-    seats.share_among(true);
+    seats.share_among(OwnerSpread::Users);
     assert!(seats.take(&a).is_none() && seats.take(&b).is_none(), "what runs goes on, nothing more begins");
     due(&seats, &a, "s1");
     due(&seats, &a, "s2");
@@ -55,13 +78,12 @@ fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
     assert_eq!((first.1, second.1), (session("s1"), session("s2")), "first come, first called, and called once");
     assert!(seats.take(&a).is_none() && seats.next().is_none(), "it has its share");
     drop((first.0, second.0, other));
-    assert!(seats.next().is_none() && seats.table.lock().owners.is_empty(), "nobody is remembered for ever");
+    assert!(seats.next().is_none() && seats.is_empty(), "nobody is remembered for ever");
 }
 
 #[test]
 fn owners_whose_sessions_wait_take_turns() {
-    let (seats, [a, b, c]) = (Seats::new(2, 50), ["x/a", "x/b", "x/c"].map(owner));
-    seats.share_among(true);
+    let (seats, [a, b, c]) = (seats(2, 50, OwnerSpread::Users), ["x/a", "x/b", "x/c"].map(owner));
     let mut seated = VecDeque::from([seats.take(&a).unwrap(), seats.take(&b).unwrap()]);
     for n in 1..=3 {
         due(&seats, &a, &format!("a{n}"));
@@ -77,12 +99,63 @@ fn owners_whose_sessions_wait_take_turns() {
         }
     }
     assert_eq!(called, ["a1", "b1", "c1", "a2", "a3"]);
-    assert!(seats.table.lock().owners.is_empty());
+    assert!(seats.is_empty());
+}
+
+/// Takes slots until there is none, and says how many.
+fn fill(seats: &Arc<Seats>, kept: &mut Vec<Seat>, name: &str) -> usize {
+    let before = kept.len();
+    kept.extend(std::iter::from_fn(|| seats.take(&owner(name))));
+    kept.len() - before
+}
+
+#[test]
+fn the_users_of_a_tenant_have_together_what_one_tenant_has() {
+    let mut kept = Vec::new();
+    let seats = seats(16, 75, OwnerSpread::Tenants);
+    seats.census.note_users(part("single"), false);
+    assert_eq!(fill(&seats, &mut kept, "single/a"), 12, "its tenant has no other user");
+    kept.clear();
+    let held = ["a/1", "a/2", "a/3", "a/4", "single/a", "b/1", "b/2"].map(|name| fill(&seats, &mut kept, name));
+    assert_eq!(held, [9, 2, 1, 0, 2, 1, 0], "and the last is for a tenant that has none");
+    assert!(seats.is_full(&owner("a/9")) && seats.is_full(&owner("b/2")) && !seats.is_full(&owner("c/1")));
+    kept.clear();
+    assert!(seats.is_empty(), "nobody is remembered for ever");
+}
+
+#[test]
+fn of_those_who_wait_the_tenant_with_the_fewest_slots_is_next_and_of_it_the_user() {
+    let mut kept = Vec::new();
+    let seats = seats(8, 50, OwnerSpread::Tenants);
+    for name in ["a/1", "a/2", "a/3", "b/1", "c/1"] {
+        fill(&seats, &mut kept, name);
+    }
+    let of_tenant = |name: &str, kept: &[Seat]| kept.iter().filter(|seat| seat.owner.tenant() == &part(name)).count();
+    assert_eq!((of_tenant("a", &kept), of_tenant("b", &kept), of_tenant("c", &kept)), (4, 1, 1));
+    for name in ["a/1", "a/2", "a/4", "a/5", "b/2", "d/1", "d/2"] {
+        due(&seats, &owner(name), "waits");
+    }
+    // Seats of `a` become free, one after the other.
+    kept.sort_by_key(|seat| std::cmp::Reverse(seat.owner.tenant().clone()));
+    let mut called = Vec::new();
+    for freed in 0..=4 {
+        if freed > 0 {
+            drop(kept.pop());
+        }
+        while let Some((seat, _)) = seats.next() {
+            called.push(seat.owner.to_string());
+            kept.insert(0, seat);
+        }
+    }
+    assert_eq!(called, ["d/1", "b/2", "d/2", "a/2", "a/1"]);
+    kept.clear();
+    seats.give_up();
+    assert!(seats.is_empty());
 }
 
 #[test]
 fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
-    let (seats, a) = (Seats::new(2, 100), owner("x/a"));
+    let (seats, a) = (seats(2, 100, OwnerSpread::Users), owner("x/a"));
     assert_eq!(seats.missing(&a), None);
     for n in 0..=REMEMBERED {
         due(&seats, &a, &format!("s{n}"));
@@ -103,12 +176,12 @@ fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
     seats.are_more(&a);
     seats.has_looked(&a, false);
     assert_eq!(seats.missing(&a), None, "it has nothing here");
-    assert!(seats.table.lock().owners.is_empty());
+    assert!(seats.is_empty());
 }
 
 #[test]
 fn wakes_of_anybody_take_no_places_of_sessions_that_are_known() {
-    let (seats, a) = (Seats::new(1, 100), owner("x/a"));
+    let (seats, a) = (seats(1, 100, OwnerSpread::Users), owner("x/a"));
     for n in 0..=NAMED {
         assert!(!seats.pass_over(&a, &session(&format!("made-up-{n}")), &Waits::Named));
     }
@@ -120,7 +193,7 @@ fn wakes_of_anybody_take_no_places_of_sessions_that_are_known() {
 
 #[test]
 fn so_many_are_remembered_in_all_and_one_of_every_owner() {
-    let seats = Seats::new(1, 100);
+    let seats = seats(1, 100, OwnerSpread::Users);
     for number in 0..REMEMBERED_IN_ALL / REMEMBERED + 5 {
         let owner = owner(&format!("x/u{number}"));
         (0..REMEMBERED).for_each(|n| due(&seats, &owner, &format!("s{n}")));
@@ -130,7 +203,7 @@ fn so_many_are_remembered_in_all_and_one_of_every_owner() {
 
 #[test]
 fn messages_are_kept_as_long_as_as_many_sessions_wait() {
-    let (seats, a) = (Seats::new(1, 100), owner("x/a"));
+    let (seats, a) = (seats(1, 100, OwnerSpread::Users), owner("x/a"));
     let message: Arc<dyn Settle> = Arc::new(Unsettled);
     let keeps = |name: &str| seats.pass_over(&a, &session(name), &Waits::Admitted(&message));
     assert!(keeps("s1") && keeps("s2") && !keeps("s2"), "one for each");
@@ -147,26 +220,25 @@ fn messages_are_kept_as_long_as_as_many_sessions_wait() {
     assert!(seats.is_to_be_told(&a), "it begins to wait once more");
     drop(seats.next().unwrap());
     assert_eq!(seats.release(&a).len(), 1);
-    assert!(seats.table.lock().owners.is_empty());
+    assert!(seats.is_empty());
     for n in 0..=HELD {
         let other = owner(&format!("x/u{n}"));
         assert_eq!(seats.pass_over(&other, &session("s"), &Waits::Admitted(&message)), n < HELD);
     }
     assert_eq!(seats.give_up().messages.len(), HELD);
-    assert!(seats.held().is_empty() && seats.table.lock().owners.is_empty());
+    assert!(seats.held().is_empty() && seats.is_empty());
 }
 
 #[tokio::test]
 async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_more() {
-    let (seats, a) = (Seats::new(2, 50), owner("x/a"));
-    seats.share_among(false);
+    let (seats, a) = (seats(2, 50, OwnerSpread::Alone), owner("x/a"));
     assert_eq!(seats.ask(false).await, Ask { most: 2, when_empty: WhenEmpty::Wait });
     let first = seats.take(&a).unwrap();
     assert_eq!(seats.ask(false).await, Ask { most: 1, when_empty: WhenEmpty::Wait });
     let second = seats.take(&a).unwrap();
     assert!(tokio::time::timeout(LOOK * 2, seats.ask(false)).await.is_err());
     assert_eq!(seats.ask(true).await, Ask { most: AHEAD_ALONE, when_empty: WhenEmpty::Return });
-    seats.share_among(true);
+    seats.share_among(OwnerSpread::Users);
     assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
     drop((first, second));
     assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Wait });

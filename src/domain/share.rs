@@ -1,0 +1,254 @@
+//! How places are shared, first among tenants and then among the users of one tenant: slots, operations, connections.
+//!
+//! Whoever gives tokens to the users of a tenant makes as many users as he likes, so that a share of each user alone
+//! bounds nobody.
+
+/// One of so many places, and one at least, is kept for those that hold none.
+const RESERVED: usize = 8;
+
+/// Between whom places are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sharers {
+    /// There are several tenants.
+    pub tenants: bool,
+    /// The tenant has several users.
+    pub users: bool,
+}
+
+/// Places that are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TakenPlaces {
+    /// Of all tenants.
+    pub all: usize,
+    /// Of the tenant.
+    pub tenant: usize,
+    /// Of its user.
+    pub user: usize,
+}
+
+/// Places of which one tenant, and of a tenant's one user, has a part at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaceShares {
+    places: usize,
+    percent: u32,
+}
+
+impl PlaceShares {
+    /// So many percent of the places for one. 100 shares nothing: one may hold all.
+    pub const fn new(places: usize, percent: u32) -> Self {
+        Self { places, percent }
+    }
+
+    /// Most places of one of several tenants.
+    pub fn most(&self) -> usize {
+        SharePart::of(self.places, self.percent).most
+    }
+
+    /// Places that a user may take beside those that are taken.
+    pub fn room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
+        let of_tenant = if sharers.tenants {
+            SharePart::of(self.places, self.percent).room(taken.all, taken.tenant)
+        } else {
+            self.places.saturating_sub(taken.all)
+        };
+        if !sharers.users {
+            return of_tenant;
+        }
+        // What the tenant can have, for as long as others give nothing back.
+        SharePart::of(taken.tenant + of_tenant, self.percent).room(taken.tenant, taken.user)
+    }
+}
+
+/// Some places and the part of them that one may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SharePart {
+    places: usize,
+    most: usize,
+    /// Places that one takes only as its first: two whose tasks never end don't keep out a third.
+    reserved: usize,
+}
+
+impl SharePart {
+    fn of(places: usize, percent: u32) -> Self {
+        if percent >= 100 {
+            return Self { places, most: places, reserved: 0 };
+        }
+        let reserved = if places < 3 { 0 } else { (places / RESERVED).max(1) };
+        let part = places.saturating_mul(usize::try_from(percent).unwrap_or(usize::MAX)) / 100;
+        Self { places, most: part.clamp(1, places.saturating_sub(1 + reserved).max(1)), reserved }
+    }
+
+    /// Places that are left to one that holds `own` of the `taken` ones.
+    fn room(&self, taken: usize, own: usize) -> usize {
+        let free = self.places.saturating_sub(taken);
+        let unreserved = free.saturating_sub(self.reserved);
+        let open = if own == 0 { unreserved.max(free.min(1)) } else { unreserved };
+        open.min(self.most.saturating_sub(own))
+    }
+}
+
+/// Whether a user may take one more of these places, each of which it keeps for as long as it likes: no tenant has more
+/// of them than are free, half of them alone and a third beside another that does the same, and no user of several more
+/// than are free for its tenant.
+pub fn has_free_place(places: usize, taken: TakenPlaces, sharers: Sharers) -> bool {
+    let free = places.saturating_sub(taken.all);
+    if !sharers.tenants {
+        return taken.user < free;
+    }
+    // The tenant takes no more than are free beside what it takes.
+    let of_tenant = free.saturating_sub(taken.tenant).div_ceil(2);
+    of_tenant > 0 && (!sharers.users || taken.user < of_tenant)
+}
+
+/// Index of the first of those with room that hold the fewest, compared as they are. `waiting` says of each, in turn,
+/// how many it holds and whether it has room.
+pub fn first_with_fewest<N: Ord + Default>(waiting: impl Iterator<Item = (N, bool)>) -> Option<usize> {
+    let mut found: Option<(N, usize)> = None;
+    for (at, (held, has_room)) in waiting.enumerate() {
+        if has_room && found.as_ref().is_none_or(|(fewest, _)| held < *fewest) {
+            let is_none = held == N::default();
+            found = Some((held, at));
+            if is_none {
+                break;
+            }
+        }
+    }
+    found.map(|(_, at)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const ALL: Sharers = Sharers { tenants: true, users: true };
+    const TENANTS: Sharers = Sharers { tenants: true, users: false };
+    const USERS: Sharers = Sharers { tenants: false, users: true };
+    const NOBODY: Sharers = Sharers { tenants: false, users: false };
+
+    #[test]
+    fn who_holds_the_fewest_goes_first_and_then_who_has_waited_longest() {
+        for (waiting, expected) in [
+            (vec![], None),
+            (vec![((0, 1), false), ((0, 0), false)], None),
+            (vec![((0, 2), true), ((0, 1), true), ((0, 1), true)], Some(1)),
+            (vec![((0, 1), true), ((0, 0), false), ((0, 0), true), ((0, 0), true)], Some(2)),
+            (vec![((4, 0), true), ((3, 3), true), ((3, 1), true)], Some(2)),
+        ] {
+            assert_eq!(first_with_fewest(waiting.iter().copied()), expected, "{waiting:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_never_nothing_and_leaves_places_for_two_others() {
+        for (places, percent, expected) in [
+            (16, 75, (12, 2)),
+            (16, 100, (16, 0)),
+            (16, 1, (1, 2)),
+            (16, 99, (13, 2)),
+            (8, 50, (4, 1)),
+            (4, 75, (2, 1)),
+            (3, 75, (1, 1)),
+            (2, 75, (1, 0)),
+            (1, 75, (1, 0)),
+            (1, 100, (1, 0)),
+        ] {
+            let part = SharePart::of(places, percent);
+            assert_eq!((part.most, part.reserved), expected, "{percent} % of {places}");
+        }
+    }
+
+    /// Takes all that `user` gets, one after the other, and gives nothing back.
+    fn take_all(
+        taken: &mut BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
+        (tenant, user): (&'static str, &'static str),
+        mut may: impl FnMut(TakenPlaces) -> bool,
+    ) -> usize {
+        let mut count = 0;
+        loop {
+            let of_tenant = taken.get(tenant);
+            let now = TakenPlaces {
+                all: taken.values().flat_map(BTreeMap::values).sum(),
+                tenant: of_tenant.map_or(0, |users| users.values().sum()),
+                user: of_tenant.and_then(|users| users.get(user).copied()).unwrap_or(0),
+            };
+            if !may(now) {
+                return count;
+            }
+            count += 1;
+            *taken.entry(tenant).or_default().entry(user).or_default() += 1;
+        }
+    }
+
+    const FIVE: [(&str, &str); 5] = [("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("a", "5")];
+
+    #[test]
+    fn those_whose_tasks_never_end_leave_a_place_for_the_next() {
+        let tenants = [("a", "1"), ("b", "1"), ("c", "1"), ("d", "1"), ("e", "1")];
+        let mixed = [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("c", "1"), ("d", "1")];
+        for (places, percent, sharers, those, expected) in [
+            // One level alone: among users of one tenant, and among tenants of one user each.
+            (16, 75, USERS, &FIVE[..], vec![12, 2, 1, 1, 0]),
+            (16, 75, TENANTS, &tenants[..], vec![12, 2, 1, 1, 0]),
+            (16, 25, USERS, &FIVE[..], vec![4, 4, 4, 2, 1]),
+            (8, 75, USERS, &FIVE[..], vec![6, 1, 1, 0, 0]),
+            (4, 75, TENANTS, &tenants[..], vec![2, 1, 1, 0, 0]),
+            (3, 75, USERS, &FIVE[..], vec![1, 1, 1, 0, 0]),
+            (2, 75, USERS, &FIVE[..], vec![1, 1, 0, 0, 0]),
+            (4, 100, ALL, &FIVE[..], vec![4, 0, 0, 0, 0]),
+            (4, 75, NOBODY, &FIVE[..], vec![4, 0, 0, 0, 0]),
+            // Both: however many users a tenant has, they have together what one user alone would have.
+            (16, 75, ALL, &FIVE[..], vec![9, 2, 1, 0, 0]),
+            (16, 75, ALL, &mixed[..], vec![9, 2, 1, 1, 1, 1]),
+            (8, 75, ALL, &mixed[..], vec![4, 1, 1, 1, 1, 0]),
+            (4, 75, ALL, &mixed[..], vec![1, 1, 0, 1, 1, 0]),
+            (3, 75, ALL, &mixed[..], vec![1, 0, 0, 1, 1, 0]),
+            (1, 75, ALL, &mixed[..], vec![1, 0, 0, 0, 0, 0]),
+        ] {
+            let (shares, mut taken) = (PlaceShares::new(places, percent), BTreeMap::new());
+            let held: Vec<_> =
+                those.iter().map(|who| take_all(&mut taken, *who, |taken| shares.room(taken, sharers) > 0)).collect();
+            assert_eq!(held, expected, "{percent} % of {places}, {sharers:?}");
+        }
+    }
+
+    /// Whatever its users do, a tenant has no more than one user of a tenant of its own would have; and the next two
+    /// tenants find a place.
+    #[test]
+    fn no_number_of_users_gives_a_tenant_more() {
+        for places in 1..40 {
+            for percent in [1, 10, 50, 75, 99] {
+                let (shares, mut taken) = (PlaceShares::new(places, percent), BTreeMap::new());
+                let may = |taken| shares.room(taken, ALL) > 0;
+                let users = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+                let held: usize = users.iter().map(|user| take_all(&mut taken, ("a", user), may)).sum();
+                assert!(held <= shares.most(), "{held}: {percent} % of {places}");
+                for other in ["b", "c"].iter().take(places.saturating_sub(1)) {
+                    assert!(take_all(&mut taken, (other, "1"), may) > 0, "{other}: {percent} % of {places}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_user_has_no_more_requests_than_are_free_for_its_tenant() {
+        let mixed = [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("c", "1")];
+        for (sharers, those, expected) in [
+            (USERS, &FIVE[..], vec![32, 16, 8, 4, 2]),
+            (NOBODY, &FIVE[..1], vec![32]),
+            (TENANTS, &mixed[..1], vec![32]),
+            (ALL, &FIVE[..], vec![16, 8, 4, 2, 1]),
+            (ALL, &mixed[..], vec![16, 8, 4, 9, 7]),
+        ] {
+            let mut taken = BTreeMap::new();
+            let may = |taken| has_free_place(64, taken, sharers);
+            let held: Vec<_> = those.iter().map(|who| take_all(&mut taken, *who, may)).collect();
+            assert_eq!(held, expected, "{sharers:?}");
+        }
+        let mut taken = BTreeMap::new();
+        let users = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+        let may = |taken| has_free_place(64, taken, ALL);
+        let held: usize = users.iter().map(|user| take_all(&mut taken, ("a", user), may)).sum();
+        assert_eq!(held, 32, "what one user of it alone would have");
+    }
+}

@@ -1,0 +1,226 @@
+//! Between whom a process shares its places: whether the venue has several tenants, and which of them several users.
+
+use crate::domain::ids::{Owner, OwnerPart};
+use crate::domain::share::Sharers;
+use crate::store::StoreError;
+use crate::venue::{Venue, is_reserved};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// Tenants of which is known whether they have several users.
+const TENANTS: usize = 16_384;
+
+/// Tenants that are looked up at a time.
+const LOOKED_UP: usize = 64;
+
+/// Pause between two looks where no sweep makes them.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Owners that are read at a time.
+const PAGE: usize = 16;
+
+/// The owners of a venue, as far as places are shared among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerSpread {
+    /// One, or none yet.
+    Alone,
+    /// Several users of one tenant.
+    Users,
+    /// Several tenants.
+    Tenants,
+}
+
+/// What a process knows of the owners of its venue. Before it has looked, places are shared: the first owner that it
+/// meets would else have all of them.
+#[derive(Debug)]
+pub struct OwnerCensus {
+    known: Mutex<KnownOwners>,
+    has_several: Cache<OwnerPart, bool>,
+}
+
+#[derive(Debug)]
+struct KnownOwners {
+    spread: OwnerSpread,
+    /// Tenants that were asked about and may have one user: they are looked up next.
+    in_doubt: HashSet<OwnerPart>,
+    /// Somebody has asked since the last look.
+    is_asked: bool,
+}
+
+impl Default for OwnerCensus {
+    fn default() -> Self {
+        let known = KnownOwners { spread: OwnerSpread::Tenants, in_doubt: HashSet::new(), is_asked: true };
+        Self { known: Mutex::new(known), has_several: Cache::new(TENANTS) }
+    }
+}
+
+impl OwnerCensus {
+    /// Whether an owner is alone and may have all places.
+    pub fn is_alone(&self) -> bool {
+        self.known.lock().spread == OwnerSpread::Alone
+    }
+
+    /// Between whom places are shared where a user of this tenant wants one.
+    pub fn sharers(&self, tenant: &OwnerPart) -> Sharers {
+        let mut known = self.known.lock();
+        known.is_asked = true;
+        match known.spread {
+            OwnerSpread::Alone => Sharers { tenants: false, users: false },
+            OwnerSpread::Users => Sharers { tenants: false, users: true },
+            OwnerSpread::Tenants => {
+                let several = self.has_several.get(tenant);
+                if several != Some(true) && known.in_doubt.len() < LOOKED_UP {
+                    known.in_doubt.insert(tenant.clone());
+                }
+                Sharers { tenants: true, users: several.unwrap_or(true) }
+            }
+        }
+    }
+
+    /// [`OwnerCensus::sharers`] of an operation, whose places are shared also where an owner is alone.
+    pub fn sharers_always(&self, tenant: &OwnerPart) -> Sharers {
+        let sharers = self.sharers(tenant);
+        Sharers { users: sharers.users || !sharers.tenants, ..sharers }
+    }
+
+    /// Sets between whom places are shared.
+    pub fn set_spread(&self, spread: OwnerSpread) {
+        self.known.lock().spread = spread;
+    }
+
+    /// Notes whether a tenant has several users.
+    pub fn note_users(&self, tenant: OwnerPart, several: bool) {
+        self.has_several.insert(tenant, several);
+    }
+
+    /// Asks the store once in a while, as long as somebody asks.
+    pub async fn follow(&self, venue: &Venue) -> Infallible {
+        loop {
+            if std::mem::take(&mut self.known.lock().is_asked)
+                && let Err(error) = self.look(venue).await
+            {
+                tracing::debug!(%error, "among whom places are shared isn't known anew; it is as it was");
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks the store, for a few tenants at a time.
+    pub async fn look(&self, venue: &Venue) -> Result<(), StoreError> {
+        let spread = venue.owner_spread().await?;
+        self.set_spread(spread);
+        let in_doubt = std::mem::take(&mut self.known.lock().in_doubt);
+        if spread != OwnerSpread::Tenants {
+            return Ok(());
+        }
+        for tenant in in_doubt {
+            let several = venue.has_several_users(&tenant).await?;
+            self.note_users(tenant, several);
+        }
+        Ok(())
+    }
+}
+
+impl Venue {
+    /// How many owners there are, as far as places are shared among them.
+    pub async fn owner_spread(&self) -> Result<OwnerSpread, StoreError> {
+        let Some(first) = self.next_owner(None).await? else { return Ok(OwnerSpread::Alone) };
+        if self.next_owner(Some(&last_of(first.tenant()))).await?.is_some() {
+            return Ok(OwnerSpread::Tenants);
+        }
+        let second = self.next_owner(Some(&first)).await?;
+        Ok(if second.is_some() { OwnerSpread::Users } else { OwnerSpread::Alone })
+    }
+
+    /// Whether a tenant has more users than one.
+    pub async fn has_several_users(&self, tenant: &OwnerPart) -> Result<bool, StoreError> {
+        let is_of_tenant = |owner: &Owner| owner.tenant() == tenant;
+        let first = self.next_owner(Some(&first_of(tenant))).await?.filter(is_of_tenant);
+        let Some(first) = first else { return Ok(false) };
+        Ok(self.next_owner(Some(&first)).await?.is_some_and(|second| is_of_tenant(&second)))
+    }
+
+    /// The first owner after `after`, in the order of the store; the venue's and the tenants' own are passed over.
+    pub async fn next_owner(&self, after: Option<&Owner>) -> Result<Option<Owner>, StoreError> {
+        let mut owners = self.store.all_owners().after(after.cloned()).of(PAGE);
+        // Those of the parts of a store stand together, and may be many.
+        let last_part = self.history.parts().iter().max();
+        while let Some(page) = owners.next().await? {
+            if let Some(found) = page.iter().find(|owner| !is_reserved(owner)) {
+                return Ok(Some(found.clone()));
+            }
+            let is_within = |last: &Owner| self.history.parts().contains(last) && Some(last) < last_part;
+            if page.last().is_some_and(is_within) {
+                owners = self.store.all_owners().after(last_part.cloned()).of(PAGE);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Behind all users of a tenant, in the order of the store: of the letters of a key `z` is the last.
+fn last_of(tenant: &OwnerPart) -> Owner {
+    Owner::new(tenant.clone(), OwnerPart::new("z".repeat(crate::domain::ids::MAX_ID_BYTES)).expect("a legal name"))
+}
+
+/// Before all users of a tenant but one of this very name: no name begins with what sorts before it.
+fn first_of(tenant: &OwnerPart) -> Owner {
+    Owner::new(tenant.clone(), OwnerPart::new("!").expect("a legal name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str) -> OwnerPart {
+        OwnerPart::new(name).unwrap()
+    }
+
+    #[test]
+    fn places_are_shared_until_it_is_known_that_nobody_is_there_to_share_with() {
+        let (census, acme) = (OwnerCensus::default(), part("acme"));
+        let sharers = |tenants, users| Sharers { tenants, users };
+        assert!(!census.is_alone());
+        assert_eq!(census.sharers(&acme), sharers(true, true));
+        assert_eq!(census.known.lock().in_doubt.len(), 1, "it is looked up");
+        census.note_users(acme.clone(), false);
+        assert_eq!(census.sharers(&acme), sharers(true, false));
+        assert_eq!(census.sharers_always(&acme), sharers(true, false));
+        census.note_users(acme.clone(), true);
+        assert_eq!(census.sharers(&acme), sharers(true, true));
+        for (spread, expected, always) in [
+            (OwnerSpread::Users, sharers(false, true), sharers(false, true)),
+            (OwnerSpread::Alone, sharers(false, false), sharers(false, true)),
+        ] {
+            census.set_spread(spread);
+            assert_eq!((census.sharers(&acme), census.sharers_always(&acme)), (expected, always));
+        }
+        assert!(census.is_alone());
+    }
+
+    #[test]
+    fn so_many_tenants_are_looked_up_at_a_time() {
+        let census = OwnerCensus::default();
+        for n in 0..2 * LOOKED_UP {
+            census.sharers(&part(&format!("t{n}")));
+        }
+        assert_eq!(census.known.lock().in_doubt.len(), LOOKED_UP);
+    }
+
+    #[test]
+    fn every_user_of_a_tenant_stands_between_its_ends() {
+        let tenant = part("acme");
+        for user in ["ann", "%", "~", "ÿ", "Z", "zoe", "_x", "\"", "\u{10348}"] {
+            let owner = Owner::new(tenant.clone(), part(user)).token();
+            assert!(first_of(&tenant).token() < owner && owner < last_of(&tenant).token(), "{user}");
+        }
+        for other in ["acm", "acme-x", "acme2", "b"] {
+            let owner = Owner::new(part(other), part("ann")).token();
+            let is_inside = first_of(&tenant).token() < owner && owner < last_of(&tenant).token();
+            assert!(!is_inside, "{other}");
+        }
+    }
+}
