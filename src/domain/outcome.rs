@@ -1,11 +1,24 @@
 //! Unknown outcomes: calls that must not be repeated, that began, and of which nobody knows whether they happened;
 //! and what a person has found out about them.
+//!
+//! ```text
+//! begins: OpenCall ──▶ its end is recorded ──▶ gone
+//!            │
+//!            └─ nobody can record it any more ──▶ UnknownOutcome ──▶ settled by a person
+//! ```
+//!
+//! The record of a call that has begun lies beside the session whose turn makes it: no end of that session loses it.
 
 use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::kept::KeptKeys;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// Pause between two looks at a call that a successor is to make again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A call whose outcome is unknown, as operators list it. It holds no argument and no text of an answer: those stand in
 /// the turn, and are erased with it.
@@ -30,6 +43,83 @@ pub struct UnknownOutcome {
     /// Of a newer build.
     #[serde(flatten)]
     pub kept: KeptKeys,
+}
+
+/// A call that must not be repeated and has begun, as it is stored until its end is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenCall {
+    /// The entry for operators, should nobody record the end.
+    pub listed: UnknownOutcome,
+    /// Who makes it.
+    pub maker: CallMaker,
+    /// A successor of the maker makes it again, under a key by which the server knows it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeatable: bool,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
+}
+
+/// Who makes a call that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CallMaker {
+    /// A turn of the session that the call's place names.
+    #[serde(rename_all = "camelCase")]
+    Turn {
+        /// Number of the turn. The call may be of the reply of an earlier one, on which a person has decided.
+        number: u64,
+        /// Epoch of the lease.
+        epoch: u64,
+    },
+    /// A request of the API, which is over when the call is looked at.
+    Request,
+}
+
+/// What is known of the session whose turn has begun a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallerSession {
+    /// Turns committed.
+    pub version: u64,
+    /// Epoch of its last lease.
+    pub epoch: u64,
+    /// End of a lease that isn't given back.
+    pub lease_until: Option<Millis>,
+    /// The record of the call's reply says how the call ended.
+    pub is_recorded: bool,
+    /// Neither the task nor the agent has ended.
+    pub goes_on: bool,
+}
+
+/// What becomes of a call that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenCallFate {
+    /// It is looked at again then.
+    Pending(Millis),
+    /// Its end is recorded: it needs no record of its own.
+    Recorded,
+    /// Nobody can record its end any more.
+    Unknown,
+}
+
+impl OpenCall {
+    /// What becomes of it; `None` of a session that is gone.
+    pub fn fate(&self, now: Millis, session: Option<CallerSession>) -> OpenCallFate {
+        let (CallMaker::Turn { number, epoch }, Some(session)) = (self.maker, session) else {
+            return OpenCallFate::Unknown;
+        };
+        match (session.version + 1).cmp(&number) {
+            Ordering::Greater if session.is_recorded => OpenCallFate::Recorded,
+            // The session has begun anew under its name.
+            Ordering::Greater | Ordering::Less => OpenCallFate::Unknown,
+            Ordering::Equal => match session.lease_until.filter(|until| *until > now) {
+                Some(until) if session.epoch == epoch => OpenCallFate::Pending(until),
+                Some(_) | None if self.repeatable && session.goes_on => OpenCallFate::Pending(now.plus(LOOK_AGAIN)),
+                Some(_) | None => OpenCallFate::Unknown,
+            },
+        }
+    }
 }
 
 /// The place of a call of a turn.
@@ -120,6 +210,50 @@ mod tests {
         stored["newer"] = json!(1);
         let read: UnknownOutcome = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(json!(read), stored);
+    }
+
+    #[test]
+    fn a_call_that_has_begun_is_unknown_when_nobody_can_record_its_end() {
+        use OpenCallFate::{Pending, Recorded, Unknown};
+        let owner: Owner = "t/u".parse().unwrap();
+        let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let listed = UnknownOutcome {
+            id: outcome_id(b"k", &owner, &key, (3, 0)),
+            job: None,
+            operation: "v/ops/http/post".into(),
+            call: None,
+            at: Millis(5),
+            settled: None,
+            kept: KeptKeys::default(),
+        };
+        let maker = CallMaker::Turn { number: 3, epoch: 7 };
+        let once = OpenCall { listed, maker, repeatable: false, kept: KeptKeys::default() };
+        let again = OpenCall { repeatable: true, ..once.clone() };
+        let running =
+            CallerSession { version: 2, epoch: 7, lease_until: Some(Millis(20)), is_recorded: false, goes_on: true };
+        let later = Pending(Millis(10).plus(LOOK_AGAIN));
+        for (session, of_once, of_again) in [
+            (running, Pending(Millis(20)), Pending(Millis(20))),
+            // Its lease has lapsed, was given back, or is another's.
+            (CallerSession { lease_until: Some(Millis(10)), ..running }, Unknown, later),
+            (CallerSession { lease_until: None, ..running }, Unknown, later),
+            (CallerSession { epoch: 8, ..running }, Unknown, later),
+            (CallerSession { epoch: 8, goes_on: false, ..running }, Unknown, Unknown),
+            // Its turn is committed, with it or without.
+            (CallerSession { version: 3, is_recorded: true, ..running }, Recorded, Recorded),
+            (CallerSession { version: 3, ..running }, Unknown, Unknown),
+            // Another session of that name.
+            (CallerSession { version: 1, ..running }, Unknown, Unknown),
+        ] {
+            assert_eq!(once.fate(Millis(10), Some(session)), of_once, "{session:?}");
+            assert_eq!(again.fate(Millis(10), Some(session)), of_again, "{session:?}");
+        }
+        let request = OpenCall { maker: CallMaker::Request, ..once.clone() };
+        for open in [&once, &again, &request] {
+            assert_eq!(open.fate(Millis(10), None), Unknown);
+            let stored = json!(open);
+            assert_eq!(serde_json::from_value::<OpenCall>(stored.clone()).unwrap(), *open, "{stored}");
+        }
     }
 
     #[test]

@@ -144,7 +144,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     #[repeat(Idempotent)]
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError>;
 
-    /// Records a reply, intents, outcomes and child jobs of the running turn.
+    /// Records a reply, intents, outcomes and child jobs of the running turn, and documents that outlive its session.
     ///
     /// After it: a successor finds them in its grant. One of a turn that is committed meanwhile changes nothing.
     #[repeat(Idempotent)]

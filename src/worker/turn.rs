@@ -8,7 +8,7 @@ use super::model::fallback::{self, Asked};
 use super::model::media;
 use super::model::record;
 use super::stage::Stage;
-use super::tools::{answers, calls};
+use super::tools::{answers, calls, once};
 use super::{Worker, commit, live};
 use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{Answer, AwaitingCall};
@@ -85,11 +85,11 @@ impl Start {
         let (mut turn, action) = match self {
             Self::Dead(_) => Turn::give_up(setting, now),
             Self::Recorded(recorded) => {
-                let noted = calls::noted(leased, &recorded);
+                let noted = once::noted(leased, &recorded);
                 Turn::resume(setting, *recorded, &noted, now)
             }
             Self::Answers(decided) => {
-                let noted = calls::noted_awaiting(leased);
+                let noted = once::noted_awaiting(leased);
                 Turn::settle(setting, answers::exchange(worker, leased).await?, decided, &noted)
             }
             Self::Planned(_, Some(reason)) => {

@@ -330,6 +330,16 @@ impl Turn {
         &self.setting
     }
 
+    /// Number of the turn whose reply has the calls that it makes.
+    pub fn reply_turn(&self) -> u64 {
+        match &self.phase {
+            Phase::Settling(settling) => settling.exchange.turn,
+            Phase::Gathering | Phase::Asking(_) | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided => {
+                self.setting.turn
+            }
+        }
+    }
+
     /// Bytes of the prompt that is being answered.
     pub fn prompt_bytes(&self) -> usize {
         match &self.phase {

@@ -21,10 +21,11 @@ pub(super) async fn outcome_listings(
     let mut writes = Vec::new();
     for (index, call) in (0..).zip(&record.calls).filter(|(_, call)| call.outcome == unknown) {
         let id = outcome_id(&venue.key, &lease.owner, &lease.session, (record.turn, index));
-        if venue.store.doc(&lease.owner, &keys::outcome(&id)).await?.value.is_some() {
+        let listed = venue.store.doc(&lease.owner, &keys::outcome(&id)).await?;
+        if listed.value.is_some() {
             continue;
         }
-        writes.push(outcomes::listing(&UnknownOutcome {
+        let outcome = UnknownOutcome {
             id,
             job: record.job.clone(),
             operation: call.operation.clone(),
@@ -37,7 +38,8 @@ pub(super) async fn outcome_listings(
             at: venue.now(),
             settled: None,
             kept: KeptKeys::default(),
-        }));
+        };
+        writes.push(outcomes::listing(&outcome, listed.version));
     }
     Ok(writes)
 }
