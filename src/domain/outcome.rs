@@ -35,6 +35,9 @@ pub struct UnknownOutcome {
     /// Where the call stands, when a turn made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<UnknownCall>,
+    /// Name of the caller, when a request of the API made it that is no job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     /// When it was recorded as unknown.
     pub at: Millis,
     /// What a person has found out.
@@ -89,7 +92,7 @@ pub struct CallerSession {
     /// The record of the call's reply says how the call ended.
     pub is_recorded: bool,
     /// Neither the task nor the agent has ended.
-    pub goes_on: bool,
+    pub may_resume: bool,
 }
 
 /// What becomes of a call that has begun.
@@ -115,7 +118,7 @@ impl OpenCall {
             Ordering::Greater | Ordering::Less => OpenCallFate::Unknown,
             Ordering::Equal => match session.lease_until.filter(|until| *until > now) {
                 Some(until) if session.epoch == epoch => OpenCallFate::Pending(until),
-                Some(_) | None if self.repeatable && session.goes_on => OpenCallFate::Pending(now.plus(LOOK_AGAIN)),
+                Some(_) | None if self.repeatable && session.may_resume => OpenCallFate::Pending(now.plus(LOOK_AGAIN)),
                 Some(_) | None => OpenCallFate::Unknown,
             },
         }
@@ -162,9 +165,26 @@ impl Settlement {
     }
 }
 
+/// Where a call stands, and when its turn began: of sessions that bear one name one after the other, each has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallPosition {
+    /// The turn whose reply has the call.
+    pub turn: u64,
+    /// When it began.
+    pub start: Millis,
+    /// The place of the call in that reply, from 0.
+    pub index: u32,
+}
+
 /// The name of an unknown outcome at a place; the same each time the place is recorded.
-pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, (turn, call): (u64, u32)) -> JobId {
-    let place = IdOf::Call { owner, session, turn, call, instance: None };
+pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
+    let CallPosition { turn, start, index: call } = at;
+    JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, IdOf::Outcome { owner, session, turn, call, start }))
+}
+
+/// The same by builds that named it by its place alone.
+pub fn outcome_id_of_old(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
+    let place = IdOf::Call { owner, session, turn: at.turn, call: at.index, instance: None };
     JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, place))
 }
 
@@ -196,10 +216,11 @@ mod tests {
         let owner: Owner = "t/u".parse().unwrap();
         let call = UnknownCall { session: session.clone(), turn: 2, index: 1, tool: "pay".into() };
         let outcome = UnknownOutcome {
-            id: outcome_id(b"k", &owner, &session, (2, 1)),
+            id: outcome_id(b"k", &owner, &session, CallPosition { turn: 2, start: Millis(1), index: 1 }),
             job: None,
             operation: "v/ops/http/post".into(),
             call: Some(call),
+            caller: None,
             at: Millis(5),
             settled: Some(settlement(false, None, None, "me")),
             kept: KeptKeys::default(),
@@ -218,10 +239,11 @@ mod tests {
         let owner: Owner = "t/u".parse().unwrap();
         let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let listed = UnknownOutcome {
-            id: outcome_id(b"k", &owner, &key, (3, 0)),
+            id: outcome_id(b"k", &owner, &key, CallPosition { turn: 3, start: Millis(1), index: 0 }),
             job: None,
             operation: "v/ops/http/post".into(),
             call: None,
+            caller: None,
             at: Millis(5),
             settled: None,
             kept: KeptKeys::default(),
@@ -230,7 +252,7 @@ mod tests {
         let once = OpenCall { listed, maker, repeatable: false, kept: KeptKeys::default() };
         let again = OpenCall { repeatable: true, ..once.clone() };
         let running =
-            CallerSession { version: 2, epoch: 7, lease_until: Some(Millis(20)), is_recorded: false, goes_on: true };
+            CallerSession { version: 2, epoch: 7, lease_until: Some(Millis(20)), is_recorded: false, may_resume: true };
         let later = Pending(Millis(10).plus(LOOK_AGAIN));
         for (session, of_once, of_again) in [
             (running, Pending(Millis(20)), Pending(Millis(20))),
@@ -238,7 +260,7 @@ mod tests {
             (CallerSession { lease_until: Some(Millis(10)), ..running }, Unknown, later),
             (CallerSession { lease_until: None, ..running }, Unknown, later),
             (CallerSession { epoch: 8, ..running }, Unknown, later),
-            (CallerSession { epoch: 8, goes_on: false, ..running }, Unknown, Unknown),
+            (CallerSession { epoch: 8, may_resume: false, ..running }, Unknown, Unknown),
             // Its turn is committed, with it or without.
             (CallerSession { version: 3, is_recorded: true, ..running }, Recorded, Recorded),
             (CallerSession { version: 3, ..running }, Unknown, Unknown),
@@ -260,10 +282,12 @@ mod tests {
     fn each_place_has_its_own_name() {
         let (one, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-        let names = [(&one, (1, 0)), (&one, (1, 1)), (&one, (2, 0)), (&other, (1, 0))]
-            .map(|(owner, place)| outcome_id(b"k", owner, &session, place).to_string());
+        let at = |turn, start, index| CallPosition { turn, start: Millis(start), index };
+        let places =
+            [(&one, at(1, 5, 0)), (&one, at(1, 5, 1)), (&one, at(2, 5, 0)), (&one, at(1, 6, 0)), (&other, at(1, 5, 0))];
+        let names = places.map(|(owner, at)| outcome_id(b"k", owner, &session, at).to_string());
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
-        assert_eq!(outcome_id(b"k", &one, &session, (1, 0)).to_string(), names[0]);
+        assert_eq!(outcome_id(b"k", &one, &session, at(1, 5, 0)).to_string(), names[0]);
     }
 }

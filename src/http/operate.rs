@@ -5,7 +5,7 @@ use super::describe::queries::{self, VALUES};
 use super::extract::{Asked, Json, Who, wait};
 use super::jobs::{created, unknown, wait_for};
 use super::problem::Problem;
-use super::runs::{begin, operate, operate_unlisted};
+use super::runs::{begin_call, operate, operate_unlisted};
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, SessionKey};
 use crate::domain::invoked::{self as rules, Asker, Invoked};
@@ -149,7 +149,7 @@ pub(super) async fn invoke(
         // Its record is written when it has ended: what has no room for it by then isn't run.
         api.venue.room(who.owner(), invoked::least_record(&head)).await?;
     }
-    let begun = if is_hidden { begin(&api, &who, path, &order.input, Some(&id)).await? } else { None };
+    let begun = if is_hidden { begin_call(&api, &who, path, &order.input, Some(&id)).await? } else { None };
     let ran = if is_hidden {
         // What it is given is kept nowhere: nobody else could run it.
         Some(operate_unlisted(&api, &who, path, order.input).await)
@@ -163,12 +163,12 @@ pub(super) async fn invoke(
         // What isn't recorded is listed: `begun` is dropped.
         Some(Ok(job)) => invoked::record(&api.venue, who.owner(), &job).await?,
         Some(Err(refused)) => {
-            end(begun).await;
+            end_call(begun).await;
             return Err(refused);
         }
         None => admitted(&api, &who, &head, key).await?,
     };
-    end(begun).await;
+    end_call(begun).await;
     if is_new {
         drop(head);
     } else {
@@ -181,7 +181,7 @@ pub(super) async fn invoke(
 }
 
 /// The end of a call is told or recorded.
-async fn end(begun: Option<RequestCall>) {
+async fn end_call(begun: Option<RequestCall>) {
     if let Some(begun) = begun {
         begun.end().await;
     }

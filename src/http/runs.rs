@@ -21,7 +21,7 @@ const HEAVY: [&str; 6] =
 /// Runs an operation for a caller outside turns. One that must not be repeated is listed when its end is unknown, also when
 /// the client has gone away.
 pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
-    let begun = begin(api, who, path, &input, None).await?;
+    let begun = begin_call(api, who, path, &input, None).await?;
     let ran = operate_unlisted(api, who, path, input).await;
     match (begun, &ran) {
         (Some(begun), Err(OpError::OutcomeUnknown(_))) => begun.end_unknown().await,
@@ -40,7 +40,7 @@ pub(super) async fn operate_unlisted(api: &Api, who: &Who, path: &str, input: Va
 }
 
 /// Records that an operation begins which must not be repeated and which the caller may run; `job` will record its end.
-pub(super) async fn begin(
+pub(super) async fn begin_call(
     api: &Api,
     who: &Who,
     path: &str,
@@ -55,7 +55,7 @@ pub(super) async fn begin(
     if !is_once(call.found.spec.effect) {
         return Ok(None);
     }
-    Ok(Some(RequestCall::begin(&api.venue, who.owner(), call.found.spec.path, job).await?))
+    Ok(Some(RequestCall::begin(&api.venue, &who.caller, call.found.spec.path, job).await?))
 }
 
 /// What a route runs.

@@ -186,12 +186,13 @@ impl Known {
 /// Removes the record of an operation whose job has ended otherwise, or was deleted. One that was running then, and must
 /// not be repeated, may have happened: it is listed.
 async fn clear(venue: &Venue, owner: &Owner, known: &Known) -> Result<(), StoreError> {
-    let Known { invoked, version, head, status, .. } = known;
+    let Known { invoked, version, head, .. } = known;
     let mut writes = left(invoked, *version).to_vec();
-    let was_running = (*status == JobStatus::Cancelled || head.is_none()) && invoked.taken.is_some();
+    // Its own end takes the record along.
+    let was_running = invoked.taken.is_some();
     // One that an older build has begun says it by its head alone.
     let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, head))?.op.clone();
-    let begun = invoked.once.clone().or_else(by_head).filter(|_| was_running);
+    let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| was_running);
     writes.extend(begun.as_ref().map(|op| outcomes::listing_of_job(&invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
     if begun.is_some() && written == OutsideWrite::Done {
@@ -317,9 +318,9 @@ pub async fn take(
                 Edit::write(ending(&right(invoked), &result, now), None)
             }
             InvokedLook::Take => {
-                let once = (!repeatable).then_some(op);
+                let once_operation = (!repeatable).then_some(op);
                 let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
-                let taken = Invoked { once, ..taken };
+                let taken = Invoked { once_operation, ..taken };
                 let mut writes = moved(&invoked, version, &taken);
                 writes.push(line(job, JobStatus::Started, now).at(status_version));
                 let right = right(taken);

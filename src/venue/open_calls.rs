@@ -22,14 +22,14 @@ const PAGE: usize = 64;
 const UNREADABLE: &str = "unreadable record";
 
 /// The write with which a call begins, and the key of its record, which is looked at at `due`.
-pub fn begun(open: &OpenCall, due: Millis) -> (DocKey, DocWrite) {
+pub fn record_write(open: &OpenCall, due: Millis) -> (DocKey, DocWrite) {
     let key = keys::open_call(due, &open.listed.id);
     (key.clone(), DocWrite::json(key, open))
 }
 
 /// Keys of all records of the call that is listed as `id`: the sweep moves the record of one that outlasts its lease, and
 /// a predecessor leaves one of its own.
-pub async fn records(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec<DocKey>, StoreError> {
+pub async fn record_keys(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec<DocKey>, StoreError> {
     let mut found = Vec::new();
     let mut pages = venue.store.docs(owner, keys::OPEN_CALLS);
     while let Some(page) = pages.keys().await? {
@@ -75,7 +75,7 @@ async fn look(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)
     let open = match doc.decode::<OpenCall>(key) {
         Ok(Some(open)) => open,
         // It says no more than that a call has begun.
-        Ok(None) | Err(_) => unreadable(id.clone(), venue.now()),
+        Ok(None) | Err(_) => unreadable_call(id.clone(), venue.now()),
     };
     let session = match (&open.maker, &open.listed.call) {
         (CallMaker::Turn { .. }, Some(call)) => caller_session(venue, owner, &open, call).await?,
@@ -84,7 +84,7 @@ async fn look(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)
     let gone = DocWrite::delete(key).at(doc.version);
     match open.fate(venue.now(), session) {
         OpenCallFate::Pending(until) => {
-            let (_, moved) = begun(&open, until);
+            let (_, moved) = record_write(&open, until);
             venue.store.write(venue.now(), owner, &[gone, moved]).await?;
         }
         OpenCallFate::Recorded => drop(venue.store.write(venue.now(), owner, &[gone]).await?),
@@ -112,9 +112,10 @@ pub async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, gone: DocWrite)
     Ok(())
 }
 
-fn unreadable(id: JobId, at: Millis) -> OpenCall {
+fn unreadable_call(id: JobId, at: Millis) -> OpenCall {
     let (operation, kept) = (UNREADABLE.to_owned(), KeptKeys::default());
-    let listed = UnknownOutcome { id, job: None, operation, call: None, at, settled: None, kept: kept.clone() };
+    let listed =
+        UnknownOutcome { id, job: None, operation, call: None, caller: None, at, settled: None, kept: kept.clone() };
     OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept }
 }
 
@@ -132,7 +133,7 @@ async fn caller_session(
         epoch: facts.epoch,
         lease_until: facts.lease_until,
         is_recorded: is_recorded(venue, owner, call).await?,
-        goes_on: open.repeatable && goes_on(venue, owner, open, call).await?,
+        may_resume: open.repeatable && may_resume(venue, owner, open, call).await?,
     }))
 }
 
@@ -147,7 +148,7 @@ async fn is_recorded(venue: &Venue, owner: &Owner, call: &UnknownCall) -> Result
 }
 
 /// Whether a successor will go on with the turn: neither its task nor its agent has ended.
-async fn goes_on(venue: &Venue, owner: &Owner, open: &OpenCall, call: &UnknownCall) -> Result<bool, StoreError> {
+async fn may_resume(venue: &Venue, owner: &Owner, open: &OpenCall, call: &UnknownCall) -> Result<bool, StoreError> {
     let agent = agents::get(venue, owner, &call.session.agent).await?;
     if agent.is_none_or(|(agent, _)| agent.status == AgentStatus::Terminated) {
         return Ok(false);

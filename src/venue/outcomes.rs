@@ -30,6 +30,7 @@ pub fn listing_of_job(job: &JobId, operation: &str, at: Millis) -> DocWrite {
         job: Some(job.clone()),
         operation: operation.to_owned(),
         call: None,
+        caller: None,
         at,
         settled: None,
         kept: KeptKeys::default(),

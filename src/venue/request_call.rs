@@ -8,6 +8,7 @@ use crate::domain::outcome::{CallMaker, OpenCall, UnknownOutcome};
 use crate::store::{DocKey, DocWrite, StoreError};
 use crate::venue::Venue;
 use crate::venue::open_calls;
+use crate::venue::operation::Caller;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -30,10 +31,11 @@ impl RequestCall {
     /// listed. `job` is the job that records its end, where there will be one.
     pub async fn begin(
         venue: &Arc<Venue>,
-        owner: &Owner,
+        caller: &Caller,
         operation: &str,
         job: Option<&JobId>,
     ) -> Result<Self, StoreError> {
+        let owner = &caller.owner;
         let fresh = || {
             let key = EventId::new(Uuid::now_v7().to_string()).expect("a UUID is a legal id");
             JobId::derive(&venue.key, owner, &EventId::of_venue(&venue.key, IdOf::Operation { owner, key: &key }))
@@ -43,13 +45,18 @@ impl RequestCall {
             job: job.cloned(),
             operation: operation.to_owned(),
             call: None,
+            caller: Some(caller.name.clone()).filter(|_| job.is_none()),
             at: venue.now(),
             settled: None,
             kept: KeptKeys::default(),
         };
         let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
-        let (record, write) = open_calls::begun(&open, venue.now().plus(OPERATION_TIME + GRACE));
-        venue.store.write(venue.now(), owner, &[write]).await?;
+        let (record, write) = open_calls::record_write(&open, venue.now().plus(OPERATION_TIME + GRACE));
+        if let Err(error) = venue.store.write(venue.now(), owner, &[write]).await {
+            // It may be written, its answer lost: the call isn't made.
+            let _ = venue.store.write(venue.now(), owner, &[DocWrite::delete(record)]).await;
+            return Err(error);
+        }
         Ok(Self { venue: Arc::clone(venue), owner: owner.clone(), open, record: Some(record) })
     }
 

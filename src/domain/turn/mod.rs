@@ -330,13 +330,12 @@ impl Turn {
         &self.setting
     }
 
-    /// Number of the turn whose reply has the calls that it makes.
-    pub fn reply_turn(&self) -> u64 {
+    /// The turn whose reply has the calls that it makes, and when that turn began.
+    pub fn reply_turn(&self) -> (u64, Millis) {
         match &self.phase {
-            Phase::Settling(settling) => settling.exchange.turn,
-            Phase::Gathering | Phase::Asking(_) | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided => {
-                self.setting.turn
-            }
+            Phase::Settling(settling) => (settling.exchange.turn, settling.exchange.start),
+            Phase::Recording(recorded) | Phase::Calling(recorded) => (self.setting.turn, recorded.start),
+            Phase::Gathering | Phase::Asking(_) | Phase::Decided => (self.setting.turn, self.setting.start),
         }
     }
 

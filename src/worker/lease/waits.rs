@@ -37,7 +37,7 @@ struct Failures {
 }
 
 /// What earlier leases have left of the turn that is next.
-fn left(leased: &Leased) -> Option<Failures> {
+fn waiting_note(leased: &Leased) -> Option<Failures> {
     let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
     decode::stored(bytes).ok()
 }
@@ -45,7 +45,7 @@ fn left(leased: &Leased) -> Option<Failures> {
 /// The provider's failures so far, in this turn and in the leases before. Those of a task that has ended count no more; an
 /// older build didn't say of which task they are.
 fn failures(leased: &Leased, job: Option<&JobId>) -> Option<Failures> {
-    left(leased).filter(|left| left.today.is_none() && left.job.is_none() || left.job.as_ref() == job)
+    waiting_note(leased).filter(|note| note.today.is_none() && note.job.is_none() || note.job.as_ref() == job)
 }
 
 /// What a turn's models have used in earlier tries, so that its commit counts it.
@@ -55,7 +55,7 @@ pub(crate) fn calls_before(leased: &Leased, job: Option<&JobId>) -> ModelCalls {
 
 /// What the session had used when its next turn waited last, and which calls of a turn for this task it includes.
 pub(crate) fn counted_before(leased: &Leased, job: Option<&JobId>) -> Option<(Today, ModelCalls)> {
-    let today = left(leased)?.today?;
+    let today = waiting_note(leased)?.today?;
     Some((today, calls_before(leased, job)))
 }
 
@@ -73,7 +73,7 @@ async fn remember(worker: &Worker, leased: &Leased, turn: &Turn, (count, since):
     let (today, tally) = turn.used_so_far(worker.venue.now());
     let mut writes: Vec<_> = today.iter().map(|today| session_day(&leased.lease.session, today)).collect();
     writes.extend(tally.map(|(job, tally)| DocWrite::json(keys::job_spend(&job), &tally)));
-    let today = today.or_else(|| left(leased)?.today);
+    let today = today.or_else(|| waiting_note(leased)?.today);
     let (calls, job) = (turn.model_calls().clone(), turn.setting().plan.job().cloned());
     let note = Failures { count, since, calls, job, today };
     let note = Bytes::from(serde_json::to_vec(&note).expect("counts serialise"));

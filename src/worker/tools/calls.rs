@@ -21,6 +21,7 @@ use crate::domain::load::{LoadChange, Loads};
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
+use crate::domain::time::Millis;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Setting, Turn};
 use crate::domain::visible::told;
@@ -50,8 +51,8 @@ pub(crate) struct Round<'a> {
     pub(crate) caller: Caller,
     parent: Parent,
     turn: u64,
-    /// Number of the turn whose reply has the calls.
-    pub(super) reply_turn: u64,
+    /// The turn whose reply has the calls, and when it began.
+    pub(super) reply_turn: (u64, Millis),
     children: usize,
     /// Places of calls that cause something elsewhere, and what.
     causes: Vec<(u32, Causes)>,

@@ -7,7 +7,7 @@ use crate::domain::call::{Outcome, PlannedCall, Resolved, ToolTarget};
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::kept::KeptKeys;
-use crate::domain::outcome::{CallMaker, OpenCall, UnknownCall, UnknownOutcome, outcome_id};
+use crate::domain::outcome::{CallMaker, CallPosition, OpenCall, UnknownCall, UnknownOutcome, outcome_id};
 use crate::domain::time::Millis;
 use crate::domain::turn::{CallOutcome, Recorded};
 use crate::store::{Checkpoint, DocKey, DocWrite, LeaseCheck};
@@ -129,16 +129,13 @@ impl Round<'_> {
         repeatable: bool,
     ) -> Result<BegunCall, Stop> {
         let (venue, lease) = (&self.worker.venue, &self.leased.lease);
+        let (turn, start) = self.reply_turn;
         let listed = UnknownOutcome {
-            id: outcome_id(&venue.key, &lease.owner, &lease.session, (self.reply_turn, index)),
+            id: outcome_id(&venue.key, &lease.owner, &lease.session, CallPosition { turn, start, index }),
             job: self.setting().plan.job().cloned(),
             operation: call.operation(),
-            call: Some(UnknownCall {
-                session: lease.session.clone(),
-                turn: self.reply_turn,
-                index,
-                tool: call.tool.clone(),
-            }),
+            call: Some(UnknownCall { session: lease.session.clone(), turn, index, tool: call.tool.clone() }),
+            caller: None,
             at: venue.now(),
             settled: None,
             kept: KeptKeys::default(),
@@ -147,7 +144,7 @@ impl Round<'_> {
         let maker = CallMaker::Turn { number: self.turn(), epoch: lease.epoch };
         let open = OpenCall { listed, maker, repeatable, kept: KeptKeys::default() };
         let due = venue.now().plus(self.worker.options.lease);
-        let (record, write) = open_calls::begun(&open, due);
+        let (record, write) = open_calls::record_write(&open, due);
         self.write_note(index, &CallNote::Intent, vec![write]).await?;
         let is_repeated = note(self.leased, index).is_some();
         self.lock().insert(index, unknown(name));
@@ -164,9 +161,10 @@ impl Round<'_> {
         let (venue, owner) = (&self.worker.venue, &self.leased.lease.owner);
         // By then a sweep may have moved the record, or listed the call.
         let is_late = begun.is_repeated || venue.now().plus(CLOCKS_APART) >= begun.due;
-        let records = match is_late {
-            true => open_calls::records(venue, owner, &begun.listed).await?,
-            false => vec![begun.record.clone()],
+        let records = if is_late {
+            open_calls::record_keys(venue, owner, &begun.listed).await?
+        } else {
+            vec![begun.record.clone()]
         };
         self.write_note(begun.index, &note, records.into_iter().map(DocWrite::delete).collect()).await?;
         if is_late {

@@ -130,7 +130,8 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let request = ResourceCall { access, name: &call.tool, index, source, key };
     let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
     let at_once = writes && found.provider.writes_at_once();
-    let begun = if at_once { Some(round.begin(index, call, &call.tool, true).await.map_err(failure)?) } else { None };
+    let begun =
+        if at_once { Some(round.begin(index, call, &call.tool, true).await.map_err(stop_to_error)?) } else { None };
     let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
     let late = |_| {
         let text = format!("`{}` took longer than {} s", call.tool, limit.as_secs());
@@ -139,7 +140,7 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     Ok(Ran::Done(done.unwrap_or_else(late), begun))
 }
 
-fn failure(stop: Stop) -> OpError {
+fn stop_to_error(stop: Stop) -> OpError {
     match stop {
         Stop::Lost => OpError::Fenced,
         Stop::Store(error) => OpError::Store(error),

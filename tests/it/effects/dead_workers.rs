@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trellis::bus::embedded::EmbeddedBus;
+use trellis::domain::approval::Verdict;
 use trellis::domain::resource::remote::Verb;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
+use trellis::venue::approvals;
 use trellis::venue::outbound::endpoint::{Endpoint, EndpointPlace};
 use trellis::venue::outbound::proxy::ProxyRoute;
 use trellis::venue::resources::remote::{Remote, RemoteSettings};
@@ -54,8 +56,20 @@ impl Pair {
 
     async fn agents(&self) {
         self.first.agent("payer", json!({"tools": ["v/ops/http/post"]})).await;
+        let asking = json!([{"operation": "v/ops/http/post", "name": "http_post", "approval": "ask"}]);
+        self.first.agent("buyer", json!({"tools": asking})).await;
         let docs = json!({"docs": {"kind": "rag", "mode": "read-write"}});
         self.first.agent("clerk", json!({"defaultTools": false, "resources": docs})).await;
+    }
+
+    /// A person approves the call that waits.
+    async fn approve(&self) {
+        let (venue, owner) = (&self.first.venue, &self.first.owner);
+        let waiting = async || approvals::list(venue, owner, false, 0, 10).await.unwrap().items;
+        until("a person is asked", async || !waiting().await.is_empty()).await;
+        let asked = waiting().await.remove(0);
+        let verdict = Verdict::Approved { arguments: None, scopes: None };
+        approvals::decide(venue, &boss(owner), &asked.id, verdict, None).await.unwrap();
     }
 
     /// The first process dies while its request is on its way.
@@ -122,8 +136,9 @@ fn rules(site: &Site) -> String {
         )
     };
     let post = call("payer", "http_post", &format!("url = \"{}\", body = \"10 EUR\"", site.url("/hang")));
+    let approved = call("buyer", "http_post", &format!("url = \"{}\", body = \"10 EUR\"", site.url("/hang")));
     let put = call("clerk", "docs_put", "id = \"x\", content = \"10 EUR\"");
-    format!("{post}{put}[[rule]]\nthen = {{ text = \"done\" }}\n")
+    format!("{post}{approved}{put}[[rule]]\nthen = {{ text = \"done\" }}\n")
 }
 
 /// A kind of resources that the site provides: it hangs at the first write.
@@ -146,6 +161,8 @@ fn kinds(site: &Site) -> Providers {
 enum Way {
     /// `http/post`.
     Post,
+    /// `http/post` that a person has approved.
+    Approved,
     /// A write of a resource that a server elsewhere keeps.
     Write,
 }
@@ -154,6 +171,7 @@ impl Way {
     const fn agent(self) -> &'static str {
         match self {
             Self::Post => "payer",
+            Self::Approved => "buyer",
             Self::Write => "clerk",
         }
     }
@@ -161,7 +179,7 @@ impl Way {
     /// The tool, and its operation as it is listed.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Post => ("http_post", "v/ops/http/post"),
+            Self::Post | Self::Approved => ("http_post", "v/ops/http/post"),
             Self::Write => ("docs_put", "docs_put"),
         }
     }
@@ -187,6 +205,9 @@ async fn a_call_of_a_turn_is_listed_once(on: On, way: Way, end: End) {
     pair.agents().await;
     pair.first.worker();
     let job = pair.task(agent, "t1").await;
+    if way == Way::Approved {
+        pair.approve().await;
+    }
     pair.kill_in_flight().await;
     let server = &pair.server;
     let put = async |path: String| server.put(&path, Value::Null).await.body(200);
@@ -265,6 +286,12 @@ async fn a_call_is_listed_once_when_its_session_is_deleted(on: On) {
     a_call_of_a_turn_is_listed_once(on, Way::Post, End::DeleteSession).await;
 }
 
+async fn an_approved_call_is_listed_once_whatever_ends_its_task(on: On) {
+    for end in [End::Cancel, End::LateCancel, End::Suspend, End::Terminate, End::Remove, End::DeleteSession] {
+        Box::pin(a_call_of_a_turn_is_listed_once(on, Way::Approved, end)).await;
+    }
+}
+
 async fn a_write_of_a_resource_is_listed_once_whatever_ends_its_task(on: On) {
     for end in [End::Cancel, End::LateCancel, End::SuspendAndCancel, End::Terminate, End::Remove, End::DeleteSession] {
         Box::pin(a_call_of_a_turn_is_listed_once(on, Way::Write, end)).await;
@@ -333,6 +360,7 @@ on_both! {
     a_call_is_listed_once_when_its_agent_is_terminated
     a_call_is_listed_once_when_its_agent_is_removed
     a_call_is_listed_once_when_its_session_is_deleted
+    an_approved_call_is_listed_once_whatever_ends_its_task
     a_write_of_a_resource_is_listed_once_whatever_ends_its_task
     a_write_of_a_resource_is_listed_when_its_task_is_cancelled
     a_write_of_a_resource_is_made_again_under_its_key

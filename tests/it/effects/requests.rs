@@ -78,6 +78,7 @@ async fn a_run_of_unknown_end_is_listed_once(on: On) {
         (&item["operation"], &item["call"], &item["job"]),
         (&json!("v/ops/http/post"), &Value::Null, &Value::Null)
     );
+    assert_eq!(item["caller"], "local/me", "{item}");
     abandoned(&site, &server, "/api/v1/run", post(&site, "/hang", "x")).await;
     listed_as_many(&server, 2).await;
     // Another operation in whose name it runs.
@@ -119,15 +120,16 @@ async fn a_call_that_is_left_by_a_dead_process_is_listed_by_the_sweep(on: On) {
         job: None,
         operation: "v/ops/http/post".into(),
         call: None,
+        caller: None,
         at: venue.venue.now(),
         settled: None,
         kept: KeptKeys::default(),
     };
     let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
     let due = venue.venue.now();
-    let (_, due_now) = open_calls::begun(&open, due);
+    let (_, due_now) = open_calls::record_write(&open, due);
     let later = OpenCall { listed: UnknownOutcome { id: id(2), ..open.listed.clone() }, ..open };
-    let (_, due_later) = open_calls::begun(&later, due.plus(Duration::from_hours(1)));
+    let (_, due_later) = open_calls::record_write(&later, due.plus(Duration::from_hours(1)));
     // A record that can't be read says at least that a call has begun.
     let damaged = trellis::store::DocWrite::put(keys::open_call(due, &id(3)), "{\"listed\":");
     venue.venue.store.write(due, &venue.owner, &[damaged, due_now, due_later]).await.unwrap();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, IdOf, SessionKey, sha256_hex};
 use trellis::domain::retention::RetentionRules;
 use trellis::upkeep::retention::Janitor;
@@ -193,6 +194,24 @@ async fn an_operation_that_is_cancelled_after_its_request_left_is_listed(on: On)
     assert_eq!(site.posts(), 1);
 }
 
+async fn a_session_that_begins_anew_has_entries_of_its_own(on: On) {
+    let site = Site::start().await;
+    let Some((venue, _dir)) = venue(on, &site, &rules(&site)).await else { return };
+    venue.worker();
+    let boss = boss(&venue.owner);
+    for count in [1, 2] {
+        venue.agent("payer", json!({"tools": ["v/ops/http/post"]})).await;
+        let session_id = Some("s1".parse().unwrap());
+        let submission = Submission { input: json!("pay"), session_id, ..Submission::default() };
+        let job = venue.arrive("payer", &format!("t{count}"), true, submission).await.job.unwrap();
+        venue.ended(&job).await;
+        let page = listed(&venue, false).await;
+        assert_eq!((&page["total"], &page["items"][0]["job"]), (&json!(count), &json!(job)), "{page}");
+        let remove = json!({"agentId": "payer", "remove": true});
+        operate(&venue.venue, &boss, "v/ops/agent/delete", remove).await.unwrap();
+    }
+}
+
 async fn what_is_listed_goes_with_the_age_of_jobs(on: On) {
     let Some((_site, venue, _dir, _session)) = paid(on).await else { return };
     let step = async |keep: Duration| {
@@ -211,5 +230,6 @@ on_both! {
     an_outcome_is_settled_once_by_who_may_and_the_agent_is_told
     an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
     an_operation_that_is_cancelled_after_its_request_left_is_listed
+    a_session_that_begins_anew_has_entries_of_its_own
     what_is_listed_goes_with_the_age_of_jobs
 }

@@ -1,7 +1,7 @@
 //! Stages 3 to 5 for the holder: grant, renew, checkpoint, release.
 
 use super::*;
-use trellis::store::{Checkpoint, Intake, LeaseCheck, Released, Versions};
+use trellis::store::{Amend, Amended, Amendment, Checkpoint, Intake, LeaseCheck, Released, Versions};
 
 const YES: LeaseCheck = LeaseCheck::Yes { cancelled: false, policy: 0 };
 
