@@ -183,16 +183,14 @@ impl Known {
     }
 }
 
-/// Removes the record of an operation whose job has ended otherwise, or was deleted. One that was running then, and must
-/// not be repeated, may have happened: it is listed.
+/// Removes the record of an operation whose job has ended otherwise, or was deleted: its own end takes the record along.
+/// One that was running then, and must not be repeated, may have happened: it is listed.
 async fn clear(venue: &Venue, owner: &Owner, known: &Known) -> Result<(), StoreError> {
     let Known { invoked, version, head, .. } = known;
     let mut writes = left(invoked, *version).to_vec();
-    // Its own end takes the record along.
-    let was_running = invoked.taken.is_some();
     // One that an older build has begun says it by its head alone.
     let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, head))?.op.clone();
-    let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| was_running);
+    let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| invoked.taken.is_some());
     writes.extend(begun.as_ref().map(|op| outcomes::listing_of_job(&invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
     if begun.is_some() && written == OutsideWrite::Done {
