@@ -25,7 +25,7 @@ async fn site(on: On) -> Option<(Site, TestVenue, TempDir, Server)> {
 }
 
 fn post(site: &Site, path: &str, body: &str) -> Value {
-    json!({"operation": "v/ops/http/post", "input": {"url": site.url(path), "body": body, "timeout": 500}})
+    json!({"operation": "v/ops/http/post", "input": {"url": site.url(path), "body": body, "timeout": 30_000}})
 }
 
 async fn listed(server: &Server) -> Vec<Value> {
