@@ -71,6 +71,9 @@ fn details(outcome: &Value) -> String {
     if !outcome["job"].is_null() {
         line("job", field(outcome, "job"));
     }
+    if !outcome["caller"].is_null() {
+        line("caller", field(outcome, "caller"));
+    }
     let call = &outcome["call"];
     if !call.is_null() {
         let [agent, session, turn] = ["agent", "session", "turn"].map(|name| field(call, name));

@@ -28,6 +28,16 @@ pub struct PlannedCall {
     pub scoped: Vec<ScopedSection>,
 }
 
+impl PlannedCall {
+    /// Its operation, as records name it: a catalog path, `g/<agent>`, or the tool of a resource.
+    pub fn operation(&self) -> String {
+        match self.what.as_ref().ok().map(|resolved| &resolved.target) {
+            Some(ToolTarget::Delegate(Delegate { agent: Some(agent), .. })) => format!("g/{agent}"),
+            target => target.and_then(ToolTarget::operation).unwrap_or(&self.tool).to_owned(),
+        }
+    }
+}
+
 /// A call that can be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resolved {

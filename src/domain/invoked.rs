@@ -52,6 +52,10 @@ pub struct Invoked {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<OperationClaim>,
+    /// Catalog path of one that a worker has begun and that must not be repeated: what is known of it when its job is
+    /// deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once_operation: Option<String>,
     /// Of a newer build.
     #[serde(flatten)]
     pub kept: KeptKeys,
@@ -106,7 +110,7 @@ pub enum InvokedLook {
 impl Invoked {
     /// One that nobody has begun.
     pub fn new(job: JobId, key: EventId, asker: Asker, now: Millis) -> Self {
-        Self { job, key, asker, due: now, begun: 0, taken: None, kept: KeptKeys::default() }
+        Self { job, key, asker, due: now, begun: 0, taken: None, once_operation: None, kept: KeptKeys::default() }
     }
 
     /// What is to be done about it now. `limit` is how many workers it may kill.
@@ -140,7 +144,7 @@ impl Invoked {
     /// Run by nobody, and looked at then. The worker that gives it back didn't die of it.
     #[must_use]
     pub fn given_back(self, due: Millis) -> Self {
-        Self { due, begun: self.begun.saturating_sub(1), taken: None, ..self }
+        Self { due, begun: self.begun.saturating_sub(1), taken: None, once_operation: None, ..self }
     }
 
     /// Not begun yet, and looked at then.

@@ -1,11 +1,24 @@
 //! Unknown outcomes: calls that must not be repeated, that began, and of which nobody knows whether they happened;
 //! and what a person has found out about them.
+//!
+//! ```text
+//! begins: OpenCall ──▶ its end is recorded ──▶ gone
+//!            │
+//!            └─ nobody can record it any more ──▶ UnknownOutcome ──▶ settled by a person
+//! ```
+//!
+//! The record of a call that has begun lies beside the session whose turn makes it: no end of that session loses it.
 
 use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::kept::KeptKeys;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// Pause between two looks at a call that a successor is to make again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A call whose outcome is unknown, as operators list it. It holds no argument and no text of an answer: those stand in
 /// the turn, and are erased with it.
@@ -22,6 +35,9 @@ pub struct UnknownOutcome {
     /// Where the call stands, when a turn made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<UnknownCall>,
+    /// Name of the caller, when a request of the API made it that is no job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     /// When it was recorded as unknown.
     pub at: Millis,
     /// What a person has found out.
@@ -30,6 +46,83 @@ pub struct UnknownOutcome {
     /// Of a newer build.
     #[serde(flatten)]
     pub kept: KeptKeys,
+}
+
+/// A call that must not be repeated and has begun, as it is stored until its end is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenCall {
+    /// The entry for operators, should nobody record the end.
+    pub listed: UnknownOutcome,
+    /// Who makes it.
+    pub maker: CallMaker,
+    /// A successor of the maker makes it again, under a key by which the server knows it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeatable: bool,
+    /// Of a newer build.
+    #[serde(flatten)]
+    pub kept: KeptKeys,
+}
+
+/// Who makes a call that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CallMaker {
+    /// A turn of the session that the call's place names.
+    #[serde(rename_all = "camelCase")]
+    Turn {
+        /// Number of the turn. The call may be of the reply of an earlier one, on which a person has decided.
+        number: u64,
+        /// Epoch of the lease.
+        epoch: u64,
+    },
+    /// A request of the API, which is over when the call is looked at.
+    Request,
+}
+
+/// What is known of the session whose turn has begun a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallerSession {
+    /// Turns committed.
+    pub version: u64,
+    /// Epoch of its last lease.
+    pub epoch: u64,
+    /// End of a lease that isn't given back.
+    pub lease_until: Option<Millis>,
+    /// The record of the call's reply says how the call ended.
+    pub is_recorded: bool,
+    /// Neither the task nor the agent has ended.
+    pub may_resume: bool,
+}
+
+/// What becomes of a call that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenCallFate {
+    /// It is looked at again then.
+    Pending(Millis),
+    /// Its end is recorded: it needs no record of its own.
+    Recorded,
+    /// Nobody can record its end any more.
+    Unknown,
+}
+
+impl OpenCall {
+    /// What becomes of it; `None` of a session that is gone.
+    pub fn fate(&self, now: Millis, session: Option<CallerSession>) -> OpenCallFate {
+        let (CallMaker::Turn { number, epoch }, Some(session)) = (self.maker, session) else {
+            return OpenCallFate::Unknown;
+        };
+        match (session.version + 1).cmp(&number) {
+            Ordering::Greater if session.is_recorded => OpenCallFate::Recorded,
+            // The session has begun anew under its name.
+            Ordering::Greater | Ordering::Less => OpenCallFate::Unknown,
+            Ordering::Equal => match session.lease_until.filter(|until| *until > now) {
+                Some(until) if session.epoch == epoch => OpenCallFate::Pending(until),
+                Some(_) | None if self.repeatable && session.may_resume => OpenCallFate::Pending(now.plus(LOOK_AGAIN)),
+                Some(_) | None => OpenCallFate::Unknown,
+            },
+        }
+    }
 }
 
 /// The place of a call of a turn.
@@ -72,9 +165,26 @@ impl Settlement {
     }
 }
 
+/// Where a call stands, and when its turn began: of sessions that bear one name one after the other, each has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallPosition {
+    /// The turn whose reply has the call.
+    pub turn: u64,
+    /// When it began.
+    pub start: Millis,
+    /// The place of the call in that reply, from 0.
+    pub index: u32,
+}
+
 /// The name of an unknown outcome at a place; the same each time the place is recorded.
-pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, (turn, call): (u64, u32)) -> JobId {
-    let place = IdOf::Call { owner, session, turn, call, instance: None };
+pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
+    let CallPosition { turn, start, index: call } = at;
+    JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, IdOf::Outcome { owner, session, turn, call, start }))
+}
+
+/// The same by builds that named it by its place alone.
+pub fn outcome_id_of_old(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
+    let place = IdOf::Call { owner, session, turn: at.turn, call: at.index, instance: None };
     JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, place))
 }
 
@@ -106,10 +216,11 @@ mod tests {
         let owner: Owner = "t/u".parse().unwrap();
         let call = UnknownCall { session: session.clone(), turn: 2, index: 1, tool: "pay".into() };
         let outcome = UnknownOutcome {
-            id: outcome_id(b"k", &owner, &session, (2, 1)),
+            id: outcome_id(b"k", &owner, &session, CallPosition { turn: 2, start: Millis(1), index: 1 }),
             job: None,
             operation: "v/ops/http/post".into(),
             call: Some(call),
+            caller: None,
             at: Millis(5),
             settled: Some(settlement(false, None, None, "me")),
             kept: KeptKeys::default(),
@@ -123,13 +234,60 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_has_begun_is_unknown_when_nobody_can_record_its_end() {
+        use OpenCallFate::{Pending, Recorded, Unknown};
+        let owner: Owner = "t/u".parse().unwrap();
+        let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let listed = UnknownOutcome {
+            id: outcome_id(b"k", &owner, &key, CallPosition { turn: 3, start: Millis(1), index: 0 }),
+            job: None,
+            operation: "v/ops/http/post".into(),
+            call: None,
+            caller: None,
+            at: Millis(5),
+            settled: None,
+            kept: KeptKeys::default(),
+        };
+        let maker = CallMaker::Turn { number: 3, epoch: 7 };
+        let once = OpenCall { listed, maker, repeatable: false, kept: KeptKeys::default() };
+        let again = OpenCall { repeatable: true, ..once.clone() };
+        let running =
+            CallerSession { version: 2, epoch: 7, lease_until: Some(Millis(20)), is_recorded: false, may_resume: true };
+        let later = Pending(Millis(10).plus(LOOK_AGAIN));
+        for (session, of_once, of_again) in [
+            (running, Pending(Millis(20)), Pending(Millis(20))),
+            // Its lease has lapsed, was given back, or is another's.
+            (CallerSession { lease_until: Some(Millis(10)), ..running }, Unknown, later),
+            (CallerSession { lease_until: None, ..running }, Unknown, later),
+            (CallerSession { epoch: 8, ..running }, Unknown, later),
+            (CallerSession { epoch: 8, may_resume: false, ..running }, Unknown, Unknown),
+            // Its turn is committed, with it or without.
+            (CallerSession { version: 3, is_recorded: true, ..running }, Recorded, Recorded),
+            (CallerSession { version: 3, ..running }, Unknown, Unknown),
+            // Another session of that name.
+            (CallerSession { version: 1, ..running }, Unknown, Unknown),
+        ] {
+            assert_eq!(once.fate(Millis(10), Some(session)), of_once, "{session:?}");
+            assert_eq!(again.fate(Millis(10), Some(session)), of_again, "{session:?}");
+        }
+        let request = OpenCall { maker: CallMaker::Request, ..once.clone() };
+        for open in [&once, &again, &request] {
+            assert_eq!(open.fate(Millis(10), None), Unknown);
+            let stored = json!(open);
+            assert_eq!(serde_json::from_value::<OpenCall>(stored.clone()).unwrap(), *open, "{stored}");
+        }
+    }
+
+    #[test]
     fn each_place_has_its_own_name() {
         let (one, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-        let names = [(&one, (1, 0)), (&one, (1, 1)), (&one, (2, 0)), (&other, (1, 0))]
-            .map(|(owner, place)| outcome_id(b"k", owner, &session, place).to_string());
+        let at = |turn, start, index| CallPosition { turn, start: Millis(start), index };
+        let places =
+            [(&one, at(1, 5, 0)), (&one, at(1, 5, 1)), (&one, at(2, 5, 0)), (&one, at(1, 6, 0)), (&other, at(1, 5, 0))];
+        let names = places.map(|(owner, at)| outcome_id(b"k", owner, &session, at).to_string());
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
-        assert_eq!(outcome_id(b"k", &one, &session, (1, 0)).to_string(), names[0]);
+        assert_eq!(outcome_id(b"k", &one, &session, at(1, 5, 0)).to_string(), names[0]);
     }
 }

@@ -77,6 +77,22 @@ impl Spent {
         }
     }
 
+    /// What is left of it without a part of it.
+    #[must_use]
+    pub const fn minus(self, part: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(part.calls),
+            input: self.input.saturating_sub(part.input),
+            output: self.output.saturating_sub(part.output),
+            cache_read: self.cache_read.saturating_sub(part.cache_read),
+            cache_write: self.cache_write.saturating_sub(part.cache_write),
+            reasoning: self.reasoning.saturating_sub(part.reasoning),
+            nano: self.nano.saturating_sub(part.nano),
+            unpriced: self.unpriced.saturating_sub(part.unpriced),
+            estimated: self.estimated.saturating_sub(part.estimated),
+        }
+    }
+
     /// As people see it, in dollars. Without `cost` the money isn't known; with `unpriced` it is that of
     /// the other calls.
     pub fn to_json(&self) -> Value {

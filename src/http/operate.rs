@@ -5,7 +5,7 @@ use super::describe::queries::{self, VALUES};
 use super::extract::{Asked, Json, Who, wait};
 use super::jobs::{created, unknown, wait_for};
 use super::problem::Problem;
-use super::runs::operate;
+use super::runs::{begin_call, operate, operate_unlisted};
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, SessionKey};
 use crate::domain::invoked::{self as rules, Asker, Invoked};
@@ -19,6 +19,7 @@ use crate::venue::invoked::{self, InvokedAdmission};
 use crate::venue::jobs;
 use crate::venue::operation::dispatch::{hide, permitted, resolve};
 use crate::venue::operation::{Caller, Effect, OpError, Output, pin};
+use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -148,19 +149,26 @@ pub(super) async fn invoke(
         // Its record is written when it has ended: what has no room for it by then isn't run.
         api.venue.room(who.owner(), invoked::least_record(&head)).await?;
     }
+    let begun = if is_hidden { begin_call(&api, &who, path, &order.input, Some(&id)).await? } else { None };
     let ran = if is_hidden {
         // What it is given is kept nowhere: nobody else could run it.
-        Some(operate(&api, &who, path, order.input).await)
+        Some(operate_unlisted(&api, &who, path, order.input).await)
     } else if is_quick {
         tokio::time::timeout(INVOKED_HERE, operate(&api, &who, path, order.input)).await.ok()
     } else {
         drop(order.input);
         None
     };
-    let is_new = match ran {
-        Some(ran) => invoked::record(&api.venue, who.owner(), &done(&api, head.clone(), ran)?).await?,
+    let is_new = match ran.map(|ran| done(&api, head.clone(), ran)) {
+        // What isn't recorded is listed: `begun` is dropped.
+        Some(Ok(job)) => invoked::record(&api.venue, who.owner(), &job).await?,
+        Some(Err(refused)) => {
+            end_call(begun).await;
+            return Err(refused);
+        }
         None => admitted(&api, &who, &head, key).await?,
     };
+    end_call(begun).await;
     if is_new {
         drop(head);
     } else {
@@ -170,6 +178,13 @@ pub(super) async fn invoke(
         same(known.ok_or_else(gone)?, head)?;
     }
     answer(&api, &who, &id, wait, !is_new).await
+}
+
+/// The end of a call is told or recorded.
+async fn end_call(begun: Option<RequestCall>) {
+    if let Some(begun) = begun {
+        begun.end().await;
+    }
 }
 
 /// The job as it is when it has ended, or in time. Nothing that its request brought is kept meanwhile.

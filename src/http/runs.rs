@@ -4,9 +4,11 @@ use super::Api;
 use super::extract::{Asked, Json, Who};
 use super::problem::Problem;
 use super::route::Given;
+use crate::domain::ids::JobId;
 use crate::venue::invoked;
-use crate::venue::operation::dispatch::resolve;
-use crate::venue::operation::{OpError, Output};
+use crate::venue::operation::dispatch::{permitted, resolve};
+use crate::venue::operation::{Effect, OpError, Output};
+use crate::venue::request_call::RequestCall;
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -16,12 +18,44 @@ use serde_json::{Map, Value};
 const HEAVY: [&str; 6] =
     ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
 
-/// Runs an operation for a caller outside turns.
+/// Runs an operation for a caller outside turns. One that must not be repeated is listed when its end is unknown, also when
+/// the client has gone away.
 pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
+    let begun = begin_call(api, who, path, &input, None).await?;
+    let ran = operate_unlisted(api, who, path, input).await;
+    match (begun, &ran) {
+        (Some(begun), Err(OpError::OutcomeUnknown(_))) => begun.end_unknown().await,
+        (Some(begun), _) => begun.end().await,
+        (None, _) => {}
+    }
+    ran
+}
+
+/// The same of one whose end its caller records.
+pub(super) async fn operate_unlisted(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
     if !HEAVY.iter().any(|group| path.starts_with(group)) {
         who.reads_nothing();
     }
     invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
+}
+
+/// Records that an operation begins which must not be repeated and which the caller may run; `job` will record its end.
+pub(super) async fn begin_call(
+    api: &Api,
+    who: &Who,
+    path: &str,
+    input: &Value,
+    job: Option<&JobId>,
+) -> Result<Option<RequestCall>, OpError> {
+    let is_once = |effect| matches!(effect, Effect::Once);
+    if !is_once(resolve(&api.venue.catalog, path)?.spec.effect) {
+        return Ok(None);
+    }
+    let call = permitted(&api.venue, &who.caller, (path, path), input.clone()).await?;
+    if !is_once(call.found.spec.effect) {
+        return Ok(None);
+    }
+    Ok(Some(RequestCall::begin(&api.venue, &who.caller, call.found.spec.path, job).await?))
 }
 
 /// What a route runs.

@@ -43,6 +43,7 @@
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
 //! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
 //! | `u/<outcome>` | JSON of a call whose outcome is unknown, see `domain::outcome` | commits, ends of invoked operations, people | `retention.jobs` after it, or after its settlement |
+//! | `u.due/<due>-<outcome>` | JSON of a call that has begun, by the time at which it is looked at, see `domain::outcome` | checkpoints, `run` | until its end is recorded, or it is listed |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
@@ -82,9 +83,7 @@ mod spend;
 
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
-pub use marks::{
-    ANSWERED, ENDING, GARBAGE, OUTCOMES, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, outcome, swept_at,
-};
+pub use marks::*;
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, is_spending, job_spend, keeps_work_going, model_book, owner_book,
@@ -374,20 +373,11 @@ pub fn job_list_until(last: Millis) -> String {
     format!("{JOB_LIST}{:016}", last.0.saturating_add(1))
 }
 
-/// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
-pub fn job_documents(job: &JobId) -> [String; 9] {
+/// Everything that is kept of a job, apart from the jobs that it started and its places in lists. The record of an
+/// operation that runs goes with its run, which lists it when its outcome is unknown.
+pub fn job_documents(job: &JobId) -> [String; 8] {
     let [agent, request] = job_accounts(job);
-    [
-        job_head(job),
-        job_status(job),
-        job_result(job),
-        job_wait(job),
-        job_spend(job),
-        outbound(job),
-        invoked(job),
-        agent,
-        request,
-    ]
+    [job_head(job), job_status(job), job_result(job), job_wait(job), job_spend(job), outbound(job), agent, request]
 }
 
 /// The accounts of a job's own budgets: its agent's limits, and what the request names.
@@ -476,6 +466,7 @@ mod tests {
         assert_eq!(job_child(&job, &job), format!("j/{job}/c/{job}"));
         assert_eq!(account("x-agent"), "b/x-agent");
         assert_eq!((approval(&job), outcome(&job)), (format!("h/{job}"), format!("u/{job}")));
+        assert_eq!(open_call(Millis(5), &job), format!("u.due/0000000000000005-{job}"));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         let timer_id = TimerId::new(&"0f".repeat(16)).unwrap();
         assert_eq!(timer(&timer_id), format!("m/{timer_id}"));
@@ -492,7 +483,7 @@ mod tests {
         assert_eq!(invoked(&job), format!("i/{job}"));
         assert_eq!(invoked_due(Millis(5), &job), format!("i.due/0000000000000005-{job}"));
         assert_eq!(job_of_due(INVOKED_DUE, &invoked_due(Millis(5), &job)), Some((Millis(5), job.clone())));
-        assert_eq!(job_documents(&job).len(), 9);
+        assert_eq!(job_documents(&job).len(), 8);
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");
         assert_eq!(hour_of_origin(&origin(7, &"a.b".parse().unwrap())), Some(7));
         assert_eq!(number_of_turn(&turn(&key, 7)), Some(7));

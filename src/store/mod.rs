@@ -144,9 +144,10 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     #[repeat(Idempotent)]
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError>;
 
-    /// Records a reply, intents, outcomes and child jobs of the running turn.
+    /// Records a reply, intents, outcomes and child jobs of the running turn, and documents that outlive its session.
     ///
-    /// After it: a successor finds them in its grant. One of a turn that is committed meanwhile changes nothing.
+    /// After it: a successor finds them in its grant. One of a turn that is committed meanwhile changes nothing. A second
+    /// call writes the same documents again.
     #[repeat(Idempotent)]
     async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError>;
 

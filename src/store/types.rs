@@ -355,6 +355,8 @@ pub struct Checkpoint {
     pub open: Vec<NewJob>,
     /// Messages to publish now, the events of those jobs among them.
     pub outbox: Vec<OutboxEntry>,
+    /// Documents, whatever their versions are.
+    pub writes: Vec<DocWrite>,
 }
 
 /// Answer of [`crate::store::Store::renew`] and [`crate::store::Store::checkpoint`].

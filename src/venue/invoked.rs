@@ -96,7 +96,8 @@ pub async fn admit(
 
 /// The write that lists an operation which ended with an unknown outcome.
 fn outcome_listing(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
-    (result.error_code == Some(ErrorCode::OutcomeUnknown)).then(|| outcomes::listing_of_job(head, now))
+    let is_unknown = result.error_code == Some(ErrorCode::OutcomeUnknown);
+    is_unknown.then(|| outcomes::listing_of_job(&head.id, head.op.as_deref().unwrap_or_default(), now))
 }
 
 fn count_outcome(venue: &Venue, result: &JobResult) {
@@ -175,17 +176,27 @@ fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
     ]
 }
 
-/// The writes after which nobody looks any more at one that has ended otherwise. One that was cancelled while it ran,
-/// and must not be repeated, may have happened.
-fn leftovers(venue: &Venue, known: &Known) -> Vec<DocWrite> {
-    let mut writes = left(&known.invoked, known.version).to_vec();
-    let was_running = known.status == JobStatus::Cancelled && known.invoked.taken.is_some();
-    let cancelled = known.head.as_ref().filter(|head| was_running && !may_be_repeated(venue, head));
-    if let Some(head) = cancelled {
-        venue.metrics.outcome_unknown("operation");
-        writes.push(outcomes::listing_of_job(head, venue.now()));
+impl Known {
+    /// Its job has ended, or was deleted.
+    const fn has_ended(&self) -> bool {
+        self.head.is_none() || self.status.is_terminal()
     }
-    writes
+}
+
+/// Removes the record of an operation whose job has ended otherwise, or was deleted: its own end takes the record along.
+/// One that was running then, and must not be repeated, may have happened: it is listed.
+async fn clear(venue: &Venue, owner: &Owner, known: &Known) -> Result<(), StoreError> {
+    let Known { invoked, version, head, .. } = known;
+    let mut writes = left(invoked, *version).to_vec();
+    // One that an older build has begun says it by its head alone.
+    let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, head))?.op.clone();
+    let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| invoked.taken.is_some());
+    writes.extend(begun.as_ref().map(|op| outcomes::listing_of_job(&invoked.job, op, venue.now())));
+    let written = venue.store.write(venue.now(), owner, &writes).await?;
+    if begun.is_some() && written == OutsideWrite::Done {
+        venue.metrics.outcome_unknown("operation");
+    }
+    Ok(())
 }
 
 /// How a worker runs operations.
@@ -271,8 +282,9 @@ pub async fn take(
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let attempt = || async {
         let Some(known) = known(venue, owner, job).await? else { return Ok(Edit::nothing(None)) };
-        if known.head.is_none() || known.status.is_terminal() {
-            return Ok(Edit::write(leftovers(venue, &known), None));
+        if known.has_ended() {
+            clear(venue, owner, &known).await?;
+            return Ok(Edit::nothing(None));
         }
         let Known { invoked, version, head: Some(head), status_version, .. } = known else {
             return Ok(Edit::nothing(None));
@@ -289,7 +301,8 @@ pub async fn take(
                 token: mark.clone(),
             })));
         }
-        let looked = invoked.look(now, &op, may_be_repeated(venue, &head), by.crash_limit);
+        let repeatable = may_be_repeated(venue, &head);
+        let looked = invoked.look(now, &op, repeatable, by.crash_limit);
         if looked == InvokedLook::Take && awaits_room(venue, owner, &head).await? {
             let later = invoked.clone().postponed(now.plus(INVOKED_ROOM));
             return Ok(Edit::write(moved(&invoked, version, &later), None));
@@ -303,7 +316,9 @@ pub async fn take(
                 Edit::write(ending(&right(invoked), &result, now), None)
             }
             InvokedLook::Take => {
+                let once_operation = (!repeatable).then_some(op);
                 let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
+                let taken = Invoked { once_operation, ..taken };
                 let mut writes = moved(&invoked, version, &taken);
                 writes.push(line(job, JobStatus::Started, now).at(status_version));
                 let right = right(taken);
@@ -320,8 +335,8 @@ pub async fn take(
 /// The same as it stands now, if it is still held; else nothing of it is to be done here any more.
 async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Option<HeldOperation>, StoreError> {
     let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
-    if known.status.is_terminal() {
-        venue.store.write(venue.now(), owner, &leftovers(venue, &known)).await?;
+    if known.has_ended() {
+        clear(venue, owner, &known).await?;
         return Ok(None);
     }
     let Known { invoked, version, status_version, .. } = known;

@@ -14,6 +14,8 @@ pub mod dead;
 pub mod timers;
 pub mod approvals;
 pub mod outcomes;
+pub mod open_calls;
+pub mod request_call;
 pub mod external;
 pub mod invoked;
 pub mod ledger;

@@ -5,7 +5,6 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::job::JobHead;
 use crate::domain::kept::KeptKeys;
 use crate::domain::limits::{INPUT_BYTES, SETTLEMENT_NOTE_CHARS};
 use crate::domain::outcome::{Settlement, UnknownOutcome};
@@ -19,22 +18,24 @@ use std::cmp::Reverse;
 /// The ability of settling an outcome, on its job, or on its agent where there is no job.
 const SETTLE: &str = "job/settle";
 
-/// The write that lists a call, which isn't listed yet.
-pub fn listing(outcome: &UnknownOutcome) -> DocWrite {
-    DocWrite::json(keys::outcome(&outcome.id), outcome).at(0)
+/// The write that lists a call, which isn't listed yet; `version` is that of the document.
+pub fn listing(outcome: &UnknownOutcome, version: u64) -> DocWrite {
+    DocWrite::json(keys::outcome(&outcome.id), outcome).at(version)
 }
 
-/// The same of an operation that was invoked.
-pub fn listing_of_job(head: &JobHead, at: Millis) -> DocWrite {
-    listing(&UnknownOutcome {
-        id: head.id.clone(),
-        job: Some(head.id.clone()),
-        operation: head.op.clone().unwrap_or_default(),
+/// The same of an operation that was invoked as a job.
+pub fn listing_of_job(job: &JobId, operation: &str, at: Millis) -> DocWrite {
+    let outcome = UnknownOutcome {
+        id: job.clone(),
+        job: Some(job.clone()),
+        operation: operation.to_owned(),
         call: None,
+        caller: None,
         at,
         settled: None,
         kept: KeptKeys::default(),
-    })
+    };
+    listing(&outcome, 0)
 }
 
 /// One unknown outcome, settled or not.

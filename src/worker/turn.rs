@@ -8,7 +8,7 @@ use super::model::fallback::{self, Asked};
 use super::model::media;
 use super::model::record;
 use super::stage::Stage;
-use super::tools::{answers, calls};
+use super::tools::{answers, calls, once};
 use super::{Worker, commit, live};
 use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{Answer, AwaitingCall};
@@ -81,15 +81,16 @@ impl Start {
     async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Box<Setting>) -> Result<(Turn, Action), Stop> {
         let now = worker.venue.now();
         // A recorded reply has it with it.
-        let calls_before = (!matches!(self, Self::Recorded(_))).then(|| waits::calls_before(leased));
+        let job = setting.plan.job();
+        let calls_before = (!matches!(self, Self::Recorded(_))).then(|| waits::calls_before(leased, job));
         let (mut turn, action) = match self {
             Self::Dead(_) => Turn::give_up(setting, now),
             Self::Recorded(recorded) => {
-                let noted = calls::noted(leased, &recorded);
+                let noted = once::noted(leased, &recorded);
                 Turn::resume(setting, *recorded, &noted, now)
             }
             Self::Answers(decided) => {
-                let noted = calls::noted_awaiting(leased);
+                let noted = once::noted_awaiting(leased);
                 Turn::settle(setting, answers::exchange(worker, leased).await?, decided, &noted)
             }
             Self::Planned(_, Some(reason)) => {
@@ -146,7 +147,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                     Asked::Wait(wait, calls) => {
                         let deadline = deadline(&turn);
                         turn.pay(calls);
-                        waits::remember_calls(worker, leased, turn.model_calls()).await?;
+                        waits::remember_calls(worker, leased, &turn).await?;
                         return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
                     }
                 }
@@ -164,11 +165,11 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 Box::pin(calls::make(worker, leased, &ground, meant, &turn, &planned, approved)).await?
             }
             Action::Suspend { reason } => {
-                waits::remember_calls(worker, leased, turn.model_calls()).await?;
+                waits::remember_calls(worker, leased, &turn).await?;
                 return Box::pin(waits::suspend(worker, leased, agent, &reason)).await;
             }
             Action::Wait { reason } => {
-                let known = (deadline(&turn), turn.model_calls());
+                let known = (deadline(&turn), &turn);
                 return Box::pin(waits::unavailable(worker, leased, &reason, known)).await;
             }
             Action::Commit(decision) => {
@@ -198,6 +199,9 @@ async fn setting(
     let mut setting = Box::new(Setting::next(place, agent, &leased.run, plan, policy, worker.venue.day()));
     if let Some(before) = &before {
         setting.authority = setting.authority.within(before);
+    }
+    if let Some((today, counted)) = waits::counted_before(leased, setting.plan.job()) {
+        (setting.state.today, setting.counted) = (Some(today), counted);
     }
     if let Some(turn) = setting.state.goals.top().map(|frame| frame.turn) {
         setting.opener = transcript::record(worker, leased, turn).await?.map(Box::new);

@@ -8,10 +8,13 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use trellis::domain::cap::{Book, Ceiling, SpendSettings};
+use trellis::domain::event::Submission;
 use trellis::domain::ids::Owner;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::spend::Spent;
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::process::clock::Clock;
 use trellis::store::keys;
@@ -169,6 +172,53 @@ async fn a_turn_that_waits_keeps_what_its_calls_have_used(on: On) {
     assert!(counted >= 3_000, "{counted}");
 }
 
+/// Tokens that sessions of the day have used.
+async fn of_the_day(venue: &TestVenue) -> u64 {
+    let found = venue.venue.store.scan(&venue.owner, keys::SESSION_DAYS, None, false, 100).await.unwrap();
+    let days = found.into_iter().map(|(_, doc)| serde_json::from_slice::<BTreeMap<String, Spent>>(&doc.value.unwrap()));
+    days.flat_map(|day| day.unwrap().into_values()).map(|spent| spent.input + spent.output).sum()
+}
+
+async fn what_a_task_has_used_before_it_is_cancelled_in_its_back_off_is_shown(on: On) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let whole = RawReply::events(&[event(&json!({"content": "done"}), Some("stop")), usage(), "[DONE]".into()]);
+    let (nth, cut) = (Arc::clone(&calls), half(4_000).then(Piece::Cut));
+    let server =
+        ModelServer::start(move |_| if nth.fetch_add(1, Ordering::SeqCst) < 2 { cut.clone() } else { whole.clone() });
+    let Some((venue, _dir)) = venue(on, &server, "tokens=1000000").await else { return };
+    let mut config = agent("openai", 10);
+    config["retry"] = json!({"attempts": 10, "first": 600, "max": 600, "total": 36_000});
+    venue.agent("a", config).await;
+    let session = || Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
+    let mut used = Vec::new();
+    for id in ["t1", "t2"] {
+        let job = venue.arrive("a", id, true, session()).await.job.unwrap();
+        loop {
+            let job = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+            assert!(!job.status.is_terminal(), "{job:?}");
+            if job.waiting.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
+        let job = venue.ended(&job).await;
+        assert_eq!(job.status, JobStatus::Cancelled);
+        let own = own(&venue, &job).await;
+        used.push(own["input"].as_u64().unwrap() + own["output"].as_u64().unwrap());
+        assert_eq!((&own["calls"], &own["estimated"]), (&json!(1), &json!(1)), "{id}: {own}");
+        assert_eq!((counted(&venue).await, of_the_day(&venue).await), (used.iter().sum(), used.iter().sum()), "{id}");
+    }
+    // What the session does next counts beside it.
+    let job = venue.arrive("a", "t3", true, session()).await.job.unwrap();
+    let job = venue.ended(&job).await;
+    assert_eq!(job.status, JobStatus::Complete);
+    let own = own(&venue, &job).await;
+    assert_eq!((&own["calls"], own["input"].as_u64().unwrap() + own["output"].as_u64().unwrap()), (&json!(1), BILLED));
+    let all = used.iter().sum::<u64>() + BILLED;
+    assert_eq!((counted(&venue).await, of_the_day(&venue).await), (all, all));
+}
+
 async fn a_whole_reply_that_nobody_counts_is_charged_all_that_it_says(on: On) {
     let long = "x".repeat(60_000);
     let call = json!({"tool_calls": [{"index": 0, "id": "c", "type": "function",
@@ -210,6 +260,7 @@ on_both! {
     every_end_of_a_call_that_began_is_charged
     a_cancelled_call_is_charged_what_has_come_of_it
     a_turn_that_waits_keeps_what_its_calls_have_used
+    what_a_task_has_used_before_it_is_cancelled_in_its_back_off_is_shown
     a_whole_reply_that_nobody_counts_is_charged_all_that_it_says
     calls_that_end_in_a_refusal_stop_at_the_cap
 }

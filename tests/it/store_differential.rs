@@ -220,6 +220,11 @@ impl Run<'_> {
             calls: (0..self.dice.below(3)).map(|i| (u32::try_from(i * 7).unwrap(), format!("c{n}").into())).collect(),
             open: if self.dice.one_in(3) { vec![new_job(200 + n)] } else { Vec::new() },
             outbox: if self.dice.one_in(3) { vec![entry(format!("child-{n}"))] } else { Vec::new() },
+            writes: match n {
+                0..4 => vec![DocWrite::put("w/c", format!("checkpoint {n}"))],
+                4..6 => vec![DocWrite::delete("w/c")],
+                _ => Vec::new(),
+            },
         };
         self.last = format!("checkpoint {:?} {write:?}", holding.lease);
         let around = self.look(&holding.lease.session, "checkpoint", &[]).await;

@@ -39,6 +39,19 @@ pub enum IdOf<'a> {
         /// The instance that the call is about.
         instance: Option<&'a str>,
     },
+    /// The entry of a call of unknown outcome.
+    Outcome {
+        /// Whose.
+        owner: &'a Owner,
+        /// The session.
+        session: &'a SessionKey,
+        /// The turn of the reply.
+        turn: u64,
+        /// The place of the call in it.
+        call: u32,
+        /// When that turn began: a session that begins anew under its name has other entries.
+        start: Millis,
+    },
     /// What a timer sends for a planned time.
     Timer {
         /// Whose.
@@ -94,6 +107,7 @@ impl IdOf<'_> {
     fn readable(&self) -> String {
         match self {
             Self::Call { .. } => "call".to_owned(),
+            Self::Outcome { .. } => "outcome".to_owned(),
             Self::Timer { timer, generation, at, .. } => format!("timer-{timer}-{generation}-{at}"),
             Self::Approval(_) => "approval".to_owned(),
             Self::Answer(approval) => format!("answer-{approval}"),
@@ -219,6 +233,8 @@ mod tests {
             call(&owner, 2, 2, None),
             call(&owner, 1, 3, None),
             call(&owner, 1, 2, Some("x")),
+            IdOf::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(1) },
+            IdOf::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(2) },
             timer(&owner, 1),
             timer(&other, 1),
             timer(&owner, 2),

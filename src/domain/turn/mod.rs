@@ -330,6 +330,15 @@ impl Turn {
         &self.setting
     }
 
+    /// The turn whose reply has the calls that it makes, and when that turn began.
+    pub fn reply_turn(&self) -> (u64, Millis) {
+        match &self.phase {
+            Phase::Settling(settling) => (settling.exchange.turn, settling.exchange.start),
+            Phase::Recording(recorded) | Phase::Calling(recorded) => (self.setting.turn, recorded.start),
+            Phase::Gathering | Phase::Asking(_) | Phase::Decided => (self.setting.turn, self.setting.start),
+        }
+    }
+
     /// Bytes of the prompt that is being answered.
     pub fn prompt_bytes(&self) -> usize {
         match &self.phase {

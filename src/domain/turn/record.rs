@@ -2,9 +2,8 @@
 
 use super::{CallOutcome, Recorded, Setting};
 use crate::call::PlannedCall;
-use crate::call::ToolTarget;
 use crate::chat::{Arguments, ChatMessage, ToolCall, Usage};
-use crate::scope::{Delegate, ScopedSection};
+use crate::scope::ScopedSection;
 use crate::session::{CallRecord, TurnRecord};
 use crate::time::Millis;
 use serde_json::Value;
@@ -68,14 +67,9 @@ fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
 
 /// The line of the timeline about a call.
 pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallRecord {
-    let target = call.what.as_ref().ok().map(|resolved| &resolved.target);
-    let operation = match target {
-        Some(ToolTarget::Delegate(Delegate { agent: Some(agent), .. })) => format!("g/{agent}"),
-        target => target.and_then(ToolTarget::operation).unwrap_or(&call.tool).to_owned(),
-    };
     CallRecord {
         tool: call.tool.clone(),
-        operation,
+        operation: call.operation(),
         outcome: outcome.outcome.as_str().to_owned(),
         instance: call.instance.clone(),
         // Of a call that was not made nothing went anywhere.

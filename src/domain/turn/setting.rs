@@ -1,5 +1,6 @@
 //! What a turn serves and runs with, and which limit makes it the last of its task.
 
+use super::fallback::ModelCalls;
 use super::run::{Plan, Run};
 use crate::agent::{AgentConfig, AgentRecord, CompletedBy};
 use crate::authority::Authority;
@@ -37,8 +38,10 @@ pub struct Setting {
     pub config: Arc<AgentConfig>,
     /// Its version.
     pub config_version: u64,
-    /// Session state before the turn.
+    /// Session state before the turn. What the session has used today is of its last wait, where the turn has waited.
     pub state: SessionState,
+    /// Calls of the turn before it waited last, which the session's day has already.
+    pub counted: ModelCalls,
     /// What the turn serves.
     pub plan: Plan,
     /// Whose request it serves, when no task is: what it starts goes on under that.
@@ -115,6 +118,7 @@ impl Setting {
             config: Arc::new(agent.config.clone()),
             config_version: agent.config_version,
             state,
+            counted: ModelCalls::default(),
             authority: agent.authority(policy, &mandate.envelope, &home),
             plan,
             mandate,

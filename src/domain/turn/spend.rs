@@ -6,7 +6,7 @@ use super::fallback::ModelCalls;
 use super::{Action, Observed, Recorded, Setting, Turn};
 use crate::chat::ModelSettings;
 use crate::ids::JobId;
-use crate::spend::{Tally, Today};
+use crate::spend::{Spent, Tally, Today};
 use crate::time::Millis;
 
 impl Turn {
@@ -18,6 +18,17 @@ impl Turn {
     /// The models that were asked for it so far.
     pub const fn model_calls(&self) -> &ModelCalls {
         &self.asked
+    }
+
+    /// What its session has used today and what its task has used, this turn included, where it has asked a model. It is
+    /// what a turn that waits leaves: it may never be committed.
+    pub fn used_so_far(&self, now: Millis) -> (Option<Today>, Option<(JobId, Tally)>) {
+        let (setting, calls) = (&self.setting, &self.asked);
+        let tally = setting.plan.job().filter(|_| !calls.is_free()).and_then(|job| {
+            let before = tally_before(setting, job)?;
+            Some((job.clone(), Tally { spent: before.spent.plus(calls.total()), ..before }))
+        });
+        (today(setting, calls, now), tally)
     }
 
     /// The next step; see [`super`].
@@ -50,9 +61,7 @@ impl Decision {
     /// The same with who was asked, and what its task and its session have used so far, this turn included.
     #[must_use]
     pub(super) fn paid(mut self, setting: &Setting, calls: &ModelCalls) -> Self {
-        for (model, spent) in &calls.spent {
-            let before = self.today.as_ref().or(setting.state.today.as_ref());
-            let today = Today::after(before, &setting.date, self.record.end, model, *spent);
+        if let Some(today) = today(setting, calls, self.record.end) {
             self.state.today = Some(today.clone());
             self.today = Some(today);
         }
@@ -67,9 +76,7 @@ impl Decision {
     }
 
     fn tally(&mut self, setting: &Setting, job: &JobId, calls: &ModelCalls) -> Option<Tally> {
-        let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
-        // What an older version has begun has used nobody knows how much.
-        let before = begun.map_or(Some(Tally::default()), |progress| progress.tally)?;
+        let before = tally_before(setting, job)?;
         let started = before.started || self.record.calls.iter().any(|call| call.went_out);
         let is_fallback = calls.answered.as_ref().is_some_and(|answered| *answered != setting.config.model.id());
         let fallbacks = before.fallbacks.saturating_add(u32::from(is_fallback));
@@ -79,4 +86,25 @@ impl Decision {
         }
         Some(tally)
     }
+}
+
+/// What the session has used on the day of the turn, these calls included; `None` when they have used nothing.
+fn today(setting: &Setting, calls: &ModelCalls, now: Millis) -> Option<Today> {
+    let mut today = None;
+    for (model, spent) in &calls.spent {
+        let counted = setting.counted.spent.get(model).copied().unwrap_or_default();
+        let fresh = spent.minus(counted);
+        if fresh != Spent::default() {
+            let before = today.as_ref().or(setting.state.today.as_ref());
+            today = Some(Today::after(before, &setting.date, now, model, fresh));
+        }
+    }
+    let counted = || setting.state.today.clone().filter(|today| today.date == setting.date);
+    today.or_else(|| counted().filter(|_| !setting.counted.is_free()))
+}
+
+/// What a task has used before the turn; `None` where an older version has begun it: nobody knows how much.
+fn tally_before(setting: &Setting, job: &JobId) -> Option<Tally> {
+    let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
+    begun.map_or(Some(Tally::default()), |progress| progress.tally)
 }

@@ -36,6 +36,7 @@ mod settle;
 mod silence;
 mod reply_room;
 mod truncated;
+mod waited;
 
 const NOW: Millis = Millis(9_000);
 
@@ -99,6 +100,7 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
         opener: None,
         plan: run.plan(),
         state: run.state,
+        counted: ModelCalls::default(),
     }
 }
 

@@ -319,6 +319,8 @@ pub(in crate::http) struct UnknownOutcome {
     operation: String,
     /// Where the call stands, when a turn made it: `agent`, `session`, `turn`, `index` and `tool`.
     call: Option<Object>,
+    /// Who made the call, of one that was run and is no job.
+    caller: Option<String>,
     /// Milliseconds since 1970.
     at: u64,
     settled: Option<Settled>,

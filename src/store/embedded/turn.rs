@@ -62,6 +62,7 @@ fn record(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, write: &Checkpoint) -> 
     for entry in &write.outbox {
         outbox::put(tx, now, &slot.owner, entry)?;
     }
+    docs::apply(tx, now, &slot.owner, &write.writes)?;
     slot.save(tx)?;
     Ok(())
 }

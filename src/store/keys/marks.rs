@@ -24,10 +24,10 @@ pub fn answer_due(due: Millis, approval: &JobId) -> String {
 }
 
 /// Prefixes of what a sweep does beside sessions and outboxes, in the order of their time where keys have one.
-pub const SWEPT: [&str; 6] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, ENDING, GARBAGE];
+pub const SWEPT: [&str; 7] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS, ENDING, GARBAGE];
 
 /// Those of them whose keys go on with the time at which they are due. A name in the others may look like one.
-pub const TIMED: [&str; 4] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED];
+pub const TIMED: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS];
 
 /// When a sweep must look at a document with this key, 0 = at once; `None` = it needn't. What is damaged is told by
 /// who looks at it.
@@ -53,4 +53,12 @@ pub const OUTCOMES: &str = "u/";
 /// Document of a call whose outcome is unknown.
 pub fn outcome(id: &JobId) -> String {
     format!("{OUTCOMES}{id}")
+}
+
+/// Prefix of calls that have begun and whose end isn't recorded, by the time at which they are looked at.
+pub const OPEN_CALLS: &str = "u.due/";
+
+/// Document of such a call, which is listed under this id when nobody records its end.
+pub fn open_call(due: Millis, outcome: &JobId) -> String {
+    format!("{OPEN_CALLS}{:016}-{outcome}", due.0)
 }

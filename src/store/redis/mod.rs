@@ -187,7 +187,8 @@ impl Store for RedisStore {
             .option(write.reply.as_ref())
             .calls(&write.calls)
             .jobs(&write.open)
-            .outbox(&write.outbox);
+            .outbox(&write.outbox)
+            .writes(&write.writes);
         self.call(&args).await?.held()
     }
 

@@ -19,7 +19,6 @@ use crate::domain::kept::KeptKeys;
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
-use crate::domain::spend::Today;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::domain::turn::{Setting, Turn};
@@ -35,7 +34,7 @@ use crate::venue::workspace::WorkspaceError;
 use crate::worker::Worker;
 use crate::worker::context::books;
 use crate::worker::ground::Ground;
-use crate::worker::lease::{Leased, Stop, known};
+use crate::worker::lease::{Leased, Stop, known, waits};
 use crate::worker::outbox::Told;
 use bytes::Bytes;
 use std::time::Duration;
@@ -213,8 +212,7 @@ async fn build(
     if let Some(amended) = &decision.amended {
         writes.push(DocWrite::json(keys::turn(session, amended.turn), amended));
     }
-    let day = |today: &Today| DocWrite::json(keys::session_day(&today.date, session, today.since), &today.models);
-    writes.extend(decision.today.as_ref().map(day));
+    writes.extend(decision.today.as_ref().map(|today| waits::session_day(session, today)));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
     writes.extend(decision.asked.iter().map(|approval| DocWrite::json(keys::approval(&approval.id), approval)));
     writes.extend(unknown::outcome_listings(worker, leased, decision.exchange()).await?);
@@ -325,7 +323,11 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
         }
     }
     let consume: Vec<_> = settled.iter().map(|pending| pending.key.clone()).collect();
-    let state = leased.run.state.clone();
+    let mut state = leased.run.state.clone();
+    if let Some((today, _)) = waits::counted_before(leased, None) {
+        // A turn that waited has left it, which nobody goes on with.
+        state.today = Some(today);
+    }
     let commit = Commit {
         turn: leased.run.version + 1,
         consume,

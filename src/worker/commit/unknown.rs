@@ -2,7 +2,7 @@
 
 use crate::domain::call::Outcome;
 use crate::domain::kept::KeptKeys;
-use crate::domain::outcome::{UnknownCall, UnknownOutcome, outcome_id};
+use crate::domain::outcome::{CallPosition, UnknownCall, UnknownOutcome, outcome_id, outcome_id_of_old};
 use crate::domain::session::TurnRecord;
 use crate::process::telemetry::Metrics;
 use crate::store::{Commit, DocWrite, keys};
@@ -20,11 +20,18 @@ pub(super) async fn outcome_listings(
     let unknown = Outcome::OutcomeUnknown.as_str();
     let mut writes = Vec::new();
     for (index, call) in (0..).zip(&record.calls).filter(|(_, call)| call.outcome == unknown) {
-        let id = outcome_id(&venue.key, &lease.owner, &lease.session, (record.turn, index));
-        if venue.store.doc(&lease.owner, &keys::outcome(&id)).await?.value.is_some() {
+        let at = CallPosition { turn: record.turn, start: record.start, index };
+        let id = outcome_id(&venue.key, &lease.owner, &lease.session, at);
+        let of_old = outcome_id_of_old(&venue.key, &lease.owner, &lease.session, at);
+        let places = [keys::outcome(&id), keys::outcome(&of_old)];
+        let docs = venue.store.read(&lease.owner, &places).await?;
+        let [listed, by_old] = &docs[..] else { continue };
+        let by_old = by_old.decode::<UnknownOutcome>(&places[1]).ok().flatten();
+        if listed.value.is_some() || by_old.is_some_and(|by_old| by_old.at >= record.start) {
             continue;
         }
-        writes.push(outcomes::listing(&UnknownOutcome {
+        let version = listed.version;
+        let outcome = UnknownOutcome {
             id,
             job: record.job.clone(),
             operation: call.operation.clone(),
@@ -34,10 +41,12 @@ pub(super) async fn outcome_listings(
                 index,
                 tool: call.tool.clone(),
             }),
+            caller: None,
             at: venue.now(),
             settled: None,
             kept: KeptKeys::default(),
-        }));
+        };
+        writes.push(outcomes::listing(&outcome, version));
     }
     Ok(writes)
 }

@@ -3,8 +3,11 @@
 use super::{Leased, Stop};
 use crate::domain::agent::{AgentRecord, Retry};
 use crate::domain::decode;
+use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::Waiting;
+use crate::domain::spend::Today;
 use crate::domain::time::Millis;
+use crate::domain::turn::Turn;
 use crate::domain::turn::fallback::ModelCalls;
 use crate::process::retry::RetryPolicy;
 use crate::store::{After, Checkpoint, DocWrite, LeaseCheck, keys};
@@ -25,42 +28,78 @@ struct Failures {
     /// What the turn's models have used in vain so far.
     #[serde(default, skip_serializing_if = "ModelCalls::is_free")]
     calls: ModelCalls,
+    /// The task that the turn serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<JobId>,
+    /// What the session has used today, these calls included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    today: Option<Today>,
 }
 
-/// The provider's failures so far, in this turn and in the leases before.
-fn failures(leased: &Leased) -> Option<Failures> {
+/// What earlier leases have left of the turn that is next.
+fn waiting_note(leased: &Leased) -> Option<Failures> {
     let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
     decode::stored(bytes).ok()
 }
 
+/// The provider's failures so far, in this turn and in the leases before. Those of a task that has ended count no more; an
+/// older build didn't say of which task they are.
+fn failures(leased: &Leased, job: Option<&JobId>) -> Option<Failures> {
+    waiting_note(leased).filter(|note| note.today.is_none() && note.job.is_none() || note.job.as_ref() == job)
+}
+
 /// What a turn's models have used in earlier tries, so that its commit counts it.
-pub(crate) fn calls_before(leased: &Leased) -> ModelCalls {
-    failures(leased).map(|failures| failures.calls).unwrap_or_default()
+pub(crate) fn calls_before(leased: &Leased, job: Option<&JobId>) -> ModelCalls {
+    failures(leased, job).map(|failures| failures.calls).unwrap_or_default()
+}
+
+/// What the session had used when its next turn waited last, and which calls of a turn for this task it includes.
+pub(crate) fn counted_before(leased: &Leased, job: Option<&JobId>) -> Option<(Today, ModelCalls)> {
+    let today = waiting_note(leased)?.today?;
+    Some((today, calls_before(leased, job)))
 }
 
 /// Remembers what the models of a turn that waits have used, where they have; the number of its failures stays.
-pub(crate) async fn remember_calls(worker: &Worker, leased: &Leased, calls: &ModelCalls) -> Result<(), Stop> {
-    if calls.is_free() {
+pub(crate) async fn remember_calls(worker: &Worker, leased: &Leased, turn: &Turn) -> Result<(), Stop> {
+    if turn.model_calls().is_free() {
         return Ok(());
     }
-    let before = failures(leased).unwrap_or(Failures { count: 0, since: worker.venue.now(), calls: calls.clone() });
-    remember(worker, leased, &Failures { calls: calls.clone(), ..before }).await
+    let before = failures(leased, turn.setting().plan.job()).map(|before| (before.count, before.since));
+    remember(worker, leased, turn, before.unwrap_or((0, worker.venue.now()))).await
 }
 
-async fn remember(worker: &Worker, leased: &Leased, failures: &Failures) -> Result<(), Stop> {
-    let note = Bytes::from(serde_json::to_vec(failures).expect("counts serialise"));
-    let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
+/// With what its session and its task have used: a task that is cancelled while its turn waits has no commit.
+async fn remember(worker: &Worker, leased: &Leased, turn: &Turn, (count, since): (u32, Millis)) -> Result<(), Stop> {
+    let (today, tally) = turn.used_so_far(worker.venue.now());
+    let mut writes: Vec<_> = today.iter().map(|today| session_day(&leased.lease.session, today)).collect();
+    writes.extend(tally.map(|(job, tally)| DocWrite::json(keys::job_spend(&job), &tally)));
+    let today = today.or_else(|| waiting_note(leased)?.today);
+    let (calls, job) = (turn.model_calls().clone(), turn.setting().plan.job().cloned());
+    let note = Failures { count, since, calls, job, today };
+    let note = Bytes::from(serde_json::to_vec(&note).expect("counts serialise"));
+    let calls = vec![(FAILURES, note)];
+    let write = Checkpoint { turn: leased.run.version + 1, calls, writes, ..Checkpoint::default() };
     if worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? == LeaseCheck::Fenced {
         return Err(Stop::Lost);
     }
     Ok(())
 }
 
+/// The write of what a session has used on a day.
+pub(crate) fn session_day(session: &SessionKey, today: &Today) -> DocWrite {
+    DocWrite::json(keys::session_day(&today.date, session, today.since), &today.models)
+}
+
 /// How long to wait after the failure that just happened, `asked` at least; `None` when the tries are used up, or when
 /// the wait would end after the total time of all tries.
-pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry, asked: Option<Duration>) -> Option<Duration> {
+pub(crate) fn next_wait(
+    worker: &Worker,
+    leased: &Leased,
+    (retry, job): (&Retry, Option<&JobId>),
+    asked: Option<Duration>,
+) -> Option<Duration> {
     let policy = policy_of(retry, worker.options.retry);
-    let before = failures(leased);
+    let before = failures(leased, job);
     let tried = before.as_ref().map_or(1, |before| before.count + 1);
     if retry.attempts.is_some_and(|attempts| tried >= attempts) {
         return None;
@@ -80,16 +119,15 @@ pub(crate) async fn unavailable(
     worker: &Worker,
     leased: &mut Leased,
     reason: &str,
-    (deadline, calls): (Option<Millis>, &ModelCalls),
+    (deadline, turn): (Option<Millis>, &Turn),
 ) -> Result<bool, Stop> {
     let now = worker.venue.now();
-    let before = failures(leased).filter(|before| before.count > 0);
+    let before = failures(leased, turn.setting().plan.job()).filter(|before| before.count > 0);
     let (count, since) = before.map_or((1, now), |before| (before.count + 1, before.since));
-    let next = Failures { count, since, calls: calls.clone() };
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
-    tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
-    remember(worker, leased, &next).await?;
-    until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline), true).await
+    tracing::info!(session = %leased.lease.session, reason, failures = count, "model unavailable; waiting {pause:?}");
+    remember(worker, leased, turn, (count, since)).await?;
+    until(worker, leased, &format!("{reason} (try {count})"), (now.plus(pause), deadline), true).await
 }
 
 /// Gives the lease back until then, or until the time of the task is over, and says why where the job

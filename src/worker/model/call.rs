@@ -69,7 +69,7 @@ pub(crate) async fn model(
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
             // A provider that wants to be left alone for longer than all tries may take has said no.
-            let wait = next_wait(worker, leased, retry, retry_after);
+            let wait = next_wait(worker, leased, (retry, job), retry_after);
             let until = retry_after.filter(|_| wait.is_none()).map(|asked| worker.venue.now().plus(asked).rfc3339());
             let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
             leased.pause = wait;

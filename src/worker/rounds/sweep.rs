@@ -9,6 +9,7 @@ use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::approvals;
 use crate::venue::external;
+use crate::venue::open_calls;
 use crate::worker::arrive::due::{self, GRACE};
 use crate::worker::{Worker, invoked};
 use futures::future::join_all;
@@ -216,6 +217,9 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<Left, StoreE
     more |= is_due(keys::ANSWERED) && approvals::look(venue, owner).await?;
     if is_due(keys::INVOKED_DUE) {
         invoked::sweep(worker, owner).await?;
+    }
+    if is_due(keys::OPEN_CALLS) {
+        open_calls::sweep(venue, owner).await?;
     }
     more |= is_due(keys::ENDING) && ending::sweep(venue, owner).await?;
     if is_due(keys::GARBAGE) {

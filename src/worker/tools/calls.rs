@@ -1,6 +1,7 @@
 //! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
 
 use super::answers::{self, Made};
+use super::once::noted_of;
 use super::results::Results;
 use super::{hand, harness, resources};
 use crate::domain::agent::AgentRecord;
@@ -10,7 +11,6 @@ use crate::domain::call::ToolTarget;
 use crate::domain::call::{Causes, causes};
 use crate::domain::call::{Outcome, PlannedCall, Resolved};
 use crate::domain::context::result::{Rest, ResultRoom};
-use crate::domain::decode;
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::job::Parent;
@@ -21,10 +21,11 @@ use crate::domain::load::{LoadChange, Loads};
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
+use crate::domain::time::Millis;
 use crate::domain::turn::ends;
-use crate::domain::turn::{CallOutcome, Observed, Recorded, Setting, Turn};
+use crate::domain::turn::{CallOutcome, Observed, Setting, Turn};
 use crate::domain::visible::told;
-use crate::store::{Checkpoint, LeaseCheck, StoreError};
+use crate::store::StoreError;
 use crate::venue::operation::{
     Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
 };
@@ -32,28 +33,16 @@ use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
 use crate::worker::ground::Ground;
 use crate::worker::lease::{Leased, Stop, keeper, known};
-use bytes::Bytes;
 use futures::future::join_all;
-use parking_lot::{Mutex, MutexGuard};
-use serde::{Deserialize, Serialize};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is recorded of a call that can't be repeated.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum CallNote {
-    /// It is about to run.
-    Intent,
-    /// It ran.
-    Outcome(Box<CallOutcome>),
-}
-
 /// What all calls of one reply share.
 pub(crate) struct Round<'a> {
     pub(crate) worker: &'a Worker,
-    leased: &'a Leased,
+    pub(super) leased: &'a Leased,
     ground: &'a Ground,
     setting: &'a Setting,
     pub(crate) agent: &'a AgentRecord,
@@ -62,13 +51,15 @@ pub(crate) struct Round<'a> {
     pub(crate) caller: Caller,
     parent: Parent,
     turn: u64,
+    /// The turn whose reply has the calls, and when it began.
+    pub(super) reply_turn: (u64, Millis),
     children: usize,
     /// Places of calls that cause something elsewhere, and what.
     causes: Vec<(u32, Causes)>,
     /// Loads by level, as the calls before leave them.
     pub(super) loads: Mutex<Loads>,
-    /// What is known of calls that can't be repeated, should the turn be cancelled.
-    known: Mutex<BTreeMap<u32, CallOutcome>>,
+    /// What is known of calls that can't be undone, should the turn be cancelled.
+    pub(super) known: Mutex<BTreeMap<u32, CallOutcome>>,
     /// What the owner wants to be asked about; `None` when these calls are approved.
     consents: Option<&'a [Capability]>,
 }
@@ -106,6 +97,7 @@ pub(crate) async fn make(
         },
         parent: parent(turn),
         turn: setting.turn,
+        reply_turn: turn.reply_turn(),
         children: setting.state.pending.len(),
         causes: planned.iter().filter_map(|(index, call)| Some((*index, causes(call)?))).collect(),
         loads: Mutex::new(Loads {
@@ -123,41 +115,6 @@ pub(crate) async fn make(
         outcomes = round.all(planned) => outcomes?,
     };
     Ok(Observed::Called(outcomes))
-}
-
-/// What is recorded of the calls of a reply: outcomes, and that one is unknown.
-pub(crate) fn noted(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
-    noted_of(leased, (0..).zip(&recorded.calls))
-}
-
-/// The same of calls that wait for a person.
-pub(crate) fn noted_awaiting(leased: &Leased) -> Vec<(u32, CallOutcome)> {
-    let awaiting = leased.run.state.awaiting.iter().flat_map(|awaiting| &awaiting.calls);
-    noted_of(leased, awaiting.map(|call| (call.call, &call.planned)))
-}
-
-fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c PlannedCall)>) -> Vec<(u32, CallOutcome)> {
-    let known = |(index, call): (u32, &PlannedCall)| {
-        let Ok(Resolved { target: ToolTarget::Operation(path), .. }) = &call.what else { return None };
-        let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
-        Some((
-            index,
-            match decode::stored(bytes).ok()? {
-                CallNote::Outcome(outcome) => *outcome,
-                CallNote::Intent => unknown(path),
-            },
-        ))
-    };
-    planned.filter_map(known).collect()
-}
-
-/// Of a call that was begun.
-fn unknown(path: &str) -> CallOutcome {
-    let text = format!(
-        "outcome unknown: `{path}` was begun and did not end here; it may or may not have happened; \
-         check before doing it again"
-    );
-    CallOutcome::plain(Outcome::OutcomeUnknown, &text).outward()
 }
 
 /// What children of this turn have as their parent.
@@ -319,7 +276,10 @@ impl Round<'_> {
             return Ok(asked.by(used));
         }
         let made = match found.spec.effect {
-            Effect::Once => self.once(index, call, (named, found.spec.path, &used), &arguments).await?,
+            Effect::Once => {
+                let made = self.invoke(index, call, (named, found.spec.path), &arguments);
+                self.once(index, call, found.spec.path, &used, made).await?
+            }
             Effect::Idempotent => {
                 let made = self.invoke(index, call, (named, found.spec.path), &arguments);
                 keeper::held(self.worker, self.leased, made).await??.outward()
@@ -342,46 +302,6 @@ impl Round<'_> {
     /// The capabilities that these needs are met by.
     pub(crate) fn used(&self, needs: &[Need]) -> Vec<Capability> {
         needs.iter().filter_map(|need| self.caller.authority.used(need.ability, &need.resource)).collect()
-    }
-
-    /// A call that must not be repeated: intent before it, outcome after it.
-    async fn once(
-        &self,
-        index: u32,
-        call: &PlannedCall,
-        (named, path, used): (&str, &str, &[Capability]),
-        arguments: &Value,
-    ) -> Result<CallOutcome, Stop> {
-        if let Some(outcome) = self.lock().get(&index).cloned() {
-            if outcome.outcome == Outcome::OutcomeUnknown {
-                tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
-            }
-            return Ok(outcome);
-        }
-        self.note(index, &CallNote::Intent).await?;
-        self.lock().insert(index, unknown(path));
-        let outcome = self.invoke(index, call, (named, path), arguments).await?.outward().by(used.to_vec());
-        self.lock().insert(index, outcome.clone());
-        self.note(index, &CallNote::Outcome(Box::new(outcome.clone()))).await?;
-        Ok(outcome)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, CallOutcome>> {
-        self.known.lock()
-    }
-
-    fn known(&self) -> Vec<(u32, CallOutcome)> {
-        self.lock().iter().map(|(index, outcome)| (*index, outcome.clone())).collect()
-    }
-
-    async fn note(&self, index: u32, note: &CallNote) -> Result<(), Stop> {
-        let bytes = Bytes::from(serde_json::to_vec(note).expect("notes serialise"));
-        let write = Checkpoint { turn: self.turn, calls: vec![(index, bytes)], ..Checkpoint::default() };
-        let venue = &self.worker.venue;
-        match venue.store.checkpoint(venue.now(), &self.leased.lease, &write).await? {
-            LeaseCheck::Fenced => Err(Stop::Lost),
-            LeaseCheck::Yes { .. } => Ok(()),
-        }
     }
 
     async fn invoke(

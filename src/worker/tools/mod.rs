@@ -4,6 +4,7 @@
 pub(super) mod calls;
 
 pub(super) mod answers;
+pub(super) mod once;
 mod hand;
 mod harness;
 mod resources;

@@ -2,6 +2,7 @@
 
 use super::answers::{self, Made};
 use super::calls::{Round, refused};
+use super::once::BegunCall;
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::call::ToolTarget;
@@ -28,9 +29,13 @@ pub(crate) struct Called<'a> {
     pub(crate) tool: &'a str,
 }
 
-/// A call of a resource's tool.
+/// A call of a resource's tool. A write that takes effect at once is recorded before it and after it; one that a
+/// predecessor has begun, and whose end nobody has recorded, is made again under its key.
 pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
-    let made = make(round, &called, arguments).await?;
+    if let Some(outcome) = round.outcome_before(called.index) {
+        return Ok(outcome);
+    }
+    let (made, begun) = make(round, &called, arguments).await?;
     let used = round.workspace().used().await;
     let needs = used
         .into_iter()
@@ -38,26 +43,32 @@ pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Valu
         .map(|(_, used)| Need { ability: used.ability.as_str(), resource: ResourcePath::namespace(&used.namespace) });
     let mut used = round.used(&needs.collect::<Vec<_>>());
     used.dedup();
-    Ok(made.by(used))
+    let made = made.by(used);
+    if let Some(begun) = begun {
+        round.end(&begun, &made).await?;
+    }
+    Ok(made)
 }
 
-async fn make(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
-    match run(round, called, arguments).await {
-        Ok(Ran::Done(Ok(value), at_once)) => {
+/// With the record of a call that took effect at once.
+async fn make(
+    round: &Round<'_>,
+    called: &Called<'_>,
+    arguments: &Value,
+) -> Result<(CallOutcome, Option<BegunCall>), Stop> {
+    let (made, begun) = match run(round, called, arguments).await {
+        Ok(Ran::Done(Ok(value), begun)) => {
             let reads = read(round, called).await;
             // What was written here can hold earlier results, what comes from elsewhere anything.
-            let rest = if at_once { Rest::Lost } else { Rest::Again };
+            let rest = if begun.is_some() { Rest::Lost } else { Rest::Again };
             let text = round.results.show(called.index, decode::shown(value), |_| rest);
-            let made = CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) };
-            Ok(if at_once { made.outward() } else { made })
+            (CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) }, begun)
         }
-        Ok(Ran::Done(Err(error), at_once)) => {
-            let made = refused(error)?;
-            Ok(if at_once { made.outward() } else { made })
-        }
-        Ok(Ran::Asked(outcome)) => Ok(*outcome),
-        Err(error) => refused(error),
-    }
+        Ok(Ran::Done(Err(error), begun)) => (refused(error)?, begun),
+        Ok(Ran::Asked(outcome)) => (*outcome, None),
+        Err(error) => (refused(error)?, None),
+    };
+    Ok((if begun.is_some() { made.outward() } else { made }, begun))
 }
 
 /// The namespaces that a call has read.
@@ -76,8 +87,8 @@ async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
 }
 
 enum Ran {
-    /// With its result, and whether it took effect already.
-    Done(Result<Value, OpError>, bool),
+    /// With its result, and the record of one that took effect already.
+    Done(Result<Value, OpError>, Option<BegunCall>),
     /// Not yet: a person is asked.
     Asked(Box<CallOutcome>),
 }
@@ -118,13 +129,22 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let key = EventId::of_venue(&venue.key, place).to_string();
     let request = ResourceCall { access, name: &call.tool, index, source, key };
     let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
-    let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
     let at_once = writes && found.provider.writes_at_once();
+    let begun =
+        if at_once { Some(round.begin(index, call, &call.tool, true).await.map_err(stop_to_error)?) } else { None };
+    let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
     let late = |_| {
         let text = format!("`{}` took longer than {} s", call.tool, limit.as_secs());
         Err(if at_once { OpError::OutcomeUnknown(text) } else { OpError::Timeout(text) })
     };
-    Ok(Ran::Done(done.unwrap_or_else(late), at_once))
+    Ok(Ran::Done(done.unwrap_or_else(late), begun))
+}
+
+fn stop_to_error(stop: Stop) -> OpError {
+    match stop {
+        Stop::Lost => OpError::Fenced,
+        Stop::Store(error) => OpError::Store(error),
+    }
 }
 
 /// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.

@@ -1,6 +1,8 @@
 //! Calls that must not be repeated: what is surely before them, what is unknown after them, and what becomes of that.
 
+mod dead_workers;
 mod ends;
+mod requests;
 mod settled;
 
 use crate::support::both::On;
@@ -89,12 +91,18 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
     let Some(head) = head(&mut stream).await else { return };
     // A proxy is asked for the whole URL.
     let path = head.split(' ').nth(1).unwrap_or_default().trim_start_matches("http://moved.example").to_owned();
-    log.lock().unwrap().push(head);
+    let is_first = {
+        let mut log = log.lock().unwrap();
+        log.push(head);
+        log.len() == 1
+    };
     let moved = |status: u16, to: &str| {
         format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
     };
     let answer = match path.as_str() {
-        "/hang" => {
+        // Then it answers with a map.
+        "/hang-first" if !is_first => "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned(),
+        "/hang" | "/hang-first" => {
             tokio::time::sleep(Duration::from_mins(1)).await;
             return;
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, IdOf, SessionKey, sha256_hex};
 use trellis::domain::retention::RetentionRules;
 use trellis::upkeep::retention::Janitor;
@@ -153,7 +154,9 @@ async fn an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
         .await
         .is_problem(500, "outcome unknown");
     let page = server.get("/api/v1/outcomes").await.body(200);
-    assert_eq!((&page["total"], &page["items"][0]["id"]), (&json!(1), &job["id"]), "{page}");
+    assert_eq!((&page["total"], &page["items"][1]["id"]), (&json!(2), &job["id"]), "the newest first: {page}");
+    let of_run = page["items"][0]["id"].as_str().unwrap();
+    server.put(&format!("/api/v1/outcomes/{of_run}"), json!({"done": false})).await.body(200);
     let (path, record) =
         (format!("/api/v1/outcomes/{}", job["id"].as_str().unwrap()), json!({"done": false, "note": "n"}));
     let settled = server.put(&path, record.clone()).await.body(200);
@@ -165,7 +168,7 @@ async fn an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
     assert_eq!((&after["status"], &after["settled"]), (&json!("FAILED"), &settled["settled"]), "{after}");
     assert_eq!(server.get("/api/v1/outcomes").await.body(200)["total"], 0);
     let metrics = venue.venue.metrics.encode();
-    assert!(metrics.contains("trellis_outcomes_unknown_total{of=\"operation\"} 1"), "{metrics}");
+    assert!(metrics.contains("trellis_outcomes_unknown_total{of=\"operation\"} 2"), "{metrics}");
 }
 
 async fn an_operation_that_is_cancelled_after_its_request_left_is_listed(on: On) {
@@ -191,6 +194,24 @@ async fn an_operation_that_is_cancelled_after_its_request_left_is_listed(on: On)
     assert_eq!(site.posts(), 1);
 }
 
+async fn a_session_that_begins_anew_has_entries_of_its_own(on: On) {
+    let site = Site::start().await;
+    let Some((venue, _dir)) = venue(on, &site, &rules(&site)).await else { return };
+    venue.worker();
+    let boss = boss(&venue.owner);
+    for count in [1, 2] {
+        venue.agent("payer", json!({"tools": ["v/ops/http/post"]})).await;
+        let session_id = Some("s1".parse().unwrap());
+        let submission = Submission { input: json!("pay"), session_id, ..Submission::default() };
+        let job = venue.arrive("payer", &format!("t{count}"), true, submission).await.job.unwrap();
+        venue.ended(&job).await;
+        let page = listed(&venue, false).await;
+        assert_eq!((&page["total"], &page["items"][0]["job"]), (&json!(count), &json!(job)), "{page}");
+        let remove = json!({"agentId": "payer", "remove": true});
+        operate(&venue.venue, &boss, "v/ops/agent/delete", remove).await.unwrap();
+    }
+}
+
 async fn what_is_listed_goes_with_the_age_of_jobs(on: On) {
     let Some((_site, venue, _dir, _session)) = paid(on).await else { return };
     let step = async |keep: Duration| {
@@ -209,5 +230,6 @@ on_both! {
     an_outcome_is_settled_once_by_who_may_and_the_agent_is_told
     an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
     an_operation_that_is_cancelled_after_its_request_left_is_listed
+    a_session_that_begins_anew_has_entries_of_its_own
     what_is_listed_goes_with_the_age_of_jobs
 }

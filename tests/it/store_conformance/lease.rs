@@ -1,7 +1,7 @@
 //! Stages 3 to 5 for the holder: grant, renew, checkpoint, release.
 
 use super::*;
-use trellis::store::{Checkpoint, Intake, LeaseCheck, Released, Versions};
+use trellis::store::{Amend, Amended, Amendment, Checkpoint, Intake, LeaseCheck, Released, Versions};
 
 const YES: LeaseCheck = LeaseCheck::Yes { cancelled: false, policy: 0 };
 
@@ -237,9 +237,11 @@ pub async fn a_late_checkpoint_changes_nothing(w: World) {
     w.agent().await;
     let grant = w.run(T0, message("e1")).await;
     w.commit(at(1), &grant, &turn(&grant)).await;
-    let late = Checkpoint { outbox: vec![entry("m1")], ..checkpoint("old reply", &[]) };
+    let writes = vec![DocWrite::put("w/late", "x")];
+    let late = Checkpoint { outbox: vec![entry("m1")], writes, ..checkpoint("old reply", &[]) };
     assert_eq!(w.store.checkpoint(at(2), &grant.lease, &late).await.unwrap(), YES);
     assert!(w.outbox().await.is_empty());
+    assert_eq!(w.text("w/late").await, None);
     w.append(at(3), "main", message("e2")).await;
     let next = granted(w.admit_with(at(30_000), "main", None, Some(ask())).await);
     assert_eq!(next.checkpoint, None);
@@ -256,13 +258,35 @@ pub async fn a_checkpoint_opens_jobs_and_writes_messages(w: World) {
     assert_eq!(w.outbox().await, ["m1"]);
 }
 
+pub async fn a_checkpoint_writes_and_deletes_documents(w: World) {
+    w.agent().await;
+    let grant = w.run(T0, message("e1")).await;
+    let writes = vec![DocWrite::put("w/a", "1"), DocWrite::put("w/b", "1")];
+    let write = Checkpoint { writes, ..checkpoint("reply", &[]) };
+    assert_eq!(w.store.checkpoint(at(1), &grant.lease, &write).await.unwrap(), YES);
+    // Whatever their versions are.
+    let writes = vec![DocWrite::put("w/a", "2"), DocWrite::delete("w/b"), DocWrite::delete("w/c")];
+    let write = Checkpoint { writes, ..checkpoint("reply", &[]) };
+    assert_eq!(w.store.checkpoint(at(2), &grant.lease, &write).await.unwrap(), YES);
+    assert_eq!((w.text("w/a").await.as_deref(), w.text("w/b").await), (Some("2"), None));
+    // They outlive the session: who forgets it leaves them.
+    w.store.release(at(3), &grant.lease, release(1)).await.unwrap();
+    let facts = w.facts("main").await;
+    let then = Amendment::Gone { arrivals: facts.arrivals };
+    let gone = Amend { version: facts.version, was: facts.state, then, writes: Vec::new() };
+    assert_eq!(w.store.amend(at(4), &w.owner, &facts.key, &gone).await.unwrap(), Amended::Done);
+    assert_eq!(w.text("w/a").await.as_deref(), Some("2"));
+}
+
 pub async fn a_fenced_checkpoint_writes_nothing(w: World) {
     w.agent().await;
     let old = w.run(T0, message("e1")).await;
     let _new = granted(w.admit_with(at(30_000), "main", None, Some(ask())).await);
-    let write = Checkpoint { open: vec![new_job("child")], outbox: vec![entry("m1")], ..checkpoint("reply", &[]) };
+    let writes = vec![DocWrite::put("w/late", "x")];
+    let write =
+        Checkpoint { open: vec![new_job("child")], outbox: vec![entry("m1")], writes, ..checkpoint("reply", &[]) };
     assert_eq!(w.store.checkpoint(at(30_001), &old.lease, &write).await.unwrap(), LeaseCheck::Fenced);
-    assert_eq!((w.status("child").await, w.outbox().await.len()), (None, 0));
+    assert_eq!((w.status("child").await, w.outbox().await.len(), w.text("w/late").await), (None, 0, None));
     assert_eq!(granted(w.admit_with(at(60_000), "main", None, Some(ask())).await).checkpoint, None);
 }
 

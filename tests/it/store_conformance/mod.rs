@@ -146,6 +146,7 @@ macro_rules! conformance {
                     a_lapsed_lease_that_nobody_took_is_still_held a_checkpoint_reaches_the_successor
                     a_checkpoint_twice_is_once a_late_checkpoint_changes_nothing
                     a_checkpoint_opens_jobs_and_writes_messages a_fenced_checkpoint_writes_nothing
+                    a_checkpoint_writes_and_deletes_documents
                     a_release_is_idempotent a_release_sets_and_clears_the_due_time
                     a_release_of_a_fenced_holder_is_fenced a_release_holds_on_to_new_events
                     a_backoff_takes_events_but_gives_no_lease;

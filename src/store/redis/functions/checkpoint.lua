@@ -7,7 +7,7 @@ register('checkpoint', function(keys, args)
   local calls = list(take, function(t)
     return { t(), t() }
   end)
-  local open, outbox = list(take, take_job), list(take, take_entry)
+  local open, outbox, writes = list(take, take_job), list(take, take_entry), list(take, take_write)
   if not holds(o, s, epoch) then
     return { 'fenced' }
   end
@@ -23,6 +23,7 @@ register('checkpoint', function(keys, args)
       open_job(o, now, job)
     end
     send(o, now, outbox)
+    apply(o, now, writes)
   end
   return still_held(o, fact(o, s, 'job'))
 end, { 'allow-oom' })

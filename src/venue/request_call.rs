@@ -1,0 +1,93 @@
+//! A call that must not be repeated and that a request of the API makes: nobody may be left to tell its end, as when the
+//! client has gone away or the process dies.
+
+use crate::domain::ids::{EventId, IdOf, JobId, Owner};
+use crate::domain::kept::KeptKeys;
+use crate::domain::limits::OPERATION_TIME;
+use crate::domain::outcome::{CallMaker, OpenCall, UnknownOutcome};
+use crate::store::{DocKey, DocWrite, StoreError};
+use crate::venue::Venue;
+use crate::venue::open_calls;
+use crate::venue::operation::Caller;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+/// A call is over so long after the longest time of an operation.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A call that a request has begun. Dropped before its end, it is listed as of unknown outcome.
+pub struct RequestCall {
+    venue: Arc<Venue>,
+    owner: Owner,
+    open: OpenCall,
+    /// Key of its record; `None` when its end is told.
+    record: Option<DocKey>,
+}
+
+impl RequestCall {
+    /// Records that a request begins the operation at this catalog path. After it: should the process die, the call is
+    /// listed. `job` is the job that records its end, where there will be one.
+    pub async fn begin(
+        venue: &Arc<Venue>,
+        caller: &Caller,
+        operation: &str,
+        job: Option<&JobId>,
+    ) -> Result<Self, StoreError> {
+        let owner = &caller.owner;
+        let fresh = || {
+            let key = EventId::new(Uuid::now_v7().to_string()).expect("a UUID is a legal id");
+            JobId::derive(&venue.key, owner, &EventId::of_venue(&venue.key, IdOf::Operation { owner, key: &key }))
+        };
+        let listed = UnknownOutcome {
+            id: job.cloned().unwrap_or_else(fresh),
+            job: job.cloned(),
+            operation: operation.to_owned(),
+            call: None,
+            caller: Some(caller.name.clone()).filter(|_| job.is_none()),
+            at: venue.now(),
+            settled: None,
+            kept: KeptKeys::default(),
+        };
+        let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
+        let (record, write) = open_calls::record_write(&open, venue.now().plus(OPERATION_TIME + GRACE));
+        if let Err(error) = venue.store.write(venue.now(), owner, &[write]).await {
+            // It may be written, its answer lost: the call isn't made.
+            let _ = venue.store.write(venue.now(), owner, &[DocWrite::delete(record)]).await;
+            return Err(error);
+        }
+        Ok(Self { venue: Arc::clone(venue), owner: owner.clone(), open, record: Some(record) })
+    }
+
+    /// The end is known, and told to the caller or recorded with its job.
+    pub async fn end(mut self) {
+        let Some(record) = self.record.take() else { return };
+        let (venue, owner) = (&self.venue, &self.owner);
+        if let Err(error) = venue.store.write(venue.now(), owner, &[DocWrite::delete(record)]).await {
+            let (outcome, operation) = (&self.open.listed.id, &self.open.listed.operation);
+            tracing::warn!(%owner, %outcome, operation, %error, "the end of a call is known and not recorded; it will be listed");
+        }
+    }
+
+    /// Nobody knows the end: lists the call, or leaves that to the sweep while the store is away.
+    pub async fn end_unknown(mut self) {
+        let Some(record) = self.record.take() else { return };
+        list(&self.venue, &self.owner, &self.open, record).await;
+    }
+}
+
+impl Drop for RequestCall {
+    fn drop(&mut self) {
+        let (Some(record), Ok(runtime)) = (self.record.take(), Handle::try_current()) else { return };
+        let (venue, owner, open) = (Arc::clone(&self.venue), self.owner.clone(), self.open.clone());
+        runtime.spawn(async move { list(&venue, &owner, &open, record).await });
+    }
+}
+
+async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, record: DocKey) {
+    if let Err(error) = open_calls::list(venue, owner, open, DocWrite::delete(record)).await {
+        let (outcome, operation) = (&open.listed.id, &open.listed.operation);
+        tracing::warn!(%owner, %outcome, operation, %error, "a call of unknown outcome is not listed yet; a sweep will");
+    }
+}
