@@ -29,7 +29,7 @@ fn ground(view: &impl View, slot: &Slot) -> Result<Versions, Fault> {
     let version = |key: &str| Ok::<_, Fault>(docs::get(view, &slot.owner, key)?.version);
     let gate = docs::get(view, &slot.owner, &keys::agent_gate(&slot.key.agent))?;
     let gate = if gate.value.is_some() { gate.version } else { 0 };
-    Ok(Versions { gate, policy: version(keys::POLICY)?, erasures: version(keys::ERASURES)? })
+    Ok(Versions { gate, policy: docs::policy_version(view, &slot.owner)?, erasures: version(keys::ERASURES)? })
 }
 
 /// Tries the lease. Without an agent, or one that has ended, there is nothing to run.

@@ -10,7 +10,7 @@ use super::tx::{Fault, Tx, View};
 use crate::domain::job::JobStatus;
 use crate::domain::lease::{Claim, Recording, TurnClaim};
 use crate::domain::time::Millis;
-use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released, keys};
+use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released};
 use std::{ops::ControlFlow, time::Duration};
 
 fn load(tx: &Tx<'_>, lease: &Lease) -> Result<Slot, Fault> {
@@ -22,7 +22,7 @@ fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<LeaseCheck, Fault> {
         Some(job) => docs::job_status(tx, &slot.owner, job)?,
         None => None,
     };
-    let policy = docs::get(tx, &slot.owner, keys::POLICY)?.version;
+    let policy = docs::policy_version(tx, &slot.owner)?;
     Ok(LeaseCheck::Yes { cancelled: status.is_some_and(JobStatus::is_terminal), policy })
 }
 

@@ -1,7 +1,8 @@
 //! What is known of the store itself: its history, its format, who works on it, and what would be missed of it.
 
 use super::{
-    ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, QUOTA, SECRETS, SESSION_DAYS, TIMED, is_spending,
+    ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, POLICY_COPY, QUOTA, SECRETS, SESSION_DAYS, TIMED,
+    is_spending,
 };
 use crate::domain::ids::{Owner, encode_token};
 use crate::domain::time::Millis;
@@ -86,7 +87,7 @@ pub fn is_of_people(key: &str) -> bool {
 /// Whether a document says what an owner's agents may do: its policy, its quota, an agent's record and gate, a secret.
 pub fn is_setting_of_people(key: &str) -> bool {
     let is_of_agent = |rest: &str| !rest.contains('/') || rest.split_once('/').is_some_and(|(_, last)| last == "gate");
-    [POLICY, QUOTA, ERASURES].contains(&key)
+    [POLICY, POLICY_COPY, QUOTA, ERASURES].contains(&key)
         || key.starts_with(SECRETS)
         || key.strip_prefix("g/").is_some_and(is_of_agent)
 }
@@ -128,6 +129,7 @@ mod tests {
     fn settings_are_told_apart_from_what_agents_do() {
         for (key, is_setting) in [
             ("policy", true),
+            ("policy.copy", true),
             ("s/KEY", true),
             ("g/echo", true),
             ("g/echo/gate", true),

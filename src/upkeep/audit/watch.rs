@@ -11,7 +11,7 @@
 //!                                               └──neither open nor new─┘
 //! ```
 
-use super::repair::{Repair, lost_records};
+use super::repair::{Repair, lost_records, mended_policy};
 use super::{AuditError, PAGE, in_transit, is_result_moving, read_jobs, watched};
 use crate::domain::audit::JobFacts;
 use crate::domain::decode;
@@ -179,6 +179,9 @@ impl AuditWatch {
     /// How many tasks and results of an owner seem to be lost.
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
+        if let Some((found, did)) = mended_policy(venue, owner).await? {
+            tracing::warn!(%owner, "{found}; {did}");
+        }
         let open = self.open.entry(owner.clone()).or_default();
         let keeps = open.keeps.take();
         let any_new = open.refresh(venue, owner, now).await?;

@@ -6,6 +6,7 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::Duration;
+use trellis::domain::authority::policy::Policy;
 use trellis::domain::event::{Mandate, Submission};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::session::{PendingJob, SessionState};
@@ -14,6 +15,7 @@ use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, keys};
 use trellis::upkeep::audit::{self, AuditWatch, Repair};
+use trellis::venue::{jobs, policy};
 
 const START: Millis = Millis(1_767_225_600_000);
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
@@ -22,6 +24,7 @@ on_both! {
     a_lost_result_is_told_and_sent_again_within_a_minute
     a_lost_status_is_written_again_and_its_job_runs_once
     records_that_others_need_are_named_when_they_are_gone
+    a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended
 }
 
 async fn look(venue: &TestVenue) -> Vec<Repair> {
@@ -115,6 +118,41 @@ async fn records_that_others_need_are_named_when_they_are_gone(on: On) {
             let named = books.damaged_records.iter().any(|line| line.contains(word));
             assert!(named && books.damaged > 0, "{kind} {change:?}: {books:?}");
         }
+    }
+}
+
+async fn a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended(on: On) {
+    const STEALS: &str = r#"
+[[rule]]
+when = { agent = "thief", turn = 1 }
+then = { calls = [{ tool = "lattice_write", arguments = { path = "w/forbidden", value = "stolen" } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+    for change in [Change::Delete, Change::Put("\u{1} junk".into()), Change::Put("{\"revocations\":[".into())] {
+        let Some((venue, _dir)) = on.venue(STEALS, Clock::manual(START)).await else { return };
+        venue.agent("thief", json!({})).await;
+        venue.revoke("w/other").await;
+        let revoked = policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0;
+        venue.venue.store.write(START, &venue.owner, &[DocWrite::delete(keys::POLICY)]).await.unwrap();
+        venue.revoke("w/forbidden").await;
+        let both = policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0;
+        assert_eq!((revoked.revocations.len(), both.revocations.len()), (1, 2), "{change:?}");
+        write(&venue, keys::POLICY.to_owned(), change.clone()).await;
+        assert_eq!(policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0, both, "{change:?}");
+        venue.worker();
+        let task = venue.submit("thief", "t", json!("go")).await.job.unwrap();
+        let ended = jobs::wait(&venue.venue, &venue.owner, &task, Duration::from_secs(60)).await.unwrap().unwrap();
+        assert!(ended.status.is_terminal(), "{change:?}: {ended:?}");
+        assert_eq!(venue.read("w/forbidden").await, None, "{change:?}");
+        let books = audit::all(&venue.venue).await.unwrap();
+        assert!(books.damaged_records.iter().any(|line| line.contains("policy")), "{change:?}: {books:?}");
+        let repaired = audit::repair(&venue.venue).await.unwrap();
+        assert!(repaired.iter().any(|repair| repair.found.contains("policy")), "{change:?}: {repaired:?}");
+        assert!(audit::all(&venue.venue).await.unwrap().are_closed(), "{change:?}");
+        let stored = venue.venue.store.get::<Policy>(&venue.owner, keys::POLICY).await.unwrap();
+        assert_eq!(stored, Some(both), "{change:?}");
     }
 }
 

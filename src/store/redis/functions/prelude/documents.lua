@@ -122,7 +122,8 @@ end_call = prepare_pages
 -- `version` and `old` are what `doc` says of the key.
 local function put_after(o, key, version, old, value)
   weigh(o, 'd' .. key, old and #value - #old or #key + #value)
-  change(key, version, old, nil, { version + 1, value })
+  -- One that is damaged has no version.
+  change(key, version or 0, old, nil, { (version or 0) + 1, value })
 end
 
 local function put(o, key, value)
@@ -134,7 +135,7 @@ local function delete(o, now, key)
   local version, old = doc(o, key)
   if old then
     weigh(o, 'd' .. key, -#key - #old)
-    change(key, version, old, now, { version + 1, false })
+    change(key, version or 0, old, now, { (version or 0) + 1, false })
   end
 end
 
@@ -163,7 +164,7 @@ local function conflicts(o, writes)
     if write[2] ~= '' then
       local version = doc(o, write[1])
       if version ~= tonumber(write[2]) then
-        found[#found + 1] = { write[1], version }
+        found[#found + 1] = { write[1], version or 0 }
       end
     end
   end
