@@ -10,7 +10,8 @@ use crate::domain::lease::{Availability, Handout, LeaseRecord, Onward, Serving, 
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate};
 use crate::store::{
-    After, Continuation, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Versions,
+    After, Continuation, EventKind, Grant, JobFinish, LOST_CALLS, Lease, LeaseOutcome, LeaseRequest, MailboxEntry,
+    Versions,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -132,6 +133,9 @@ fn recorded(tx: &Tx<'_>, slot: &Slot) -> Result<Recorded, Fault> {
         calls.push((index, Bytes::copy_from_slice(value)));
         Ok(ControlFlow::Continue(()))
     })?;
+    if calls.len() < usize::try_from(slot.now.calls).unwrap_or(usize::MAX) {
+        calls.push((LOST_CALLS, Bytes::new()));
+    }
     Ok((reply, calls))
 }
 

@@ -53,7 +53,9 @@ fn record(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, write: &Checkpoint) -> 
         slot.now.checkpointed = true;
     }
     for (index, call) in &write.calls {
-        tx.put(Space::Core, layout::call(&slot.owner, &slot.token, *index), call.to_vec());
+        let key = layout::call(&slot.owner, &slot.token, *index);
+        slot.now.calls += u32::from(tx.get(Space::Core, &key)?.is_none());
+        tx.put(Space::Core, key, call.to_vec());
         slot.now.checkpointed = true;
     }
     for open in &write.open {

@@ -24,7 +24,7 @@ use crate::domain::scope::ScopedSection;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Recorded, Setting, Turn};
 use crate::domain::visible::told;
-use crate::store::{Checkpoint, LeaseCheck, StoreError};
+use crate::store::{Checkpoint, LOST_CALLS, LeaseCheck, StoreError};
 use crate::venue::operation::{
     Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
 };
@@ -139,12 +139,15 @@ pub(crate) fn noted_awaiting(leased: &Leased) -> Vec<(u32, CallOutcome)> {
 fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c PlannedCall)>) -> Vec<(u32, CallOutcome)> {
     let known = |(index, call): (u32, &PlannedCall)| {
         let Ok(Resolved { target: ToolTarget::Operation(path), .. }) = &call.what else { return None };
-        let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
+        let of = |wanted: u32| leased.calls.iter().find(|(at, _)| *at == wanted);
+        // Where one is lost, any of them may have been begun.
+        let (_, bytes) = of(index).or_else(|| of(LOST_CALLS))?;
         Some((
             index,
-            match decode::stored(bytes).ok()? {
-                CallNote::Outcome(outcome) => *outcome,
-                CallNote::Intent => unknown(path),
+            match decode::stored(bytes) {
+                Ok(CallNote::Outcome(outcome)) => *outcome,
+                // One that can't be read was begun as well.
+                Ok(CallNote::Intent) | Err(_) => unknown(path),
             },
         ))
     };
