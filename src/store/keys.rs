@@ -31,7 +31,7 @@
 //! | `i.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | as it |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
-//! | `key` | 64 hexadecimal digits, the key by which ids are made, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
+//! | `key`, `key.copy` | 64 hexadecimal digits, the key by which ids are made, and its copy, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
 //! | `format` | JSON of the format of all that is kept, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
 //! | `worker/<worker>` | JSON of what a worker says of itself, see `domain::roll`; in the venue's own owner only | workers, operators who tell one to leave | until it ends, or a day after it has fallen silent |
 //! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
