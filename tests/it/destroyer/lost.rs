@@ -13,7 +13,8 @@ use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, keys};
+use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
+use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, Store, keys};
 use trellis::upkeep::audit::{self, AuditWatch, Repair};
 use trellis::venue::{jobs, policy};
 
@@ -174,4 +175,13 @@ async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
     venue.venue.store.due(now, "w", Duration::from_secs(1), 100).await.unwrap();
     assert_eq!(owners().await, before);
     assert_eq!(audit::all(&venue.venue).await.unwrap().accepted, 1);
+    // A process that has never heard of the idle one finds it by its keys.
+    command(server, &[b"ZREM", format!("{prefix}:owners").as_bytes(), b"local/idle"]).await;
+    let options = RedisOptions { prefix, ..server.options(ServerOrInjected::Injected) };
+    let fresh = RedisStore::open(options).await.unwrap();
+    for _ in 0..60 {
+        let now = venue.venue.clock.advance(Duration::from_secs(1));
+        fresh.due(now, "w2", Duration::from_secs(1), 100).await.unwrap();
+    }
+    assert_eq!(owners().await, before, "within a minute");
 }

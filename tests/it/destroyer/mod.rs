@@ -2,11 +2,23 @@
 
 mod disk;
 mod isolated;
+mod kinds;
+mod line;
 mod lost;
+mod rows;
+mod scene;
 mod whole;
 
 use crate::support::redis::RedisServer;
 use redis::Value as Answer;
+
+/// What is done to a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blow {
+    Deleted,
+    Cut,
+    Junk,
+}
 
 /// Text of an answer, or of the items of a list.
 pub fn texts(answer: Answer) -> Vec<Vec<u8>> {
