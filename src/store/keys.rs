@@ -84,8 +84,7 @@ mod spend;
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use marks::{
-    ANSWERED, ENDING, GARBAGE, OUTCOMES, POLICY_COPY, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, outcome,
-    swept_at,
+    ANSWERED, ENDING, GARBAGE, OUTCOMES, SWEPT, TIMED, answer_due, ending, ending_agent, garbage, outcome, swept_at,
 };
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{

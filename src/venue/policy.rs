@@ -11,6 +11,7 @@ use crate::domain::token::TokenRefused;
 use crate::store::{Doc, DocWrite, Edit, OutsideWrite, Store, StoreError, keys};
 use crate::venue::auth::caller::Recognised;
 use crate::venue::{Venue, venue_owner};
+use futures::{StreamExt, TryStreamExt, stream};
 
 /// A policy or its copy as it is stored.
 struct StoredPolicy {
@@ -76,26 +77,25 @@ pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, 
 pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreError> {
     let store = &*venue.store;
     let [policy, copy] = stored(store, owner).await?;
-    let (key, of, mut version, is) = match (policy.value, copy.value, copy.version, policy.version) {
+    let (key, of, version, is) = match (policy.value, copy.value, copy.version, policy.version) {
         (Ok(None) | Err(_), Ok(Some(is)), Some(of), version) => (keys::POLICY, (keys::POLICY_COPY, of), version, is),
         (Ok(Some(is)), Ok(None) | Err(_), version, Some(of)) => (keys::POLICY_COPY, (keys::POLICY, of), version, is),
         _ => return Ok(None),
     };
     let found = damage(store, owner).await?;
-    // Whoever knows the policy by its version must not take this one for an older one.
-    loop {
+    let write = async |version: Option<u64>| {
         let write = DocWrite::json(key, &is);
         let write = version.map_or_else(|| write.clone(), |version| write.clone().at(version));
         let writes = [DocWrite::check(of.0, of.1), write];
-        if store.write(venue.now(), owner, &writes).await? != OutsideWrite::Done {
-            return Ok(None);
-        }
-        let next = version.unwrap_or(0) + 1;
-        if next >= of.1 {
-            return Ok(found);
-        }
-        version = Some(next);
+        Ok::<_, StoreError>(store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
+    };
+    if !write(version).await? {
+        return Ok(None);
     }
+    // Whoever knows the policy by its version must not take this one for an older one.
+    let next = version.unwrap_or(0) + 1;
+    stream::iter(next..of.1).then(|version| write(Some(version))).try_collect::<Vec<_>>().await?;
+    Ok(found)
 }
 
 /// [`load`] with what operators have taken back in every owner.

@@ -28,8 +28,10 @@ pub(super) fn get(view: &impl View, owner: &str, key: &str) -> Result<Doc, Fault
 
 /// Version of the owner's policy; of its copy where the policy is gone: who reads it finds the copy in force.
 pub(super) fn policy_version(view: &impl View, owner: &str) -> Result<u64, Fault> {
-    let policy = get(view, owner, keys::POLICY)?;
-    Ok(if policy.value.is_some() { policy.version } else { get(view, owner, keys::POLICY_COPY)?.version })
+    match get(view, owner, keys::POLICY)?.version {
+        0 => Ok(get(view, owner, keys::POLICY_COPY)?.version),
+        version => Ok(version),
+    }
 }
 
 /// A document of a scan; `None` when deleted.

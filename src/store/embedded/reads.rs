@@ -208,21 +208,22 @@ fn turn_damage(state: &Durable, slot: &Slot) -> Result<Vec<String>, Fault> {
         return Ok(damaged);
     }
     let is_readable = |bytes: &[u8]| decode::stored::<IgnoredAny>(bytes).is_ok();
-    match state.get(Space::Core, &slot.part(layout::REPLY))? {
-        Some(reply) if is_readable(&reply) => {}
-        Some(_) => damaged.push("the reply that was recorded for its next turn is damaged".to_owned()),
-        None if slot.now.calls > 0 && !awaits_people(state, slot)? => {
-            damaged.push("the reply that was recorded for its next turn is gone".to_owned());
-        }
-        None => {}
+    let reply = state.get(Space::Core, &slot.part(layout::REPLY))?;
+    if reply.as_ref().is_some_and(|reply| !is_readable(reply)) {
+        damaged.push("the reply that was recorded for its next turn is damaged".to_owned());
     }
-    let prefix = slot.part(layout::CALLS);
-    state.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |_, record| {
+    let (prefix, mut is_any) = (slot.part(layout::CALLS), false);
+    state.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |key, record| {
+        // The last number is of calls that failed before there was a reply.
+        is_any |= key.get(prefix.len()..) != Some(&u32::MAX.to_be_bytes());
         if !is_readable(record) {
             damaged.push("the record of a call of its next turn is damaged".to_owned());
         }
         Ok(ControlFlow::Continue(()))
     })?;
+    if is_any && reply.is_none() && !awaits_people(state, slot)? {
+        damaged.push("the reply that was recorded for its next turn is gone".to_owned());
+    }
     Ok(damaged)
 }
 

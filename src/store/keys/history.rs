@@ -1,8 +1,7 @@
 //! What is known of the store itself: its history, its format, who works on it, and what would be missed of it.
 
 use super::{
-    ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, POLICY_COPY, QUOTA, SECRETS, SESSION_DAYS, TIMED,
-    is_spending,
+    ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, QUOTA, SECRETS, SESSION_DAYS, TIMED, is_spending,
 };
 use crate::domain::ids::{Owner, encode_token};
 use crate::domain::time::Millis;
@@ -83,6 +82,9 @@ pub fn is_of_people(key: &str) -> bool {
         || key.starts_with("rate/")
         || is_wait())
 }
+
+/// Document of the copy of an owner's policy: written with it, and in force when the policy is gone or can't be read.
+pub const POLICY_COPY: &str = "policy.copy";
 
 /// Whether a document says what an owner's agents may do: its policy, its quota, an agent's record and gate, a secret.
 pub fn is_setting_of_people(key: &str) -> bool {

@@ -4,9 +4,6 @@ use super::{INVOKED_DUE, OUTBOUND_DUE, TIMERS_DUE};
 use crate::domain::ids::{AgentId, JobId, decode_token};
 use crate::domain::time::Millis;
 
-/// Document of the copy of an owner's policy: written with it, and in force when the policy is gone or can't be read.
-pub const POLICY_COPY: &str = "policy.copy";
-
 /// Prefix of garbage marks.
 pub const GARBAGE: &str = "x/";
 

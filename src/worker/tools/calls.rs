@@ -140,7 +140,6 @@ fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c Planned
     let known = |(index, call): (u32, &PlannedCall)| {
         let Ok(Resolved { target: ToolTarget::Operation(path), .. }) = &call.what else { return None };
         let of = |wanted: u32| leased.calls.iter().find(|(at, _)| *at == wanted);
-        // Where one is lost, any of them may have been begun.
         let (_, bytes) = of(index).or_else(|| of(LOST_CALLS))?;
         Some((
             index,

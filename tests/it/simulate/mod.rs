@@ -52,7 +52,7 @@ const REGRESSIONS: &[(u64, &str)] = &[];
 const SHORT: u64 = 8;
 /// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
-    ("NoFence", 112),
+    ("NoFence", 13),
     ("DropOutbox", 4),
     ("ForgetReply", 13),
     ("AdmitAgain", 1),

@@ -54,8 +54,8 @@ end
 
 -- Version of the owner's policy; of its copy where the policy is gone: who reads it finds the copy in force.
 local function policy_version(o)
-  local version, policy = doc(o, 'policy')
-  return policy and version or (doc(o, 'policy.copy'))
+  local version = doc(o, 'policy')
+  return version == 0 and (doc(o, 'policy.copy')) or version
 end
 
 -- Versions of what a turn stands on: the agent's gate, the owner's policy, the mark of its erasures.
