@@ -53,8 +53,8 @@ const SHORT: u64 = 8;
 /// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
     ("NoFence", 13),
-    ("DropOutbox", 4),
-    ("ForgetReply", 13),
+    ("DropOutbox", 11),
+    ("ForgetReply", 1),
     ("AdmitAgain", 1),
     ("LoseMessages", 11),
     ("LoseCompletions", 1),
