@@ -144,7 +144,7 @@ then = { text = "done" }
         assert_eq!(policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0, both, "{change:?}");
         venue.worker();
         let task = venue.submit("thief", "t", json!("go")).await.job.unwrap();
-        let ended = jobs::wait(&venue.venue, &venue.owner, &task, Duration::from_secs(60)).await.unwrap().unwrap();
+        let ended = jobs::wait(&venue.venue, &venue.owner, &task, Duration::from_mins(1)).await.unwrap().unwrap();
         assert!(ended.status.is_terminal(), "{change:?}: {ended:?}");
         assert_eq!(venue.read("w/forbidden").await, None, "{change:?}");
         let books = audit::all(&venue.venue).await.unwrap();
