@@ -2,7 +2,7 @@
 //!
 //! | key | value | written by | lifetime |
 //! |---|---|---|---|
-//! | `w/<collection>` and below | user data, see `domain::lattice` | commits, API writes | until deleted |
+//! | `w/<collection>`, `o/<collection>`, `w.e/<collection>/<generation>/<entry>` and below | user data, see `domain::lattice::layout` | commits, API writes | until deleted |
 //! | `g/<agent>` | JSON agent record | agent operations | until the agent is removed |
 //! | `g/<agent>/gate` | [`Gate`] line, read by the store itself | agent operations | as the record |
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | `retention.turns`, see `domain::retention` |
@@ -31,6 +31,7 @@
 //! | `i.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | as it |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
+//! | `key`, `key.copy` | 64 hexadecimal digits, the key by which ids are made, and its copy, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
 //! | `format` | JSON of the format of all that is kept, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
 //! | `worker/<worker>` | JSON of what a worker says of itself, see `domain::roll`; in the venue's own owner only | workers, operators who tell one to leave | until it ends, or a day after it has fallen silent |
 //! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
@@ -59,7 +60,7 @@
 //! | `cap/<date>/<user>` | the same of one of its users | workers, around model calls | 40 days, with retention |
 //! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
-//! | `policy` | JSON policy: roots and revocations, see [`crate::venue::policy`] | operators | for good |
+//! | `policy`, `policy.copy` | JSON policy: roots and revocations, and its copy, see [`crate::venue::policy`] | operators | for good |
 //! | `erasures` | empty; written again after each erasing of turns | erasing | for good |
 //! | `quota` | line of the limits of this owner, read by the store itself, see `domain::quota` | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
@@ -483,9 +484,8 @@ mod tests {
         assert_eq!(invoked(&job), format!("i/{job}"));
         assert_eq!(invoked_due(Millis(5), &job), format!("i.due/0000000000000005-{job}"));
         assert_eq!(job_of_due(INVOKED_DUE, &invoked_due(Millis(5), &job)), Some((Millis(5), job.clone())));
-        assert_eq!(job_documents(&job).len(), 8);
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");
         assert_eq!(hour_of_origin(&origin(7, &"a.b".parse().unwrap())), Some(7));
-        assert_eq!(number_of_turn(&turn(&key, 7)), Some(7));
+        assert_eq!((job_documents(&job).len(), number_of_turn(&turn(&key, 7))), (8, Some(7)));
     }
 }

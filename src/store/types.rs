@@ -289,6 +289,9 @@ pub struct Versions {
     pub erasures: u64,
 }
 
+/// Index among the recorded calls of a [`Grant`] by which the store says that a record of a call is lost.
+pub const LOST_CALLS: u32 = u32::MAX - 1;
+
 /// A granted lease with everything needed to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {

@@ -16,6 +16,7 @@ pub mod approvals;
 pub mod outcomes;
 pub mod open_calls;
 pub mod request_call;
+pub mod own_records;
 pub mod external;
 pub mod invoked;
 pub mod ledger;
@@ -62,12 +63,19 @@ use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, S
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
+use bytes::Bytes;
 use context::PromptCache;
 use history::History;
 use std::sync::Arc;
 
 /// Document with the key that job ids are derived with.
 const KEY_DOC: &str = "key";
+/// Document of its copy.
+const KEY_COPY: &str = "key.copy";
+/// Owners that are asked for jobs before a key is made.
+const KEY_OWNERS: usize = 500;
+/// Digits of a whole key.
+const KEY_DIGITS: usize = 64;
 
 /// The shared parts of a process.
 pub struct Venue {
@@ -251,22 +259,59 @@ pub fn is_reserved(owner: &Owner) -> bool {
     owner.user().as_str() == VENUE_USER
 }
 
-/// The store's key of job ids; `None` when it isn't made yet.
+/// The store's key of job ids; `None` when it isn't made yet. Where it is gone or damaged, its copy counts.
 pub async fn load_key(store: &dyn Store) -> Result<Option<Vec<u8>>, StoreError> {
-    let key = store.doc(&venue_owner(), KEY_DOC).await?.value;
-    Ok(key.map(|key| key.to_vec()))
+    Ok(stored_key(store).await?.map(|(key, _)| key))
+}
+
+/// The key, and whether it lies at both places as it must.
+async fn stored_key(store: &dyn Store) -> Result<Option<(Vec<u8>, bool)>, StoreError> {
+    let owner = venue_owner();
+    let read = async |place: &str| match store.doc(&owner, place).await {
+        Ok(doc) => Ok(Ok(doc.value)),
+        Err(error) if error.is_transient() => Err(error),
+        Err(error) => Ok(Err(error)),
+    };
+    let is_whole = |key: &Bytes| key.len() == KEY_DIGITS && key.iter().all(u8::is_ascii_hexdigit);
+    let (key, copy) = (read(KEY_DOC).await?, read(KEY_COPY).await?);
+    let is_same = matches!((&key, &copy), (Ok(Some(key)), Ok(Some(copy))) if key == copy);
+    let copy = copy.ok().flatten().filter(is_whole);
+    match (key, copy) {
+        // One without a copy is of a build that made none.
+        (Ok(Some(key)), None) => Ok(Some((key.to_vec(), false))),
+        (Ok(Some(key)), Some(_)) if is_whole(&key) => Ok(Some((key.to_vec(), is_same))),
+        (Ok(_) | Err(_), Some(copy)) => Ok(Some((copy.to_vec(), false))),
+        (Ok(None), None) => Ok(None),
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// Whether one of the first owners has jobs.
+async fn have_jobs(store: &dyn Store) -> Result<bool, StoreError> {
+    let mut owners = store.owners(None, KEY_OWNERS).await?;
+    owners.retain(|owner| !is_reserved(owner));
+    Ok(!owners.is_empty() && store.kept(&owners).await?.iter().any(|kept| kept.jobs > 0))
 }
 
 /// The store's key of job ids; made on first use, and the same for all processes from then on.
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
-    // A full store takes nothing new, and a worker must be able to begin on it.
-    if let Some(key) = load_key(store).await? {
+    if let Some((key, is_at_both)) = stored_key(store).await? {
+        let written = [KEY_DOC, KEY_COPY].map(|place| DocWrite::put(place, key.clone()));
+        // A full store takes nothing new, and a worker must be able to begin on it.
+        if !is_at_both && let Err(error) = store.write(now, &owner, &written).await {
+            tracing::warn!(%error, "the venue's key is not written again");
+        }
         return Ok(key);
+    }
+    if have_jobs(store).await? && stored_key(store).await?.is_none() {
+        let reason = "the venue's key is gone, and owners have jobs: with another key, messages that are delivered again \
+                      would be other jobs and run twice; restore a backup of the store";
+        return Err(StoreError::Corrupt { store: "documents".into(), reason: reason.into() });
     }
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
     // A conflict means that it is there already.
-    store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh).at(0)]).await?;
+    store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh.clone()).at(0), DocWrite::put(KEY_COPY, fresh)]).await?;
     load_key(store).await?.ok_or_else(|| StoreError::Corrupt {
         store: "documents".into(),
         reason: "the venue key is missing after it was written".into(),

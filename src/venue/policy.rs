@@ -1,18 +1,101 @@
 //! An owner's policy as it is stored: roots and revocations. Its version is a part of every commit,
 //! so that what is revoked stops a turn that is already running.
+//!
+//! It is stored twice. A policy that is gone or can't be read is not taken for none, which would restore what was
+//! revoked: its copy is in force until it is written again.
 
 use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
 use crate::domain::token::TokenRefused;
-use crate::store::{DocWrite, Edit, Store, StoreError, keys};
+use crate::store::{Doc, DocWrite, Edit, OutsideWrite, Store, StoreError, keys};
 use crate::venue::auth::caller::Recognised;
 use crate::venue::{Venue, venue_owner};
+use futures::{StreamExt, TryStreamExt, stream};
+
+/// A policy or its copy as it is stored.
+struct StoredPolicy {
+    value: Result<Option<Policy>, StoreError>,
+    /// `None` of one that can't be read at all.
+    version: Option<u64>,
+}
+
+impl StoredPolicy {
+    fn of(key: &str, doc: Result<Doc, StoreError>) -> Result<Self, StoreError> {
+        match doc {
+            Ok(doc) => Ok(Self { value: doc.decode(key), version: Some(doc.version) }),
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => Ok(Self { value: Err(error), version: None }),
+        }
+    }
+}
+
+/// The policy and its copy.
+async fn stored(store: &dyn Store, owner: &Owner) -> Result<[StoredPolicy; 2], StoreError> {
+    let keys = [keys::POLICY.to_owned(), keys::POLICY_COPY.to_owned()];
+    let [policy, copy] = match store.read(owner, &keys).await {
+        Ok(docs) => {
+            let mut docs = docs.into_iter().map(Ok);
+            [(); 2].map(|()| docs.next().unwrap_or_else(|| Ok(Doc::default())))
+        }
+        Err(error) if error.is_transient() => return Err(error),
+        // One that is damaged keeps the other from being read.
+        Err(_) => [store.doc(owner, &keys[0]).await, store.doc(owner, &keys[1]).await],
+    };
+    Ok([StoredPolicy::of(&keys[0], policy)?, StoredPolicy::of(&keys[1], copy)?])
+}
 
 /// The policy of an owner, and the version that a commit compares; 0 without one.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
-    let (policy, version) = store.versioned::<Policy>(owner, keys::POLICY).await?;
-    Ok((policy.unwrap_or_default(), version))
+    let [policy, copy] = stored(store, owner).await?;
+    let in_force = match (policy.value, copy.value) {
+        (Ok(Some(policy)), _) | (Ok(None) | Err(_), Ok(Some(policy))) => policy,
+        (Ok(None), Ok(None)) => Policy::default(),
+        (Err(error), Ok(None) | Err(_)) | (Ok(None), Err(error)) => return Err(error),
+    };
+    Ok((in_force, policy.version.unwrap_or(0)))
+}
+
+/// What is wrong with a policy or its copy, in words.
+pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, StoreError> {
+    let [policy, copy] = stored(store, owner).await?;
+    Ok(match (policy.value, copy.value) {
+        // Builds before this one have made no copy.
+        (Ok(Some(_)), Ok(_)) | (Ok(None), Ok(None)) => None,
+        (Ok(Some(_)), Err(error)) => Some(format!("the copy of the policy of `{owner}` can't be read: {error}")),
+        (Ok(None), Ok(Some(_))) => Some(format!("the policy of `{owner}` is gone; its copy is in force")),
+        (Err(error), Ok(Some(_))) => {
+            Some(format!("the policy of `{owner}` can't be read; its copy is in force: {error}"))
+        }
+        (Err(error), Ok(None) | Err(_)) | (Ok(None), Err(error)) => {
+            Some(format!("the policy of `{owner}` can't be read, so nothing of it runs: restore a backup: {error}"))
+        }
+    })
+}
+
+/// Writes a policy or a copy again that is gone or can't be read; what was wrong, where it did.
+pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreError> {
+    let store = &*venue.store;
+    let [policy, copy] = stored(store, owner).await?;
+    let (key, of, version, is) = match (policy.value, copy.value, copy.version, policy.version) {
+        (Ok(None) | Err(_), Ok(Some(is)), Some(of), version) => (keys::POLICY, (keys::POLICY_COPY, of), version, is),
+        (Ok(Some(is)), Ok(None) | Err(_), version, Some(of)) => (keys::POLICY_COPY, (keys::POLICY, of), version, is),
+        _ => return Ok(None),
+    };
+    let found = damage(store, owner).await?;
+    let write = async |version: Option<u64>| {
+        let write = DocWrite::json(key, &is);
+        let write = version.map_or_else(|| write.clone(), |version| write.clone().at(version));
+        let writes = [DocWrite::check(of.0, of.1), write];
+        Ok::<_, StoreError>(store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
+    };
+    if !write(version).await? {
+        return Ok(None);
+    }
+    // Whoever knows the policy by its version must not take this one for an older one.
+    let next = version.unwrap_or(0) + 1;
+    stream::iter(next..of.1).then(|version| write(Some(version))).try_collect::<Vec<_>>().await?;
+    Ok(found)
 }
 
 /// [`load`] with what operators have taken back in every owner.
@@ -115,12 +198,14 @@ async fn change(
     owner: &Owner,
     change: impl Fn(&mut Policy) -> bool + Send + Sync,
 ) -> Result<Option<Policy>, StoreError> {
+    mend(venue, owner).await?;
     let attempt = || async {
         let (mut policy, version) = load(&*venue.store, owner).await?;
         if !change(&mut policy) {
             return Ok(Edit::nothing(None));
         }
-        Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at(version)], Some(policy)))
+        let copy = DocWrite::json(keys::POLICY_COPY, &policy);
+        Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at(version), copy], Some(policy)))
     };
     venue.store.edit(venue.now(), owner, ("the policy of", owner), attempt).await
 }

@@ -5,6 +5,7 @@ use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::rate::{self, Limit, Meter, RatedCall, Wait};
 use crate::domain::time::Millis;
 use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
+use crate::venue::own_records;
 use crate::venue::{Venue, venue_owner};
 use std::convert::Infallible;
 use std::time::Duration;
@@ -114,7 +115,7 @@ pub struct Metering {
     step: Step,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Step {
     Book(RatedCall),
     Renew { id: String, until: Millis },
@@ -160,9 +161,16 @@ impl GroupEdit for Metering {
 async fn change(venue: &Venue, limits: &[Limit], step: Step) -> Result<Result<Vec<String>, Wait>, StoreError> {
     let Some(first) = limits.first() else { return Ok(Ok(Vec::new())) };
     let provider = first.of.split('/').next().unwrap_or_default();
-    let (now, meters) = (venue.now(), limits.iter().map(|limit| keys::rate(&limit.of)).collect());
-    let metering = Metering { limits: limits.to_vec(), meters, now, step };
-    match venue.meters.make(&venue.store, now, &venue_owner(), provider, metering).await {
+    let (now, meters): (_, Vec<_>) = (venue.now(), limits.iter().map(|limit| keys::rate(&limit.of)).collect());
+    let (owner, metering) =
+        (venue_owner(), || Metering { limits: limits.to_vec(), meters: meters.clone(), now, step: step.clone() });
+    let made = match venue.meters.make(&venue.store, now, &owner, provider, metering()).await {
+        Err(StoreError::Corrupt { .. }) if own_records::reset_damaged::<Meter>(venue, &meters).await? => {
+            venue.meters.make(&venue.store, now, &owner, provider, metering()).await
+        }
+        made => made,
+    };
+    match made {
         Err(StoreError::Contended { .. }) => {
             Ok(Err(Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into(), told: false }))
         }

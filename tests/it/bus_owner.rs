@@ -17,9 +17,10 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn doctor_changes_nothing_on_empty_servers() {
+fn doctor_and_audit_change_nothing_on_empty_servers() {
     let (Some(nats), Some(redis)) = (NatsServer::start(), RedisServer::start()) else { return };
     let fleet = Fleet::new(nats.url(), &redis);
+    fleet.run(&["audit"]).expect(0, "");
     let report = fleet.run(&["doctor"]).expect(0, "").out;
     assert!(report.contains("none yet, a worker that starts makes them"), "{report}");
     block_on(async {
@@ -33,8 +34,9 @@ fn doctor_changes_nothing_on_empty_servers() {
 }
 
 #[test]
-fn doctor_makes_no_embedded_store() {
+fn doctor_and_audit_make_no_embedded_store() {
     let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), &["audit", "--set", "http.listen=127.0.0.1:0"]).expect(0, "");
     let report = run(dir.path(), &["doctor", "--set", "http.listen=127.0.0.1:0"]).expect(0, "").out;
     assert!(report.contains("embedded durability"), "{report}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{report}");

@@ -13,6 +13,11 @@ const fn is_zero(rank: &i8) -> bool {
     *rank == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_none_recorded(calls: &u32) -> bool {
+    *calls == 0
+}
+
 /// Protocol state of a session: what the steps of this module change.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -55,6 +60,9 @@ pub struct SessionRecord {
     pub nudged: bool,
     /// There is a recorded reply or call.
     pub checkpointed: bool,
+    /// Recorded calls.
+    #[serde(skip_serializing_if = "is_none_recorded")]
+    pub calls: u32,
     /// There are crash counts.
     pub crashed: bool,
     /// What they were counted for.

@@ -327,7 +327,7 @@ impl SessionRecord {
     /// The turn that is [`TurnClaim::Next`] is committed: no crash before it counts any more.
     pub fn commit(&mut self, now: Millis, turn: u64) {
         (self.version, self.touched, self.last) = (turn, now, Some((self.epoch, turn)));
-        (self.crashed, self.checkpointed) = (false, false);
+        (self.crashed, self.checkpointed, self.calls) = (false, false, 0);
         self.attempts.clear();
         self.charged = None;
     }

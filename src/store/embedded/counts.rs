@@ -28,10 +28,18 @@ pub(super) fn grown(usage: &QuotaUsage, growth: &Growth) -> QuotaUsage {
     QuotaUsage::by(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
 }
 
-/// What an owner keeps.
+/// What an owner keeps; counted anew where the counts are damaged.
 pub(super) fn usage(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
-    let Some(bytes) = view.get(Space::Core, &layout::usage(owner))? else { return Ok(QuotaUsage::default()) };
-    decode(&bytes).ok_or_else(|| Fault::Record(format!("the counts of owner `{owner}` are damaged")))
+    match written(view, owner)? {
+        Some(usage) => Ok(usage),
+        None => count(view, owner),
+    }
+}
+
+/// What an owner keeps as it is written down; `None` where that is damaged.
+fn written(view: &impl View, owner: &str) -> Result<Option<QuotaUsage>, Fault> {
+    let bytes = view.get(Space::Core, &layout::usage(owner))?;
+    Ok(bytes.map_or(Some(QuotaUsage::default()), |bytes| decode(&bytes)))
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Option<QuotaUsage> {
@@ -87,7 +95,12 @@ pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> R
 pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
     for (owner, growth) in tx.take_growth() {
         if growth != Growth::default() {
-            let now = grown(&usage(tx, &owner)?, &growth);
+            let now = if let Some(usage) = written(tx, &owner)? {
+                grown(&usage, &growth)
+            } else {
+                tracing::error!(owner, "the counts of what it keeps were damaged; they are made anew");
+                count(tx, &owner)?
+            };
             tx.put(Space::Core, layout::usage(&owner), encode(&now));
         }
     }
@@ -126,7 +139,7 @@ fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
 
 /// [`crate::store::Accounts::recount`] that changes nothing: of any consistent state.
 pub(super) fn compared(view: &impl View, owner: &str) -> Result<Recount, Fault> {
-    Ok(Recount::Done { was: usage(view, owner)?, is: count(view, owner)? })
+    Ok(Recount::Done { was: written(view, owner)?.unwrap_or_default(), is: count(view, owner)? })
 }
 
 /// [`crate::store::Accounts::recount`] that writes down what it has counted.

@@ -26,6 +26,14 @@ pub(super) fn get(view: &impl View, owner: &str, key: &str) -> Result<Doc, Fault
     Ok(record(view, owner, key)?.map(|r| r.doc).unwrap_or_default())
 }
 
+/// Version of the owner's policy; of its copy where the policy is gone: who reads it finds the copy in force.
+pub(super) fn policy_version(view: &impl View, owner: &str) -> Result<u64, Fault> {
+    match get(view, owner, keys::POLICY)?.version {
+        0 => Ok(get(view, owner, keys::POLICY_COPY)?.version),
+        version => Ok(version),
+    }
+}
+
 /// A document of a scan; `None` when deleted.
 pub(super) fn present(key: &str, bytes: &[u8]) -> Option<Doc> {
     match decode(key, bytes) {
@@ -49,9 +57,17 @@ pub(super) fn first(view: &impl View, owner: &str, prefix: &str) -> Result<Optio
     Ok(found)
 }
 
+/// The document that a write replaces whatever it is: one that is damaged has no version, and is empty.
+fn get_old(tx: &Tx<'_>, owner: &str, key: &str) -> Result<Doc, Fault> {
+    match get(tx, owner, key) {
+        Err(Fault::Record(_)) => Ok(Doc { version: 0, value: Some(bytes::Bytes::new()) }),
+        found => found,
+    }
+}
+
 /// Replaces the bytes at `key`, version + 1.
 fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Fault> {
-    let old = get(tx, owner, key)?;
+    let old = get_old(tx, owner, key)?;
     put_after(tx, owner, key, &old, bytes);
     Ok(())
 }
@@ -68,7 +84,7 @@ fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, old: &Doc, bytes: &[u8]) {
 
 /// Deletes the document at `key`, if there is one.
 pub(super) fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
-    let doc = get(tx, owner, key)?;
+    let doc = get_old(tx, owner, key)?;
     if let Some(value) = &doc.value {
         tx.grow(owner, counts::of_document(key, Some(value.len()), None));
         tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(doc.version + 1, Err(now.0)));

@@ -79,6 +79,12 @@ pub(super) fn session(owner: &str, session: &str) -> Vec<u8> {
     join(b"s", &[owner.as_bytes(), session.as_bytes()])
 }
 
+/// The part of a session with the recorded reply of its running turn.
+pub(super) const REPLY: &[u8] = b"r";
+
+/// Prefix of the parts of a session with the recorded calls of its running turn.
+pub(super) const CALLS: &[u8] = b"c";
+
 /// The part of a session that its last commit left.
 pub(super) const STATE: &[u8] = b"s";
 

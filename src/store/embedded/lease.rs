@@ -10,7 +10,8 @@ use crate::domain::lease::{Availability, Handout, LeaseRecord, Onward, Serving, 
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate};
 use crate::store::{
-    After, Continuation, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Versions,
+    After, Continuation, EventKind, Grant, JobFinish, LOST_CALLS, Lease, LeaseOutcome, LeaseRequest, MailboxEntry,
+    Versions,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ fn ground(view: &impl View, slot: &Slot) -> Result<Versions, Fault> {
     let version = |key: &str| Ok::<_, Fault>(docs::get(view, &slot.owner, key)?.version);
     let gate = docs::get(view, &slot.owner, &keys::agent_gate(&slot.key.agent))?;
     let gate = if gate.value.is_some() { gate.version } else { 0 };
-    Ok(Versions { gate, policy: version(keys::POLICY)?, erasures: version(keys::ERASURES)? })
+    Ok(Versions { gate, policy: docs::policy_version(view, &slot.owner)?, erasures: version(keys::ERASURES)? })
 }
 
 /// Tries the lease. Without an agent, or one that has ended, there is nothing to run.
@@ -132,6 +133,9 @@ fn recorded(tx: &Tx<'_>, slot: &Slot) -> Result<Recorded, Fault> {
         calls.push((index, Bytes::copy_from_slice(value)));
         Ok(ControlFlow::Continue(()))
     })?;
+    if calls.len() < usize::try_from(slot.now.calls).unwrap_or(usize::MAX) {
+        calls.push((LOST_CALLS, Bytes::new()));
+    }
     Ok((reply, calls))
 }
 

@@ -5,11 +5,14 @@ use super::index::split;
 use super::layout::{self, DocRecord, Space};
 use super::mailbox::Slot;
 use super::tx::{Durable, Fault, View};
+use crate::domain::decode;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::time::Millis;
 use crate::store::{Doc, DocKey, MailboxEntry, Page, SessionFacts, Window};
 use bytes::Bytes;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use std::ops::ControlFlow;
 
 fn until<T>(found: &[T], limit: usize) -> ControlFlow<()> {
@@ -176,6 +179,8 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
     let (mailbox, damaged) = slot.places(state)?;
     let mailbox = mailbox.into_iter().map(|m| m.entry).collect();
     let damaged = damaged.iter().map(|place| format!("the event `{}` of its mailbox", place.escape_debug()));
+    let mut damaged: Vec<_> = damaged.collect();
+    damaged.extend(turn_damage(state, &slot)?);
     let left = match slot.now.version {
         0 => None,
         _ => state.get(Space::Core, &slot.part(layout::STATE))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
@@ -191,7 +196,40 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
         consumed: slot.now.consumed,
         mailbox,
         state: left,
-        damaged: damaged.collect(),
+        damaged,
         unreadable: false,
     })
+}
+
+/// What can't be read of what is recorded for the next turn of a session, in words.
+fn turn_damage(state: &Durable, slot: &Slot) -> Result<Vec<String>, Fault> {
+    let mut damaged = Vec::new();
+    if !slot.now.checkpointed {
+        return Ok(damaged);
+    }
+    let is_readable = |bytes: &[u8]| decode::stored::<IgnoredAny>(bytes).is_ok();
+    let reply = state.get(Space::Core, &slot.part(layout::REPLY))?;
+    if reply.as_ref().is_some_and(|reply| !is_readable(reply)) {
+        damaged.push("the reply that was recorded for its next turn is damaged".to_owned());
+    }
+    let (prefix, mut is_any) = (slot.part(layout::CALLS), false);
+    state.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |key, record| {
+        // The last number is of calls that failed before there was a reply.
+        is_any |= key.get(prefix.len()..) != Some(&u32::MAX.to_be_bytes());
+        if !is_readable(record) {
+            damaged.push("the record of a call of its next turn is damaged".to_owned());
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if is_any && reply.is_none() && !awaits_people(state, slot)? {
+        damaged.push("the reply that was recorded for its next turn is gone".to_owned());
+    }
+    Ok(damaged)
+}
+
+/// Whether the calls of a session wait for people, with the reply that was committed.
+fn awaits_people(state: &Durable, slot: &Slot) -> Result<bool, Fault> {
+    let left = state.get(Space::Core, &slot.part(layout::STATE))?;
+    let left = left.and_then(|bytes| decode::stored::<Value>(&bytes).ok());
+    Ok(left.is_some_and(|left| left.get("awaiting").is_some_and(|awaiting| !awaiting.is_null())))
 }

@@ -10,7 +10,7 @@ use super::tx::{Fault, Tx, View};
 use crate::domain::job::JobStatus;
 use crate::domain::lease::{Claim, Recording, TurnClaim};
 use crate::domain::time::Millis;
-use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released, keys};
+use crate::store::{After, Checkpoint, Commit, Committed, Continuation, Lease, LeaseCheck, Released};
 use std::{ops::ControlFlow, time::Duration};
 
 fn load(tx: &Tx<'_>, lease: &Lease) -> Result<Slot, Fault> {
@@ -22,7 +22,7 @@ fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<LeaseCheck, Fault> {
         Some(job) => docs::job_status(tx, &slot.owner, job)?,
         None => None,
     };
-    let policy = docs::get(tx, &slot.owner, keys::POLICY)?.version;
+    let policy = docs::policy_version(tx, &slot.owner)?;
     Ok(LeaseCheck::Yes { cancelled: status.is_some_and(JobStatus::is_terminal), policy })
 }
 
@@ -53,7 +53,9 @@ fn record(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, write: &Checkpoint) -> 
         slot.now.checkpointed = true;
     }
     for (index, call) in &write.calls {
-        tx.put(Space::Core, layout::call(&slot.owner, &slot.token, *index), call.to_vec());
+        let key = layout::call(&slot.owner, &slot.token, *index);
+        slot.now.calls += u32::from(tx.get(Space::Core, &key)?.is_none());
+        tx.put(Space::Core, key, call.to_vec());
         slot.now.checkpointed = true;
     }
     for open in &write.open {

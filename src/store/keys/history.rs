@@ -83,10 +83,13 @@ pub fn is_of_people(key: &str) -> bool {
         || is_wait())
 }
 
+/// Document of the copy of an owner's policy: written with it, and in force when the policy is gone or can't be read.
+pub const POLICY_COPY: &str = "policy.copy";
+
 /// Whether a document says what an owner's agents may do: its policy, its quota, an agent's record and gate, a secret.
 pub fn is_setting_of_people(key: &str) -> bool {
     let is_of_agent = |rest: &str| !rest.contains('/') || rest.split_once('/').is_some_and(|(_, last)| last == "gate");
-    [POLICY, QUOTA, ERASURES].contains(&key)
+    [POLICY, POLICY_COPY, QUOTA, ERASURES].contains(&key)
         || key.starts_with(SECRETS)
         || key.strip_prefix("g/").is_some_and(is_of_agent)
 }
@@ -128,6 +131,7 @@ mod tests {
     fn settings_are_told_apart_from_what_agents_do() {
         for (key, is_setting) in [
             ("policy", true),
+            ("policy.copy", true),
             ("s/KEY", true),
             ("g/echo", true),
             ("g/echo/gate", true),

@@ -233,6 +233,7 @@ impl AnswerParts {
             facts.unreadable = true;
             facts.damaged.push(format!("its record can't be read: {}", String::from_utf8_lossy(&why).escape_debug()));
         }
+        facts.damaged.extend(self.nested()?.escaped()?);
         Ok(facts)
     }
 

@@ -225,6 +225,17 @@ impl Pool {
         }
     }
 
+    /// Asks one of the primaries, by the name that [`everywhere`](Self::everywhere) gives it.
+    pub async fn at(&self, node: &str, cmd: &Cmd) -> Result<Value, StoreError> {
+        if !self.is_cluster {
+            return self.run(cmd, Again::Yes).await;
+        }
+        let mut attempts = self.patience.start();
+        let answers =
+            self.send(self.wires.next(), RoundTrip::One(cmd), Place::Node(node), Again::Yes, &mut attempts).await;
+        answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)).map_err(|error| self.failed(&error))
+    }
+
     /// The same at once, of those that answer.
     pub async fn everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
         let answers = Patience::Once.start().run(self.wires.next().ask_all(cmd)).await.unwrap_or_default();

@@ -19,7 +19,7 @@
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
 //! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
-//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply`, `attempts` (crashes, a line each: `epoch turn lapsed job worker`) and `charged` (its epoch, and what it served, a line each; of the last of them) until the commit; `backoff` until the next grant | until it is forgotten |
+//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply`, `calls` (how many are recorded), `attempts` (crashes, a line each: `epoch turn lapsed job worker`) and `charged` (its epoch, and what it served, a line each; of the last of them) until the commit; `backoff` until the next grant | until it is forgotten |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
@@ -54,6 +54,7 @@ const PRELUDE: &[&str] = &[
     include_str!("functions/prelude/capacity.lua"),
     include_str!("functions/prelude/wakes.lua"),
     include_str!("functions/prelude/after.lua"),
+    include_str!("functions/prelude/damage.lua"),
 ];
 
 /// One file per method, or few that belong together.
@@ -147,6 +148,20 @@ impl Keyspace {
         format!("{}:{token}", self.shard(self.shards.of(&token)))
     }
 
+    /// Pattern of keys that every owner with documents has.
+    pub fn owners_pattern(&self) -> String {
+        let prefix: String =
+            self.prefix.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect();
+        format!("{prefix}:{{*}}:*:keys")
+    }
+
+    /// The token of the owner whose key of that pattern it is.
+    pub fn owner_of(&self, key: &str) -> Option<String> {
+        let rest = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?;
+        let token = rest.split_once("}:")?.1.strip_suffix(":keys")?;
+        (!token.contains(':')).then(|| token.to_owned())
+    }
+
     /// A shard's owners by when they are looked at.
     pub fn due(&self, shard: Shard) -> String {
         format!("{}:due", self.shard(shard))
@@ -211,6 +226,17 @@ mod tests {
         assert_eq!(keys.owners(), "trellis:owners");
         let mark = |key: &str| String::from_utf8(Keyspace::mark("t", key.as_bytes())).unwrap();
         assert_eq!((mark("t:{0aa}:acme/x"), mark("t:owners")), ("t:{0aa}:mark".into(), "t:{t:owners}:mark".into()));
+    }
+
+    #[test]
+    fn an_owner_is_known_by_its_keys() {
+        let keys = Keyspace::new("t*x", Shards::default());
+        let owner = "acme/x{y}".parse().unwrap();
+        assert_eq!(keys.owner_of(&format!("{}:keys", keys.owner(&owner))), Some(owner.token()));
+        for other in ["t*x:owners", "t*x:{0aa}:due", "t*x:{0aa}:acme/ann:doc", "other:{0aa}:acme/ann:keys"] {
+            assert_eq!(keys.owner_of(other), None, "{other}");
+        }
+        assert_eq!(keys.owners_pattern(), "t\\*x:{*}:*:keys");
     }
 
     #[test]

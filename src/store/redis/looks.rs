@@ -39,6 +39,11 @@ impl Looks {
         known.share.clone()
     }
 
+    /// Shards that this worker looks at.
+    pub fn shards(&self) -> Vec<Shard> {
+        self.0.lock().share.shards().to_vec()
+    }
+
     /// [`crate::store::Store::due`]. `beat` has the first arguments of its function.
     pub async fn due(
         &self,

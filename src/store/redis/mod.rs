@@ -350,8 +350,14 @@ impl Store for RedisStore {
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
         self.clock(&mut args, now);
-        let due = self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await?;
-        if let Err(error) = self.list_again(&due.owners).await {
+        let due = match self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await {
+            Err(error) if !error.is_transient() => {
+                self.mend_lists().await?;
+                return Err(error);
+            }
+            due => due?,
+        };
+        if let Err(error) = self.list_again(&due.owners, now).await {
             tracing::debug!(%error, "the list of owners is not looked at; it comes again");
         }
         Ok(due)

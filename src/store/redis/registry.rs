@@ -5,7 +5,10 @@ use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Again;
 use super::keyspace::lex_range;
+use super::wire::text;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::shard::Shard;
+use crate::domain::time::Millis;
 use crate::store::{KnownHistory, SessionFacts, StoreError};
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -18,6 +21,15 @@ const REMEMBERED_OWNERS: usize = 100_000;
 /// Remembered owners that one look at what is due looks for in the list.
 const CHECKED_OWNERS: usize = 100;
 
+/// Keys that one page of the search for owners reads, of each primary.
+const SEARCHED_KEYS: u32 = 1_000;
+
+/// Time between two pages of the search for owners.
+const SEARCH_PAUSE: Duration = Duration::from_secs(1);
+
+/// Time between two searches of all keys.
+const SEARCH_REST: Duration = Duration::from_secs(30);
+
 /// Owners that this process has registered.
 #[derive(Default)]
 pub struct Registered {
@@ -25,6 +37,16 @@ pub struct Registered {
     /// How many of them were looked for in the list.
     checked: AtomicUsize,
     history: KnownHistory,
+    search: Mutex<OwnerSearch>,
+}
+
+/// How far the keys of the servers were searched for owners that are missing from the list.
+#[derive(Default)]
+struct OwnerSearch {
+    /// Each primary with the cursor of its next page.
+    nodes: Vec<(String, u64)>,
+    /// When the next page is read.
+    next: Millis,
 }
 
 impl Registered {
@@ -108,20 +130,115 @@ impl RedisStore {
 
     /// Puts owners back into the list that are missing there: those that are due, and some that are remembered. Without
     /// it an audit would pass over them.
-    pub(super) async fn list_again(&self, due: &[(Owner, Duration)]) -> Result<(), StoreError> {
+    pub(super) async fn list_again(&self, due: &[(Owner, Duration)], now: Millis) -> Result<(), StoreError> {
         let mut tokens: Vec<String> = due.iter().map(|(owner, _)| owner.token()).collect();
         tokens.extend(self.registered.share(CHECKED_OWNERS));
+        tokens.extend(self.found_owners(now).await?);
+        for tokens in tokens.chunks(SEARCHED_KEYS as usize) {
+            if let Err(error) = self.list_missing(tokens).await {
+                if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
+                    return Err(error);
+                }
+                self.list_missing(tokens).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Owners whose keys are on the next page of the servers' keys: also those whom nobody remembers.
+    async fn found_owners(&self, now: Millis) -> Result<Vec<String>, StoreError> {
+        let mut nodes = {
+            let mut search = self.registered.search.lock();
+            // A clock that was set back doesn't end it.
+            if now < search.next && search.next <= now.plus(SEARCH_REST) {
+                return Ok(Vec::new());
+            }
+            search.next = now.plus(SEARCH_PAUSE);
+            std::mem::take(&mut search.nodes)
+        };
+        if nodes.is_empty() {
+            let all = self.pool.everywhere(&redis::cmd("PING")).await?;
+            nodes = all.into_iter().map(|(node, _)| (node, 0)).collect();
+        }
+        let (mut found, mut left) = (Vec::new(), Vec::new());
+        for (node, cursor) in nodes {
+            let mut cmd = redis::cmd("SCAN");
+            cmd.arg(cursor).arg("MATCH").arg(self.keys.owners_pattern()).arg("COUNT").arg(SEARCHED_KEYS);
+            let mut answer = AnswerParts::new(self.pool.store(), self.pool.at(&node, &cmd).await?)?;
+            let next: u64 = answer.parsed()?;
+            let mut page = answer.nested()?;
+            while !page.is_empty() {
+                found.extend(self.keys.owner_of(&String::from_utf8_lossy(&page.bytes()?)));
+            }
+            if next > 0 {
+                left.push((node, next));
+            }
+        }
+        let mut search = self.registered.search.lock();
+        if left.is_empty() {
+            search.next = now.plus(SEARCH_REST);
+        }
+        search.nodes = left;
+        drop(search);
+        Ok(found)
+    }
+
+    /// Deletes a list that became a key of another type. Whether it was one.
+    async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
+        let mut cmd = redis::cmd("TYPE");
+        cmd.arg(key);
+        let is = text(&self.pool.run(&cmd, Again::Yes).await?);
+        if is == "none" || is == "zset" {
+            return Ok(false);
+        }
+        tracing::error!("the key `{key}` is a {is}, not a sorted set: it is deleted, and made anew");
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(key);
+        self.pool.change(&cmd, Again::Yes).await?;
+        Ok(true)
+    }
+
+    /// Makes the lists anew by which owners are swept, where one of them became a key of another type.
+    pub(super) async fn mend_lists(&self) -> Result<(), StoreError> {
+        self.mend_list(&self.keys.workers()).await?;
+        let mut mended: Vec<Shard> = Vec::new();
+        for shard in self.looks.shards() {
+            if self.mend_list(&self.keys.due(shard)).await? {
+                mended.push(shard);
+            }
+        }
+        let mut after = None;
+        while !mended.is_empty() {
+            let page = self.registered_owners(after.as_ref(), SEARCHED_KEYS as usize).await?;
+            for owner in &page {
+                let shard = self.keys.shards().of(&owner.token());
+                if mended.contains(&shard) {
+                    let mut cmd = redis::cmd("ZADD");
+                    cmd.arg(self.keys.due(shard)).arg("LT").arg(0).arg(owner.token());
+                    self.pool.change(&cmd, Again::Yes).await?;
+                }
+            }
+            after = page.last().cloned();
+            if page.len() < SEARCHED_KEYS as usize {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers those of these owners that are missing from the list.
+    async fn list_missing(&self, tokens: &[String]) -> Result<(), StoreError> {
         if tokens.is_empty() {
             return Ok(());
         }
         let mut cmd = redis::cmd("ZMSCORE");
-        cmd.arg(self.keys.owners()).arg(&tokens);
+        cmd.arg(self.keys.owners()).arg(tokens);
         let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
         for token in tokens {
             if answer.take_presence()? {
                 continue;
             }
-            let Ok(owner) = Owner::from_token(&token) else { continue };
+            let Ok(owner) = Owner::from_token(token) else { continue };
             tracing::warn!(%owner, "it was missing from the list of owners, and is listed again");
             self.register(&owner).await?;
         }
@@ -134,7 +251,12 @@ impl RedisStore {
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
         // A server that was emptied is made anew. In this order: owners without it are taken for those of an old build.
         self.pool.change(&self.keys.make(), Again::Yes).await?;
-        self.pool.change(&cmd, Again::Yes).await?;
+        if let Err(error) = self.pool.change(&cmd, Again::Yes).await {
+            if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
+                return Err(error);
+            }
+            self.pool.change(&cmd, Again::Yes).await?;
+        }
         self.registered.add(token);
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::domain::message::Message;
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::store::{EventKind, SessionFacts, StoreError, keys};
+use crate::venue::policy;
 use crate::venue::strays;
 use crate::venue::{Venue, is_reserved};
 use serde_json::{Value, json};
@@ -156,6 +157,7 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<AuditFacts, AuditError> {
     let watched = watched(venue, owner).await?;
     let mailboxes = mailboxes(venue, owner, &mut damaged).await?;
     damaged.extend(needed(venue, owner, &mailboxes).await?);
+    damaged.extend(policy::damage(&*venue.store, owner).await?);
     let sent = |job: &&JobId| is_result_moving(venue, &in_transit, job);
     let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
     Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched, statuses, damaged, read })

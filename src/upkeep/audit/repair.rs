@@ -12,6 +12,7 @@ use crate::store::{
 };
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
+use crate::venue::policy;
 use crate::venue::{Venue, is_reserved};
 use bytes::Bytes;
 use serde::Serialize;
@@ -116,6 +117,7 @@ async fn repair_owner(venue: &Venue, owner: &Owner, done: &mut Vec<Done>) -> Res
             Err(error) => tracing::warn!(%owner, %error, "not repaired"),
         }
     }
+    done.extend(mended_policy(venue, owner).await?);
     done.extend(indexes(venue, owner).await?);
     let drift = counts::drift(venue, owner, true).await?;
     done.extend(drift.map(|found| (found, "what is there counts from now on".to_owned())));
@@ -229,6 +231,12 @@ async fn lost_events(venue: &Venue, owner: &Owner, session: SessionKey) -> Resul
     let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
     let found = format!("session {session} got events that are neither in its mailbox nor consumed");
     Ok((forgotten == Forgotten::Done).then(|| (found, "they are written off".to_owned())))
+}
+
+/// The policy of an owner, or its copy, is written again when it is gone or can't be read.
+pub(super) async fn mended_policy(venue: &Venue, owner: &Owner) -> Result<Option<Done>, StoreError> {
+    let found = policy::mend(venue, owner).await?;
+    Ok(found.map(|found| (found, "it is written again".to_owned())))
 }
 
 /// Places in lists without what they stand for.

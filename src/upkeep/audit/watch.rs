@@ -11,7 +11,7 @@
 //!                                               └──neither open nor new─┘
 //! ```
 
-use super::repair::{Repair, lost_records};
+use super::repair::{Repair, lost_records, mended_policy};
 use super::{AuditError, PAGE, in_transit, is_result_moving, read_jobs, watched};
 use crate::domain::audit::JobFacts;
 use crate::domain::decode;
@@ -22,7 +22,7 @@ use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::process::pace::Pace;
-use crate::store::{Doc, EventKind, StoreError, keys};
+use crate::store::{Doc, EventKind, SessionFacts, StoreError, keys};
 use crate::upkeep::stroll::Stroll;
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
@@ -47,6 +47,9 @@ const MOVING: Duration = Duration::from_mins(2);
 
 /// Sessions of an owner that one look reads.
 const SESSIONS: usize = 500;
+
+/// Sessions of an owner that one look wakes because nothing else does.
+const WOKEN: usize = 10;
 
 /// What is remembered of an owner with open or new jobs between two looks.
 #[derive(Default)]
@@ -179,6 +182,9 @@ impl AuditWatch {
     /// How many tasks and results of an owner seem to be lost.
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
+        if let Some((found, did)) = mended_policy(venue, owner).await? {
+            tracing::warn!(%owner, "{found}; {did}");
+        }
         let open = self.open.entry(owner.clone()).or_default();
         let keeps = open.keeps.take();
         let any_new = open.refresh(venue, owner, now).await?;
@@ -234,6 +240,13 @@ async fn ended_jobs(
 /// Whether something was done less than `time` ago; a time that is still to come says nothing.
 fn is_within(at: Option<Millis>, time: Duration, now: Millis) -> bool {
     at.is_some_and(|at| at <= now && now < at.plus(time))
+}
+
+/// Whether a session has mail, waits for nothing, is held by nobody, and has no time at which somebody looks.
+fn is_forgotten(facts: &SessionFacts, state: Option<&SessionState>, now: Millis) -> bool {
+    let waits = state.is_some_and(|state| !state.pending.is_empty() || state.awaiting.is_some());
+    let is_held = facts.lease_until.is_some_and(|until| until.plus(AGE) > now);
+    facts.due.is_none() && !waits && !is_held && !facts.mailbox.is_empty()
 }
 
 impl Open {
@@ -297,13 +310,16 @@ impl Open {
             sessions.into_iter().partition(|(key, _)| after.as_ref().is_some_and(|after| key <= after));
         next.extend(done);
         let last = next.get(SESSIONS - 1).map(|(key, _)| key.clone()).filter(|_| next.len() > SESSIONS);
-        let (mut suspects, mut awaited) = (Vec::new(), BTreeSet::new());
+        let (mut suspects, mut awaited, mut forgotten) = (Vec::new(), BTreeSet::new(), Vec::new());
         for (key, jobs) in next.into_iter().take(SESSIONS) {
             let facts = sessions::find(venue, owner, &key).await?;
             if facts.as_ref().is_some_and(|facts| facts.unreadable) {
                 continue;
             }
             let state = facts.as_ref().and_then(|facts| decode::stored::<SessionState>(facts.state.as_ref()?).ok());
+            if facts.as_ref().is_some_and(|facts| is_forgotten(facts, state.as_ref(), now)) {
+                forgotten.push(key.clone());
+            }
             let mailbox = facts.map(|facts| facts.mailbox).unwrap_or_default();
             let came = |job: &JobId| {
                 mailbox.iter().any(|entry| entry.kind == EventKind::Result && entry.job.as_ref() == Some(job))
@@ -319,6 +335,11 @@ impl Open {
             suspects.extend(jobs.into_iter().filter(|job| !tasks.contains(&job.job)).cloned());
         }
         self.after = last;
+        // Those that wait for a slot are among them, and lose nothing by it.
+        let first = usize::try_from(now.0 / 1_000).unwrap_or_default() % forgotten.len().max(1);
+        for key in forgotten.iter().cycle().skip(first).take(forgotten.len().min(WOKEN)) {
+            venue.wake(owner, key).await;
+        }
         Ok((suspects, awaited))
     }
 }

@@ -8,7 +8,9 @@ use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::Run;
-use crate::store::{After, Commit, Continuation, Grant, Lease, MailboxEntry, Released, StoreError, Versions};
+use crate::store::{
+    After, Commit, Continuation, Grant, LOST_CALLS, Lease, MailboxEntry, Released, StoreError, Versions, corrupt,
+};
 use crate::venue::context::{inbox, state, stored};
 use crate::worker::Worker;
 use crate::worker::outbox::Told;
@@ -71,6 +73,11 @@ impl Leased {
             None => None,
             Some(bytes) => Some(stored("checkpoint", bytes)?),
         };
+        // The reply is recorded before its calls; those that people were asked about have been committed with theirs.
+        let is_reply_lost = checkpoint.is_none() && state.awaiting.is_none();
+        if is_reply_lost && grant.calls.iter().any(|(index, _)| *index <= LOST_CALLS) {
+            return Err(corrupt("checkpoint", &"calls are recorded, and the reply that made them is gone"));
+        }
         let more = has_more(&grant.mailbox);
         let charged = grant.mailbox.iter().filter(|entry| entry.crashes > 0);
         Ok(Self {

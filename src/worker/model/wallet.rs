@@ -16,7 +16,7 @@ use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::domain::turn::Setting;
 use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
-use crate::venue::venue_owner;
+use crate::venue::{own_records, venue_owner};
 use crate::worker::Worker;
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) struct Payment {
     step: Step,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Step {
     Hold { prompt: u64, reply: Option<u32>, price: Option<Price>, now: Millis, last: bool },
     Settle(Option<(Usage, Option<Price>)>),
@@ -161,10 +161,21 @@ impl<'w> Wallet<'w> {
             return Ok(Ok(None));
         }
         let venue = &self.worker.venue;
-        let payment = Payment { shelf: Arc::clone(place), step };
-        match self.worker.payments.make(&venue.store, venue.now(), &place.owner, &place.lane, payment).await {
+        let payment = || Payment { shelf: Arc::clone(place), step: step.clone() };
+        let attempt =
+            async || self.worker.payments.make(&venue.store, venue.now(), &place.owner, &place.lane, payment()).await;
+        let outcome = match attempt().await {
+            // What one owner can't read keeps no other from its calls.
+            Err(StoreError::Corrupt { .. })
+                if place.owner == venue_owner() && own_records::reset_damaged::<Book>(venue, &place.keys).await? =>
+            {
+                attempt().await
+            }
+            outcome => outcome,
+        };
+        match outcome {
             Err(StoreError::Contended { .. }) => Ok(Err(Short::Held)),
-            made => made,
+            outcome => outcome,
         }
     }
 

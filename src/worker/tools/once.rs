@@ -10,7 +10,7 @@ use crate::domain::kept::KeptKeys;
 use crate::domain::outcome::{CallMaker, CallPosition, OpenCall, UnknownCall, UnknownOutcome, outcome_id};
 use crate::domain::time::Millis;
 use crate::domain::turn::{CallOutcome, Recorded};
-use crate::store::{Checkpoint, DocKey, DocWrite, LeaseCheck};
+use crate::store::{Checkpoint, DocKey, DocWrite, LOST_CALLS, LeaseCheck};
 use crate::venue::open_calls;
 use crate::worker::lease::{Leased, Stop};
 use bytes::Bytes;
@@ -76,8 +76,10 @@ pub(super) fn noted_of<'c>(
 
 /// What a predecessor has recorded of a call.
 fn note(leased: &Leased, index: u32) -> Option<CallNote> {
-    let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
-    decode::stored(bytes).ok()
+    let of = |wanted: u32| leased.calls.iter().find(|(at, _)| *at == wanted);
+    let (_, bytes) = of(index).or_else(|| of(LOST_CALLS))?;
+    // One that can't be read was begun as well.
+    Some(decode::stored(bytes).unwrap_or(CallNote::Intent))
 }
 
 /// Of a call that was begun.

@@ -6,14 +6,17 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::Duration;
+use trellis::domain::authority::policy::Policy;
 use trellis::domain::event::{Mandate, Submission};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, keys};
+use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
+use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, Store, keys};
 use trellis::upkeep::audit::{self, AuditWatch, Repair};
+use trellis::venue::{jobs, policy};
 
 const START: Millis = Millis(1_767_225_600_000);
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
@@ -22,6 +25,7 @@ on_both! {
     a_lost_result_is_told_and_sent_again_within_a_minute
     a_lost_status_is_written_again_and_its_job_runs_once
     records_that_others_need_are_named_when_they_are_gone
+    a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended
 }
 
 async fn look(venue: &TestVenue) -> Vec<Repair> {
@@ -118,6 +122,41 @@ async fn records_that_others_need_are_named_when_they_are_gone(on: On) {
     }
 }
 
+async fn a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended(on: On) {
+    const STEALS: &str = r#"
+[[rule]]
+when = { agent = "thief", turn = 1 }
+then = { calls = [{ tool = "lattice_write", arguments = { path = "w/forbidden", value = "stolen" } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+    for change in [Change::Delete, Change::Put("\u{1} junk".into()), Change::Put("{\"revocations\":[".into())] {
+        let Some((venue, _dir)) = on.venue(STEALS, Clock::manual(START)).await else { return };
+        venue.agent("thief", json!({})).await;
+        venue.revoke("w/other").await;
+        let revoked = policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0;
+        venue.venue.store.write(START, &venue.owner, &[DocWrite::delete(keys::POLICY)]).await.unwrap();
+        venue.revoke("w/forbidden").await;
+        let both = policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0;
+        assert_eq!((revoked.revocations.len(), both.revocations.len()), (1, 2), "{change:?}");
+        write(&venue, keys::POLICY.to_owned(), change.clone()).await;
+        assert_eq!(policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0, both, "{change:?}");
+        venue.worker();
+        let task = venue.submit("thief", "t", json!("go")).await.job.unwrap();
+        let ended = jobs::wait(&venue.venue, &venue.owner, &task, Duration::from_mins(1)).await.unwrap().unwrap();
+        assert!(ended.status.is_terminal(), "{change:?}: {ended:?}");
+        assert_eq!(venue.read("w/forbidden").await, None, "{change:?}");
+        let books = audit::all(&venue.venue).await.unwrap();
+        assert!(books.damaged_records.iter().any(|line| line.contains("policy")), "{change:?}: {books:?}");
+        let repaired = audit::repair(&venue.venue).await.unwrap();
+        assert!(repaired.iter().any(|repair| repair.found.contains("policy")), "{change:?}: {repaired:?}");
+        assert!(audit::all(&venue.venue).await.unwrap().are_closed(), "{change:?}");
+        let stored = venue.venue.store.get::<Policy>(&venue.owner, keys::POLICY).await.unwrap();
+        assert_eq!(stored, Some(both), "{change:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
     let Some(server) = RedisServer::shared() else { return };
@@ -136,4 +175,13 @@ async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
     venue.venue.store.due(now, "w", Duration::from_secs(1), 100).await.unwrap();
     assert_eq!(owners().await, before);
     assert_eq!(audit::all(&venue.venue).await.unwrap().accepted, 1);
+    // A process that has never heard of the idle one finds it by its keys.
+    command(server, &[b"ZREM", format!("{prefix}:owners").as_bytes(), b"local/idle"]).await;
+    let options = RedisOptions { prefix, ..server.options(ServerOrInjected::Injected) };
+    let fresh = RedisStore::open(options).await.unwrap();
+    for _ in 0..60 {
+        let now = venue.venue.clock.advance(Duration::from_secs(1));
+        fresh.due(now, "w2", Duration::from_secs(1), 100).await.unwrap();
+    }
+    assert_eq!(owners().await, before, "within a minute");
 }

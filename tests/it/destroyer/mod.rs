@@ -2,11 +2,24 @@
 
 mod disk;
 mod isolated;
+mod kinds;
+mod line;
 mod lost;
+mod rows;
+mod scene;
 mod whole;
 
 use crate::support::redis::RedisServer;
 use redis::Value as Answer;
+use std::time::Duration;
+
+/// What is done to a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blow {
+    Deleted,
+    Cut,
+    Junk,
+}
 
 /// Text of an answer, or of the items of a list.
 pub fn texts(answer: Answer) -> Vec<Vec<u8>> {
@@ -21,7 +34,10 @@ pub fn texts(answer: Answer) -> Vec<Vec<u8>> {
 /// A command whose arguments are bytes.
 pub async fn command(server: &RedisServer, words: &[&[u8]]) -> Answer {
     let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    // A machine under load takes longer than the driver's own times.
+    let patience = Some(Duration::from_mins(1));
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     let mut command = redis::cmd(std::str::from_utf8(words[0]).unwrap());
     for word in &words[1..] {
         command.arg(*word);

@@ -175,6 +175,6 @@ async fn a_call_of_which_one_write_fails_writes_nothing() {
     }
     // It would show nothing if no call had failed.
     for name in CALLS {
-        assert!(failures.get(name).is_some_and(|count| *count >= 2), "{name}: {failures:?}");
+        assert!(failures.contains_key(name), "{name}: {failures:?}");
     }
 }

@@ -138,6 +138,11 @@ local function hand_out(o, now, s, lease, entries)
   hold_until(o, s, ends)
   local f = call('HMGET', session_key(o, s), 'state', 'reply')
   local calls = call('HGETALL', call_key(o, s))
+  if #calls / 2 < number(o, s, 'calls') then
+    -- `LOST_CALLS` of src/store/types.rs.
+    calls[#calls + 1] = '4294967294'
+    calls[#calls + 1] = ''
+  end
   return {
     'run', number(o, s, 'epoch'), ends, ground(o, s), number(o, s, 'version'), fact(o, s, 'done') or '', f[1], f[2], calls,
     answer(entries),

@@ -19,6 +19,9 @@ register('checkpoint', function(keys, args)
     for _, entry in ipairs(calls) do
       call('HSET', call_key(o, s), entry[1], entry[2])
     end
+    if #calls > 0 then
+      note(o, s, 'calls', call('HLEN', call_key(o, s)))
+    end
     for _, job in ipairs(open) do
       open_job(o, now, job)
     end

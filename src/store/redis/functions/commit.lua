@@ -42,7 +42,7 @@ local function record(o, now, s, epoch, c)
   note(o, s, 'done', epoch .. ' ' .. c.turn)
   note(o, s, 'touched', text(now))
   note(o, s, 'reply', false)
-  note_gone(o, s, 'attempts', 'charged')
+  note_gone(o, s, 'attempts', 'charged', 'calls')
   call('DEL', call_key(o, s), crash_key(o, s))
 end
 

@@ -79,11 +79,24 @@ local function set_look(o, at)
   look = nil
 end
 
+-- Messages that lie in the outbox and aren't handed out any more are, again.
+local function relay_again(o)
+  if call('HLEN', o .. ':outbox') <= call('ZCARD', o .. ':relay') then
+    return
+  end
+  for _, id in ipairs(call('HKEYS', o .. ':outbox')) do
+    if not call('ZSCORE', o .. ':relay', id) then
+      call('ZADD', o .. ':relay', 0, id)
+    end
+  end
+end
+
 local function sweep(o, take, args, now)
   local grace, limit = tonumber(take()), tonumber(take())
   local due, more_due = overdue(o .. ':due', now, now + grace, limit)
   -- Part of this answer: the sweep takes wakes without grace.
   wake_all(o, now, grace)
+  relay_again(o)
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
   local more = count_old(o) or more_due or more_ids

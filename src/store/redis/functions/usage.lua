@@ -7,6 +7,10 @@ end, { 'no-writes' })
 
 register('recount', function(keys, args)
   local o, mend = keys[1], args[1] == '1'
+  local damaged = damage.of_owner(o)
+  if #damaged > 0 then
+    error({ err = 'CORRUPT ' .. table.concat(damaged, ', ') })
+  end
   if not recount_on(o) then
     return { 'more' }
   end

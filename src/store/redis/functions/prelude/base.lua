@@ -71,6 +71,12 @@ local function register(name, callback, flags, after_failure)
       if after_failure then
         after_failure(keys, args)
       end
+      -- What is no text can't be read by the driver, which takes it for a broken connection.
+      if type(answer) == 'table' and answer.err then
+        answer.err = string.gsub(answer.err, '[^\32-\126]', '?')
+      elseif type(answer) == 'string' then
+        answer = string.gsub(answer, '[^\32-\126]', '?')
+      end
       error(answer)
     end
     end_undo()

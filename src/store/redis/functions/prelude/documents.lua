@@ -75,6 +75,21 @@ local function marked_for(key)
   return kind and tonumber(kind == 'timed' and string.match(rest, '^(%d+)-') or 0)
 end
 
+-- An index that became a key of another type is made anew of the documents: those of the venue go with the work of all.
+local function check_index(o, name)
+  local size = redis.pcall('ZCARD', o .. name)
+  if type(size) ~= 'table' or not size.err then
+    return
+  end
+  call('DEL', o .. name)
+  local all = name == ':keys' and call('HGETALL', o .. ':doc') or {}
+  for i = 1, #all, 2 do
+    if select(2, decode(all[i + 1])) then
+      redis.call('ZADD', o .. name, 0, all[i])
+    end
+  end
+end
+
 -- Returns what writes the documents that were changed.
 local function prepare_pages(o)
   local docs, new, back, left, gone = {}, {}, {}, {}, {}
@@ -101,8 +116,8 @@ local function prepare_pages(o)
   if #docs > 0 then
     -- A key of another type fails here.
     call('HLEN', o .. ':doc')
-    call('ZCARD', o .. ':keys')
-    call('ZCARD', o .. ':gone')
+    check_index(o, ':keys')
+    check_index(o, ':gone')
   end
   return function()
     write_parts('HSET', o .. ':doc', docs)
@@ -122,7 +137,8 @@ end_call = prepare_pages
 -- `version` and `old` are what `doc` says of the key.
 local function put_after(o, key, version, old, value)
   weigh(o, 'd' .. key, old and #value - #old or #key + #value)
-  change(key, version, old, nil, { version + 1, value })
+  -- One that is damaged has no version.
+  change(key, version or 0, old, nil, { (version or 0) + 1, value })
 end
 
 local function put(o, key, value)
@@ -134,7 +150,7 @@ local function delete(o, now, key)
   local version, old = doc(o, key)
   if old then
     weigh(o, 'd' .. key, -#key - #old)
-    change(key, version, old, now, { version + 1, false })
+    change(key, version or 0, old, now, { (version or 0) + 1, false })
   end
 end
 
@@ -163,7 +179,7 @@ local function conflicts(o, writes)
     if write[2] ~= '' then
       local version = doc(o, write[1])
       if version ~= tonumber(write[2]) then
-        found[#found + 1] = { write[1], version }
+        found[#found + 1] = { write[1], version or 0 }
       end
     end
   end

@@ -8,7 +8,7 @@ end
 -- Fields that are read together: all but the large ones.
 local SMALL = {
   'epoch', 'version', 'arrivals', 'consumed', 'until', 'token', 'worker', 'served', 'job', 'limit', 'task', 'nudged',
-  'backoff', 'attempts', 'charged', 'done',
+  'backoff', 'attempts', 'charged', 'done', 'calls',
 }
 
 local facts, noted

@@ -21,7 +21,17 @@ end
 local function weigh(o, place, delta)
   if not growth then
     local key = o .. ':count'
-    local f = call('HMGET', key, 'bytes', 'counted')
+    local f = redis.pcall('HMGET', key, 'bytes', 'counted')
+    -- Counts that are damaged are made anew by a sweep: the work of all goes by those of the venue.
+    if f.err then
+      call('DEL', key)
+      f = { false, false }
+      look_at(0)
+    elseif f[1] and not string.match(f[1], '^%-?%d+$') then
+      call('HDEL', key, 'bytes')
+      f[1] = false
+      look_at(0)
+    end
     growth = { key = key, known = f[1], counted = f[2], bytes = 0, tally = 0 }
     -- What was kept before anybody counted, a sweep counts.
     if not f[1] and keeps_nothing(o) then

@@ -49,14 +49,20 @@ end
 
 -- Documents that a turn stands on.
 local function stands_on(s)
-  return { gate_key(agent_of(s)), 'policy', 'erasures' }
+  return { gate_key(agent_of(s)), 'policy', 'policy.copy', 'erasures' }
+end
+
+-- Version of the owner's policy; of its copy where the policy is gone: who reads it finds the copy in force.
+local function policy_version(o)
+  local version = doc(o, 'policy')
+  return version == 0 and (doc(o, 'policy.copy')) or version
 end
 
 -- Versions of what a turn stands on: the agent's gate, the owner's policy, the mark of its erasures.
 local function ground(o, s)
   read_ahead(o, stands_on(s))
   local gate, line = doc(o, gate_key(agent_of(s)))
-  return { line and gate or 0, (doc(o, 'policy')), (doc(o, 'erasures')) }
+  return { line and gate or 0, policy_version(o), (doc(o, 'erasures')) }
 end
 
 -- {member, kind, job or false, job's status or false, crashes, body}; nothing of one that can't be read.
@@ -204,7 +210,8 @@ end
 
 -- What a holder is told that serves this job.
 local function still_held(o, job)
-  return { 'yes', is_cancelled(o, job) and 1 or 0, (doc(o, 'policy')) }
+  read_ahead(o, { 'policy', 'policy.copy' })
+  return { 'yes', is_cancelled(o, job) and 1 or 0, policy_version(o) }
 end
 
 local function set_due(o, s, at)

@@ -1,0 +1,33 @@
+//! Records of the venue's own that can't be read: they begin anew, for the work of all owners goes by them.
+
+use crate::domain::tail::{Loss, Losses};
+use crate::store::{DocKey, DocWrite, StoreError, keys};
+use crate::venue::{Venue, venue_owner};
+use serde::de::DeserializeOwned;
+
+/// Deletes those of these documents of the venue that can't be read, and tells operators of it. Whether there were any.
+pub async fn reset_damaged<T: DeserializeOwned>(venue: &Venue, documents: &[DocKey]) -> Result<bool, StoreError> {
+    let (owner, now) = (venue_owner(), venue.now());
+    let mut is_any = false;
+    for key in documents {
+        let error = match venue.store.get::<T>(&owner, key).await {
+            Ok(_) => continue,
+            Err(error) if error.is_transient() => return Err(error),
+            Err(error) => error,
+        };
+        tracing::error!("`{key}` of the venue can't be read; it begins anew: {error}");
+        let loss = Loss {
+            owner: owner.clone(),
+            acknowledged: now,
+            kind: "records of limits".to_owned(),
+            what: format!("what was counted in `{key}`"),
+            lost: Some("it could not be read, and counts from nothing again".to_owned()),
+        };
+        let told = Losses::split(now, key, vec![loss], Vec::new());
+        let told = told.iter().map(|part| DocWrite::json(keys::losses(now, &key.replace('/', "-")), part));
+        let writes: Vec<_> = std::iter::once(DocWrite::delete(key.clone())).chain(told).collect();
+        venue.store.write(now, &owner, &writes).await?;
+        is_any = true;
+    }
+    Ok(is_any)
+}
