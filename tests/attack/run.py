@@ -53,6 +53,7 @@ THEMES = {
     "killed": ["up", "fleet"],
     "halfway": ["up", "fleet"],
     "memory": ["up", "fleet"],
+    "set_back": ["fleet", "jwt"],
 }
 
 
