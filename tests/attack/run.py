@@ -53,6 +53,8 @@ THEMES = {
     "killed": ["up", "fleet"],
     "halfway": ["up", "fleet"],
     "memory": ["up", "fleet"],
+    "unknown_outcomes": ["up", "fleet", "jwt"],
+    "kept_bytes": ["up", "fleet", "jwt"],
     "set_back": ["fleet", "jwt"],
 }
 
