@@ -55,6 +55,7 @@ THEMES = {
     "memory": ["up", "fleet"],
     "unknown_outcomes": ["up", "fleet", "jwt"],
     "kept_bytes": ["up", "fleet", "jwt"],
+    "set_back_large": ["fleet"],
     "set_back": ["fleet", "jwt"],
 }
 

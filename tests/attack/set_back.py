@@ -162,7 +162,7 @@ class Round:
             did["jti"] = self.run("policy/revoke", {"grant": self.ids["plain"]})
             did["operator's jti"] = self.v.run("policy/revoke", {"grant": self.ids["op"]}, token=self.root["token"])
         s, said = h("POST", "/jobs", {"action": "cancel", "agent": f"bulk{n}", "dryRun": True})
-        did["bulk"] = h("POST", "/jobs", {"action": "cancel", "agent": f"bulk{n}", "expected": said.get("count", said.get("jobs", 1))})
+        did["bulk"] = h("POST", "/jobs", {"action": "cancel", "agent": f"bulk{n}", "expected": said.get("matched")})
         self.spent = 0
         for i in range(4):
             s, job = self.v.http("POST", f"/agents/echo{n}/tasks?wait=6000", {"input": f"before {i}"}, **self.cap)
