@@ -56,6 +56,8 @@ THEMES = {
     "unknown_outcomes": ["up", "fleet", "jwt"],
     "kept_bytes": ["up", "fleet", "jwt"],
     "set_back_large": ["fleet"],
+    "attached": ["up", "fleet", "jwt"],
+    "charged": ["up", "fleet", "jwt"],
     "set_back": ["fleet", "jwt"],
 }
 
