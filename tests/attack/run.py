@@ -58,6 +58,8 @@ THEMES = {
     "set_back_large": ["fleet"],
     "attached": ["up", "fleet", "jwt"],
     "charged": ["up", "fleet", "jwt"],
+    "live_text": ["up", "fleet", "jwt"],
+    "clockwork": ["up", "fleet", "jwt"],
     "set_back": ["fleet", "jwt"],
 }
 
