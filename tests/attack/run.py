@@ -53,6 +53,14 @@ THEMES = {
     "killed": ["up", "fleet"],
     "halfway": ["up", "fleet"],
     "memory": ["up", "fleet"],
+    "unknown_outcomes": ["up", "fleet", "jwt"],
+    "kept_bytes": ["up", "fleet", "jwt"],
+    "set_back_large": ["fleet"],
+    "attached": ["up", "fleet", "jwt"],
+    "charged": ["up", "fleet", "jwt"],
+    "live_text": ["up", "fleet", "jwt"],
+    "clockwork": ["up", "fleet", "jwt"],
+    "set_back": ["fleet", "jwt"],
 }
 
 

@@ -28,7 +28,7 @@ def check(theme, name, held, detail=""):
     """One try: `held` is what a safe venue does."""
     (PASSED if held else FAILED).append((theme, name))
     if not held:
-        print(f"FAILED {theme}: {name}: {str(detail)[:600]}", flush=True)
+        print(f"FAILED {theme}: {name}: {str(detail)[:int(os.environ.get('ATTACK_DETAIL', 600))]}", flush=True)
     return bool(held)
 
 
