@@ -72,6 +72,7 @@ async fn scene(server: &RedisServer) -> (TestVenue, tempfile::TempDir, String, B
         reply: Some("reply".into()),
         calls: vec![(0, "call".into())],
         open: Vec::new(),
+        writes: Vec::new(),
         outbox: vec![OutboxEntry { id: "o1".into(), message: "m".into() }],
     };
     venue.venue.store.checkpoint(START, &grant.lease, &checkpoint).await.unwrap();
@@ -121,6 +122,7 @@ async fn call(venue: &TestVenue, grant: &Grant, name: &str) -> Result<(), StoreE
                 reply: Some("again".into()),
                 calls: vec![(1, "more".into())],
                 open: Vec::new(),
+                writes: Vec::new(),
                 outbox,
             };
             store.checkpoint(now, &grant.lease, &checkpoint).await.map(drop)
