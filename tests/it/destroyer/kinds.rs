@@ -55,7 +55,6 @@ const ABSENT: [(&str, &[&str]); 5] = [
             "origin/<hour>/<event>",
             "p.at/<period>",
             "queue o<sequence u64>",
-            "u.due/<due>-<outcome>",
         ],
     ),
     (
