@@ -49,6 +49,7 @@ def hanging(v):
         who = owner(v, f"good{i}")
         v.http("PUT", "/agents/e", ECHO, **who)
         v.http("POST", "/agents/e/tasks?wait=5000", {"input": 1}, **who)
+    time.sleep(3)
     bad = [owner(v, f"bad{i}") for i in range(2)]
     jobs = []
     for who in bad:
