@@ -51,6 +51,8 @@ def times(v, who):
     for after in ("0s", "-5s", "5", "1e9s", "99999999999999d", "5 m", "５m", "", "s", "5m5", "NaNs", "infs", 2**64, -1, 0.5, [5], True, "0x10s"):
         s, said = set_(v, who, after=after, name="odd")
         check(T, f"after {str(after)[:20]!r} is refused with a reason, or soon", s == 400 and len(json.dumps(said)) > 40 or s == 201 and after in ("0s", "5", "5 m", 0.5, "5m5"), (s, said))
+    for t in v.http("GET", "/timers", **who)[1].get("items", []):
+        v.http("DELETE", f"/timers/{t['timer']}", **who)
     for every in ("0s", "1ms", "-1m", 0, 1, "999999999d", 2**64, "", "5", None, [1]):
         s, said = set_(v, who, every=every, name="odd")
         check(T, f"every {every!r} is refused with a reason", s == 400 and len(json.dumps(said)) > 40, (s, said))

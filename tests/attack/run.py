@@ -60,6 +60,7 @@ THEMES = {
     "charged": ["up", "fleet", "jwt"],
     "live_text": ["up", "fleet", "jwt"],
     "clockwork": ["up", "fleet", "jwt"],
+    "neighbours": ["up", "fleet", "jwt"],
     "set_back": ["fleet", "jwt"],
 }
 
