@@ -80,20 +80,20 @@ a turn that asks a child, the child, and a turn with its result
 /// Where a worker of its own watches the time: the scans are of the sweep, here called by hand.
 const EMBEDDED_TIMERS: &str = "\
 a timer is set
-  store  page 1, read 2, usage 1, write 1, 768 bytes
+  store  page 1, read 2, write_within 1, 768 bytes
   bus    0 bytes
 a timer is set, and gives a session a task
-  store  admit 1, commit 1, page 1, read 5, scan 2, usage 1, write 2, 3840 bytes
+  store  admit 1, commit 1, page 1, read 6, scan 2, write 1, write_within 1, 3840 bytes
   bus    publish 1, signal 1, 256 bytes
 ";
 
 /// Where the queue rings.
 const FLEET_TIMERS: &str = "\
 a timer is set
-  store  page 1, read 2, usage 1, write 1, 768 bytes
+  store  page 1, read 2, write_within 1, 768 bytes
   bus    alarm set 1, 0 bytes
 a timer is set, and gives a session a task
-  store  admit 1, commit 1, page 1, published 1, read 5, usage 1, write 2, 4352 bytes
+  store  admit 1, commit 1, page 1, published 1, read 6, write 1, write_within 1, 4352 bytes
   bus    alarm ack 1, alarm set 1, publish 1, signal 1, 256 bytes
 ";
 
