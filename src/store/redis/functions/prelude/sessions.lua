@@ -61,7 +61,7 @@ end
 
 -- {member, kind, job or false, job's status or false, crashes, body}; nothing of one that can't be read.
 local function mail_entry(o, s, member, raw)
-  local kind, job, rest = string.match(raw or '', '^([tmr]) (%S+) ()')
+  local kind, job, rest = string.match(raw or '', '^(%l) (%S+) ()')
   if not kind or job ~= '-' and not (#job == 32 and string.match(job, '^%x+$')) then
     return nil
   end
