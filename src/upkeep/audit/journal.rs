@@ -79,6 +79,7 @@ impl JournalWatch {
         names.sort_unstable();
         let now = venue.now();
         if self.safe.is_of(&names) && self.safe.at.plus(SAFE_EVERY) > now {
+            self.seen = None;
             return Ok(());
         }
         let (safe, version) = venue.store.versioned::<SafePoint>(&venue_owner(), keys::SAFE_POINT).await?;
