@@ -50,10 +50,7 @@ const REGRESSIONS: &[(u64, &str)] = &[];
 
 /// Seeds of the short run.
 const SHORT: u64 = 8;
-/// Seeds that are tried where the known one finds nothing any more.
-const SEARCHED: u64 = 200;
-/// What servers may do wrong, and a seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`. A change
-/// of what is simulated may make it another one, of the first `SEARCHED`.
+/// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
     ("NoFence", 13),
     ("DropOutbox", 11),
@@ -111,11 +108,9 @@ fn servers_that_do_wrong_are_found_out() {
     for (name, seed) in SABOTAGED {
         let sabotage = Sabotage::named(name);
         assert!(sabotage.is_some(), "{name}");
-        let mut seeds = std::iter::once(*seed).chain(1..=SEARCHED);
-        let wrong = |seed: &u64| sabotaged(*seed, Plan::new(*seed, run::workers(*seed)), sabotage).wrong;
-        let found = seeds.find(|seed| !wrong(seed).is_empty());
-        eprintln!("{name} is found by seed {found:?}");
-        assert!(found.is_some(), "{name} is found by none of {SEARCHED} seeds");
+        let wrong = sabotaged(*seed, Plan::new(*seed, run::workers(*seed)), sabotage).wrong;
+        eprintln!("{name} is found by seed {seed}: {wrong:?}");
+        assert!(!wrong.is_empty(), "{name} is not found by seed {seed}");
     }
 }
 
