@@ -25,6 +25,14 @@ SMOLLM2=0.1.2
 PROXY_PY=2.4.10
 # A mock of providers for Node.js.
 AIMOCK=1.43.0
+# What reads the API's description: generators of clients, a fuzzer, linters.
+OPENAPI_PYTHON_CLIENT=0.29.1
+SCHEMATHESIS=4.32.5
+OPENAPI_TYPESCRIPT=7.13.0
+OPENAPI_FETCH=0.17.0
+TYPESCRIPT=5.9.3
+REDOCLY=2.77.0
+SPECTRAL=6.16.3
 
 say() { printf 'tests/run.sh: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -82,6 +90,29 @@ if ! grep -q "\"version\": \"$AIMOCK\"" "$aimock/package.json" 2>/dev/null; then
         npm install --silent --no-audit --no-fund --no-save --prefix .tools/node "@copilotkit/aimock@$AIMOCK"
     else
         say "no npm: tests that need aimock fail; install Node.js 20 or newer"
+    fi
+fi
+
+# In folders of their own: they bring other versions of the libraries above, and npm removes what it is not told of.
+api=$PWD/.tools/venv-api
+if ! "$api/bin/python" -c "from importlib.metadata import version
+assert version('openapi-python-client') == '$OPENAPI_PYTHON_CLIENT'
+assert version('schemathesis') == '$SCHEMATHESIS'" 2>/dev/null; then
+    say "installing openapi-python-client $OPENAPI_PYTHON_CLIENT and schemathesis $SCHEMATHESIS into .tools/venv-api"
+    [ -d "$api" ] || python3 -m venv "$api"
+    "$api/bin/python" -m pip install --quiet --disable-pip-version-check \
+        "openapi-python-client==$OPENAPI_PYTHON_CLIENT" "schemathesis==$SCHEMATHESIS"
+fi
+packages="openapi-typescript@$OPENAPI_TYPESCRIPT openapi-fetch@$OPENAPI_FETCH typescript@$TYPESCRIPT
+@redocly/cli@$REDOCLY @stoplight/spectral-cli@$SPECTRAL"
+if [ "$(cat .tools/node-api/packages 2>/dev/null)" != "$packages" ]; then
+    if command -v npm >/dev/null; then
+        say "installing linters and generators for the API's description into .tools/node-api"
+        # shellcheck disable=SC2086 # Each word is a package.
+        npm install --silent --no-audit --no-fund --no-save --prefix .tools/node-api $packages
+        printf '%s' "$packages" > .tools/node-api/packages
+    else
+        say "no npm: tests of the API's description fail; install Node.js 20 or newer"
     fi
 fi
 export PATH

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What the API's description promises, tried by schemathesis over a venue of its own that has an agent and a turn.
+# What the API's description promises, tried by schemathesis over a venue of its own that has an agent and a turn: once
+# for one owner, and once more with any owner or none.
 #
 #   tests/schemathesis.sh                 100 examples of each operation, and the links between them
 #   tests/schemathesis.sh -n 20 --seed 7  options of `st run`
@@ -46,3 +47,6 @@ send -X PUT "$api/agents/clerk" -d '{"model": {"provider": "scripted", "name": "
 send -X POST "$api/agents/clerk/tasks?wait=true" -d '{"input": "hello", "sessionId": "first"}'
 cd "$data"
 "$ST" --config-file "$root/tests/schemathesis.toml" run "$api/openapi.json" "$@"
+# The boundary values (coverage) of a header whose pattern needs a `/` are wrong: schemathesis sends `0` as a legal one.
+sed '/X-Trellis-Owner/d' "$root/tests/schemathesis.toml" > any-owner.toml
+"$ST" --config-file any-owner.toml run "$api/openapi.json" --phases examples,fuzzing,stateful "$@"

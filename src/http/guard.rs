@@ -169,6 +169,10 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
 async fn admitted(api: &Api, mut parts: Parts, access: Access) -> Result<Parts, Problem> {
     if !api.options.auth.is_required() {
         check_origin(parts.uri.authority(), &parts.headers)?;
+        if access != Access::Open {
+            // Also where the route itself has no use for the owner: an illegal one is a mistake everywhere.
+            parts.extensions.insert(api.recognised(&parts.headers)?);
+        }
         return Ok(parts);
     }
     if access == Access::Open {

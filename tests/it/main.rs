@@ -9,6 +9,7 @@ mod agent_rows;
 mod agent_turns;
 mod aimock;
 mod answered;
+mod api_clients;
 mod approvals;
 mod attachments;
 mod auth;

@@ -6,6 +6,7 @@
 pub(super) mod answers;
 mod links;
 mod place;
+mod portable;
 pub(super) mod queries;
 mod refine;
 
@@ -18,14 +19,19 @@ use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::domain::patch::merge;
 use crate::ops;
 use crate::venue::operation::Catalog;
+use portable::make_portable;
 use refine::refined;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Largest number that is taken.
 const MOST: u64 = u64::MAX;
+
+/// Schema of a message: a submission with fewer keys.
+const MESSAGE: &str = "Message";
 
 /// Names that the query of a route may have; its operation's arguments where it runs one.
 pub(super) fn query_names(about: &About) -> Vec<String> {
@@ -50,12 +56,15 @@ pub(super) fn document(routes: &[Route]) -> Value {
     for (name, more) in refine::types() {
         merge(&mut schemas[name], more);
     }
+    schemas.insert(MESSAGE.to_owned(), refine::message(&schemas["Submission"]));
     for schema in schemas.values_mut() {
-        plain(schema);
+        make_portable(schema);
     }
     json!({
         "openapi": "3.1.0",
-        "info": {"title": "Trellis", "version": "1", "description": INTRODUCTION},
+        "info": {"title": "Trellis", "version": "1", "description": INTRODUCTION, "license": license()},
+        "servers": [{"url": "/", "description": "The venue that sent this document."}],
+        "tags": tags(&paths),
         "paths": paths,
         "security": [{}, {"token": []}],
         "components": {
@@ -71,6 +80,24 @@ pub(super) fn document(routes: &[Route]) -> Value {
 const INTRODUCTION: &str = "Covia's REST API in front of Trellis. Errors are RFC 9457 problem details of at most 4 KB with an `error` string of at most 1024 bytes; only what is no HTTP request that can be read (a line or headers over the limits, forbidden characters in them) is answered by the server itself, without a body. A parameter of the query that is not described here is refused. Without authentication only loopback hosts and origins are served.";
 const TOKEN: &str = "Where `auth.mode` is `jwt`: an EdDSA token for the venue's `did`, see `GET /api/v1/status`.";
 const KEY: &str = "The caller's own id of a submission, up to 128 bytes without spaces or `/`: the same request again is answered with the same job, another request under the same key, or another caller or authority, is a conflict. Keys that begin with `venue:` are refused. `run` uses it for requests, messages and chats to agents.";
+
+fn license() -> Value {
+    let terms = env!("CARGO_PKG_LICENSE");
+    json!({"name": terms, "identifier": terms})
+}
+
+/// The group of a path, by which generated clients sort their functions: `jobs` of `/api/v1/jobs/{id}`.
+fn group(path: &str) -> String {
+    let path = path.trim_start_matches("/api/v1").trim_start_matches("/.well-known");
+    let first = path.split('/').find(|segment| !segment.is_empty()).unwrap_or(path);
+    first.trim_end_matches(".json").to_owned()
+}
+
+/// Every group of these paths, once.
+fn tags(paths: &Map<String, Value>) -> Vec<Value> {
+    let groups: BTreeSet<String> = paths.keys().map(|path| group(path)).collect();
+    groups.into_iter().map(|name| json!({"name": name})).collect()
+}
 
 /// What every route may be sent besides its path, by name.
 fn headers() -> Value {
@@ -124,7 +151,7 @@ impl Writer {
 
     fn operation(&mut self, route: &Route, all: &[Route]) -> Value {
         let about = &route.about;
-        let mut operation = json!({"operationId": about.id, "summary": about.summary});
+        let mut operation = json!({"operationId": about.id, "summary": about.summary, "tags": [group(route.path)]});
         let mut parameters = about.query.map(|query| self.query(query)).unwrap_or_default();
         parameters.extend(about.keyed.then(|| parameter_of("IdempotencyKey")));
         parameters.extend(about.tasked.then(|| parameter_of("Task")));
@@ -154,6 +181,8 @@ impl Writer {
         }
         let problem = json!({"$ref": "#/components/responses/Problem"});
         responses.extend(about.fails.iter().map(|status| (status.to_string(), problem.clone())));
+        // Every route refuses requests, e.g. those with an unknown parameter: the server's own faults are `default`.
+        responses.insert("4XX".to_owned(), problem.clone());
         responses.insert("default".to_owned(), problem);
         operation["responses"] = responses.into();
         if route.access == Access::Open {
@@ -172,13 +201,14 @@ impl Writer {
             Shape::Arguments(operation, given, needed) => self.arguments(operation, given, needed),
             Shape::Agent => self.agent(),
             Shape::Message => {
-                json!({"allOf": [self.types.subschema_for::<Submission>(), refine::message()]})
+                self.types.subschema_for::<Submission>();
+                json!({"$ref": format!("#/components/schemas/{MESSAGE}")})
             }
             Shape::Map => json!({"type": "object"}),
             Shape::Any => json!({}),
             Shape::Something => json!({"type": ["object", "array", "string", "number", "boolean"]}),
         };
-        plain(&mut schema);
+        make_portable(&mut schema);
         schema
     }
 
@@ -236,7 +266,7 @@ impl Writer {
             if let Some(about) = about {
                 parameter["description"] = about;
             }
-            plain(&mut schema);
+            make_portable(&mut schema);
             parameter["schema"] = schema;
             parameter
         };
@@ -281,31 +311,6 @@ fn moved(schema: &mut Value) {
             map.values_mut().for_each(moved);
         }
         Value::Array(items) => items.iter_mut().for_each(moved),
-        _ => {}
-    }
-}
-
-/// Formats of Rust's numbers are limits: clients know no `uint64`. Lines of a comment are no lines of a description.
-fn plain(schema: &mut Value) {
-    match schema {
-        Value::Object(map) => {
-            if let Some(Value::String(about)) = map.get_mut("description") {
-                *about = about.replace('\n', " ");
-            }
-            let most = match map.get("format").and_then(Value::as_str) {
-                Some("uint8") => Some(u64::from(u8::MAX)),
-                Some("uint16") => Some(u64::from(u16::MAX)),
-                Some("uint32") => Some(u64::from(u32::MAX)),
-                Some("uint64" | "uint") => Some(MOST),
-                _ => None,
-            };
-            if let Some(most) = most {
-                map.shift_remove("format");
-                map.entry("maximum").or_insert(most.into());
-            }
-            map.values_mut().for_each(plain);
-        }
-        Value::Array(items) => items.iter_mut().for_each(plain),
         _ => {}
     }
 }

@@ -67,13 +67,16 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
                 "cursor": {"pattern": CURSOR},
             },
             "oneOf": [
-                {"properties": {"action": {"const": "cancel"}, "status": {"items": {"enum": open}}}},
-                {"properties": {"action": {"const": "redrive"}, "status": {"items": {"const": JobStatus::Failed.as_str()}}}},
+                {"required": ["action"], "properties": {"action": {"const": "cancel"}, "status": {"items": {"enum": open}}}},
+                {"required": ["action"], "properties": {"action": {"const": "redrive"}, "status": {"items": {"const": JobStatus::Failed.as_str()}}}},
             ],
             "anyOf": [
                 {"required": ["expected"]}, {"required": ["cursor"]},
                 {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
             ],
+        }),
+        "v/ops/job/settle" => json!({
+            "if": {"properties": {"done": {"const": false}}}, "then": {"properties": {"result": {"type": "null"}}},
         }),
         "v/ops/quota/set" => json!({"minProperties": 1}),
         "v/ops/secret/set" => json!({"properties": {"hosts": {"items": {"pattern": HOST}, "maxItems": 32}}}),
@@ -109,10 +112,12 @@ pub(super) fn types() -> [(&'static str, Value); 2] {
     ]
 }
 
-/// What a message may not say of what a task may.
-pub(super) fn message() -> Value {
-    json!({"properties": {
-        "budget": {"maxProperties": 0}, "outputPath": {"type": "null"}, "responseSchema": {"type": "null"},
-        "priority": {"const": 0},
-    }})
+/// The schema of a message: a task's without what only a task may say.
+pub(super) fn message(submission: &Value) -> Value {
+    let mut schema = submission.clone();
+    schema["properties"]["budget"] = json!({"type": "object", "maxProperties": 0});
+    schema["properties"]["outputPath"] = json!({"type": "null"});
+    schema["properties"]["responseSchema"] = json!({"type": "null"});
+    schema["properties"]["priority"] = json!({"type": "integer", "const": 0});
+    schema
 }

@@ -83,7 +83,7 @@ fn body_rule(method: &str, about: &About) -> BodyRule {
     match about.body {
         None if method == "get" => BodyRule::Ignored,
         None => BodyRule::Refused,
-        Some((("*/*", _), _)) => BodyRule::Content,
+        Some((("application/octet-stream", _), _)) => BodyRule::Content,
         Some((_, false)) => BodyRule::Taken,
         Some((_, true)) => BodyRule::Needed,
     }

@@ -79,9 +79,9 @@ fn stored() -> Vec<Route> {
             .sends(200, "Metadata, or the bytes with the asset's own type.", any(Shape::Any))
             .fails(&[404]),
         stores(route("put", "/api/v1/assets/{*id}", Access::Holder("asset/store", ASSETS), assets::put)
-            .says("putAsset", "Store the bytes whose SHA-256 the id is (`/content`).")
+            .says("putAsset", "Store the bytes whose SHA-256 the id is (`/content`), under any `Content-Type`: it is kept.")
             .asks(of::<AssetContentQuery>())
-            .takes_as("*/*", Shape::Any)
+            .takes_as("application/octet-stream", Shape::Any)
             .fails(&[400, 413])),
         route("get", "/api/v1/secrets", Access::Caller, secrets::list)
             .says("listSecrets", "Names of secrets; no route gives a value.")

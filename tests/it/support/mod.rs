@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod aimock;
+pub mod api_tools;
 pub mod attached;
 pub mod both;
 pub mod certificates;

@@ -1,0 +1,157 @@
+//! Schemas in the form that generators of clients can read.
+//!
+//! Where JSON Schema has several ways to say a thing, only one is understood by `openapi-python-client`,
+//! `openapi-typescript` and Spectral; `tests/it/clients` runs them.
+
+use super::MOST;
+use serde_json::{Map, Value, json};
+
+/// Rewrites a schema and all schemas inside it, without a change of what fits.
+pub(super) fn make_portable(schema: &mut Value) {
+    if let Value::Bool(fits) = schema {
+        *schema = if *fits { json!({}) } else { json!({"not": {}}) };
+    }
+    let Value::Object(map) = schema else { return };
+    if let Some(Value::String(about)) = map.get_mut("description") {
+        // Lines of a comment are no lines of a description.
+        *about = about.replace('\n', " ");
+    }
+    bound_number(map);
+    drop_empty_default(map);
+    join_constants(map);
+    if is_array(map) {
+        map.entry("items").or_insert_with(|| json!({}));
+    }
+    for (key, value) in map {
+        match (key.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
+                schemas.values_mut().for_each(make_portable);
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(make_portable);
+            }
+            // A boolean says here whether there may be others, and is understood.
+            ("additionalProperties" | "unevaluatedProperties", Value::Bool(_)) => {}
+            (
+                "items"
+                | "additionalProperties"
+                | "unevaluatedProperties"
+                | "propertyNames"
+                | "contains"
+                | "not"
+                | "if"
+                | "then"
+                | "else",
+                schema,
+            ) => make_portable(schema),
+            _ => {}
+        }
+    }
+}
+
+/// Formats of Rust's numbers become limits: clients know no `uint64`.
+fn bound_number(map: &mut Map<String, Value>) {
+    let most = match map.get("format").and_then(Value::as_str) {
+        Some("uint8") => u64::from(u8::MAX),
+        Some("uint16") => u64::from(u16::MAX),
+        Some("uint32") => u64::from(u32::MAX),
+        Some("uint64" | "uint") => MOST,
+        _ => return,
+    };
+    map.shift_remove("format");
+    map.entry("maximum").or_insert(most.into());
+}
+
+/// A default of nothing says what absence says; its type is often not the schema's.
+fn drop_empty_default(map: &mut Map<String, Value>) {
+    let is_empty = match map.get("default") {
+        Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(entries)) => entries.is_empty(),
+        _ => false,
+    };
+    if is_empty {
+        map.shift_remove("default");
+    }
+}
+
+/// A choice between constant texts becomes an `enum`: clients make one type of it.
+fn join_constants(map: &mut Map<String, Value>) {
+    for key in ["oneOf", "anyOf"] {
+        let Some((texts, about)) = map.get(key).and_then(Value::as_array).and_then(|options| joined(options)) else {
+            continue;
+        };
+        map.shift_remove(key);
+        map.insert("type".to_owned(), "string".into());
+        map.insert("enum".to_owned(), texts.into());
+        let own = map.get("description").and_then(Value::as_str).map(str::to_owned);
+        let about: Vec<String> = own.into_iter().chain(about).collect();
+        if !about.is_empty() {
+            map.insert("description".to_owned(), about.join(" ").into());
+        }
+    }
+}
+
+/// All texts that these schemas allow, and what is said of each; `None` where one allows something else.
+fn joined(options: &[Value]) -> Option<(Vec<Value>, Vec<String>)> {
+    let texts: Vec<Vec<Value>> = options.iter().map(texts_of).collect::<Option<_>>()?;
+    let about = options.iter().zip(&texts).filter_map(|(option, texts)| {
+        let about = option["description"].as_str()?.replace('\n', " ");
+        Some(format!("`{}`: {about}", texts.first()?.as_str()?))
+    });
+    let about = about.collect();
+    (!texts.is_empty()).then(|| (texts.concat(), about))
+}
+
+/// The texts of a schema that allows some texts and nothing else.
+fn texts_of(schema: &Value) -> Option<Vec<Value>> {
+    let allowed = schema["const"].as_str().map(|text| vec![text.into()]);
+    let allowed = allowed.or_else(|| schema["enum"].as_array().cloned())?;
+    allowed.iter().all(Value::is_string).then_some(allowed)
+}
+
+/// Whether an array fits, among other types.
+fn is_array(map: &Map<String, Value>) -> bool {
+    match map.get("type") {
+        Some(Value::String(kind)) => kind == "array",
+        Some(Value::Array(kinds)) => kinds.contains(&json!("array")),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mut schema: Value, expected: &Value) {
+        make_portable(&mut schema);
+        assert_eq!(&schema, expected);
+    }
+
+    #[test]
+    fn schemas_say_it_as_clients_understand_it() {
+        for (schema, expected) in [
+            (json!(true), json!({})),
+            (json!({"properties": {"x": true}}), json!({"properties": {"x": {}}})),
+            (json!({"additionalProperties": true}), json!({"additionalProperties": true})),
+            (json!({"type": "array"}), json!({"type": "array", "items": {}})),
+            (json!({"type": ["array", "null"]}), json!({"type": ["array", "null"], "items": {}})),
+            (json!({"type": "string", "default": null}), json!({"type": "string"})),
+            (json!({"default": {}}), json!({})),
+            (json!({"default": 8}), json!({"default": 8})),
+            (json!({"format": "uint8"}), json!({"maximum": 255})),
+            (json!({"anyOf": [{"oneOf": [{"const": "a"}]}]}), json!({"anyOf": [{"type": "string", "enum": ["a"]}]})),
+            (
+                json!({"oneOf": [{"type": "string", "const": "a", "description": "One."}, {"enum": ["b", "c"]}]}),
+                json!({"type": "string", "enum": ["a", "b", "c"], "description": "`a`: One."}),
+            ),
+            (json!({"oneOf": [{"const": 1}]}), json!({"oneOf": [{"const": 1}]})),
+            (
+                json!({"properties": {"default": {"type": "array"}}}),
+                json!({"properties": {"default": {"type": "array", "items": {}}}}),
+            ),
+        ] {
+            check(schema, &expected);
+        }
+    }
+}
