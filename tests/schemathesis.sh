@@ -49,4 +49,4 @@ cd "$data"
 "$ST" --config-file "$root/tests/schemathesis.toml" run "$api/openapi.json" "$@"
 # The boundary values (coverage) of a header whose pattern needs a `/` are wrong: schemathesis sends `0` as a legal one.
 sed '/X-Trellis-Owner/d' "$root/tests/schemathesis.toml" > any-owner.toml
-"$ST" --config-file any-owner.toml run "$api/openapi.json" --phases examples,fuzzing,stateful "$@"
+"$ST" --config-file any-owner.toml run "$api/openapi.json" --phases examples,fuzzing,stateful "$@" -n 20
