@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::process::telemetry::Metrics;
 use crate::venue::Venue;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,9 +15,12 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Running {
     /// Ask this server, instead of the configured store and queue; without it a running `trellis up` that holds an
-    /// embedded store is asked
-    #[arg(long, value_name = "URL", env = "TRELLIS_URL")]
+    /// embedded store is asked, and `TRELLIS_URL` where no store is configured
+    #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// The server of all other commands: not asked where a store is configured.
+    #[arg(long, env = "TRELLIS_URL", hide = true)]
+    url_of_environment: Option<String>,
     /// Token of an operator of a venue with `auth.mode = "jwt"`; others can see it in the list of processes, so better
     /// in the environment or with `--token-file`
     #[arg(long, env = "TRELLIS_TOKEN", hide_env_values = true, hide_default_value = true)]
@@ -30,10 +34,13 @@ impl Running {
     /// A client of the running server, and whether it is asked because it holds the store; `None` when the configured
     /// backends are free to be opened here.
     fn client(self, config: &Config) -> Result<Option<(Client, bool)>, Failure> {
-        let (url, held) = match self.url {
-            Some(url) => (url, false),
-            None if app::is_held(config) => (format!("http://{}", config.http.listen), true),
-            None => return Ok(None),
+        let (url, held) = match (self.url, self.url_of_environment) {
+            (Some(url), _) => (url, false),
+            (None, url) if app::is_held(config) => {
+                (url.unwrap_or_else(|| format!("http://{}", config.http.listen)), true)
+            }
+            (None, Some(url)) if has_default_store(config) => (url, false),
+            (None, _) => return Ok(None),
         };
         let server = Server { url, owner: None, token: self.token, token_file: self.token_file };
         Ok(Some((Client::new(&server)?, held)))
@@ -82,6 +89,12 @@ impl Running {
         app.close().await;
         said
     }
+}
+
+/// Whether nothing says where the store is: then a server is more likely meant than the folder of that name.
+fn has_default_store(config: &Config) -> bool {
+    let default = Config::load(None, &BTreeMap::new(), &[]);
+    default.is_ok_and(|default| default.config.store.url == config.store.url)
 }
 
 /// The configured backends, for a command.

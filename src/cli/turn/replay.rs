@@ -25,8 +25,8 @@ pub(crate) struct Change {
     /// With another configuration of the agent; entries that the turn did not read are missing
     ///
     /// TOML or JSON, as in `trellis agent apply`. It is not the file of `--config` before the command.
-    #[arg(long = "agent-config", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    agent_config: Option<PathBuf>,
     /// Call the model with the prompt, and print its reply; this may cost money
     #[arg(long)]
     ask: bool,
@@ -41,7 +41,7 @@ impl Change {
         if let Some(model) = &self.model {
             body.insert("model".into(), json!(model));
         }
-        if let Some(file) = &self.config {
+        if let Some(file) = &self.agent_config {
             let config = agent::config_of(file);
             body.insert("config".into(), config.map_err(|e| Failure::usage(format!("`{}`: {e}", file.display())))?);
         }
