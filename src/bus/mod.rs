@@ -136,6 +136,14 @@ pub enum BusError {
         /// The server's words.
         reason: String,
     },
+    /// Surely not published, now or later: it has more bytes than the queue takes in one message.
+    #[error("bus `{bus}` takes no message of this size: {reason}")]
+    TooLarge {
+        /// Address of the queue, without credentials.
+        bus: String,
+        /// Which limit it exceeds.
+        reason: String,
+    },
     /// Surely not published: nothing keeps jobs for external workers.
     #[error("bus `{bus}` has no queue for external workers: {reason}")]
     NoStream {

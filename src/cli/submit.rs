@@ -2,7 +2,7 @@
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
-use super::output::{note, remark};
+use super::output::{field, note, remark};
 use super::{Context, attach, input, queue, wait};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
@@ -12,6 +12,7 @@ use crate::domain::limits::SUBMISSION_BYTES;
 use crate::domain::message::InKind;
 use crate::domain::priority::Priority;
 use crate::ingress;
+use crate::outbox::OMITTED;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -171,6 +172,10 @@ impl Submit {
             return Ok(Exit::Ok);
         };
         if let Some(record) = queue::answer(&mut answers, limit).await? {
+            if let Some(bytes) = record[OMITTED]["bytes"].as_u64() {
+                let job = field(&record, "job");
+                note(&format!("the output has {bytes} bytes, more than NATS takes; `trellis job get {job}` shows it"));
+            }
             return wait::report(context.out, &record, limit);
         }
         let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});

@@ -10,7 +10,7 @@ use crate::message::{Address, InKind, Message};
 use serde_json::{Value, json};
 
 /// The key of a body that the seal has.
-const SEAL: &str = "seal";
+pub const SEAL: &str = "seal";
 
 /// The key of a token, in a job for an external worker and in what it answers.
 const TOKEN: &str = "token";

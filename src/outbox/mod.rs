@@ -309,6 +309,37 @@ async fn publish(outlet: Outlet<'_>, owner: &Owner, outgoing: Outgoing, lies_the
             }
         }
     }
-    sent.result = bus.publish(&seal::sealed(key, message)).await;
+    let message = seal::sealed(key, message);
+    sent.result = bus.publish(&message).await;
+    if let Err(BusError::TooLarge { .. }) = &sent.result
+        && let Some(shorter) = without_output(owner, &message)
+    {
+        tracing::info!(%owner, id = sent.id, "an output is too large for the queue: its message goes without it");
+        sent.result = bus.publish(&seal::sealed(key, shorter)).await;
+    }
     sent
+}
+
+/// Key of a message that went without the output of its job, which says where that lies.
+pub const OMITTED: &str = "outputOmitted";
+
+/// The message of a job's end without the job's output; `None` where there is none to leave out.
+fn without_output(owner: &Owner, message: &Message) -> Option<Message> {
+    let is_result = match &message.to {
+        Address::In { kind: InKind::Result, .. } => true,
+        Address::Out { .. } | Address::Reply(_) => false,
+        Address::In { .. } | Address::Job { .. } => return None,
+    };
+    let job = message.body["job"].as_str()?.to_owned();
+    let holder = if is_result { &message.body["result"] } else { &message.body };
+    let bytes = holder.get("output")?.to_string().len();
+    let mut body = message.body.clone();
+    // It is sealed anew.
+    body.as_object_mut()?.shift_remove(seal::SEAL);
+    let holder = if is_result { &mut body["result"] } else { &mut body };
+    holder.as_object_mut()?.shift_remove("output");
+    body[OMITTED] = json!({
+        "bytes": bytes, "owner": owner, "path": format!("j/{job}/output"), "url": format!("/api/v1/jobs/{job}"),
+    });
+    Some(Message { body, ..message.clone() })
 }

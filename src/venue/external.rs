@@ -113,7 +113,9 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
             venue.store.write(venue.now(), owner, &[write]).await?;
             return Ok(());
         }
-        Unpublished::Queue(error @ (BusError::NoStream { .. } | BusError::Refused { .. })) => {
+        Unpublished::Queue(
+            error @ (BusError::NoStream { .. } | BusError::Refused { .. } | BusError::TooLarge { .. }),
+        ) => {
             tracing::warn!(%owner, %job, %error, "job of an external worker can't be published, and fails");
             (JobResult::failed(ErrorCode::QueueUnavailable, error.to_string()), false)
         }

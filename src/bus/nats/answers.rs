@@ -15,7 +15,9 @@ const IN_FLIGHT: [ErrorCode; 2] =
 pub(super) fn failed(bus: &str, error: &PublishError, subject: &str, is_job: bool) -> BusError {
     let bus = bus.to_owned();
     let reason = match error.kind() {
-        PublishErrorKind::MaxPayloadExceeded => return BusError::Refused { bus, reason: chain(error) },
+        PublishErrorKind::MaxPayloadExceeded => {
+            return BusError::TooLarge { bus, reason: "it exceeds the server's `max_payload`".to_owned() };
+        }
         PublishErrorKind::StreamNotFound => format!(
             "nobody takes messages on `{subject}`: its stream has no leader as long as most of the servers that have it \
              are down, or it is gone and is made again; `trellis doctor` shows it"
@@ -50,6 +52,9 @@ fn answered(bus: String, answer: &jetstream::Error, is_job: bool) -> BusError {
     let is_full = code == ErrorCode::STREAM_STORE_FAILED && reason.starts_with("maximum ");
     // More come than the replicas take.
     let passes = IN_FLIGHT.contains(&code) || code == ErrorCode::STREAM_TOO_MANY_REQUESTS;
+    if code == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM {
+        return BusError::TooLarge { bus, reason };
+    }
     match (is_full, is_job) {
         (true, true) => BusError::Full { bus, reason },
         (true, false) => BusError::Refused { bus, reason },
@@ -70,7 +75,7 @@ mod tests {
             (400, 10077, "maximum messages exceeded", "refused", "full"),
             (503, 10077, "no space left on device", "unavailable", "unavailable"),
             (503, 10077, "store is closed", "unavailable", "unavailable"),
-            (400, 10054, "message size exceeds maximum allowed", "refused", "refused"),
+            (400, 10054, "message size exceeds maximum allowed", "too large", "too large"),
             (400, 10164, "wrong last sequence", "unavailable", "unavailable"),
             (409, 10158, "duplicate message id is in process", "unavailable", "unavailable"),
             (429, 10167, "too many requests", "unavailable", "unavailable"),
@@ -81,6 +86,7 @@ mod tests {
             let kinds = [false, true].map(|is_job| match answered("b".to_owned(), &answer, is_job) {
                 BusError::Refused { .. } => "refused",
                 BusError::Full { .. } => "full",
+                BusError::TooLarge { .. } => "too large",
                 BusError::Unavailable { .. } => "unavailable",
                 BusError::NoStream { .. } => "no stream",
             });

@@ -3,6 +3,7 @@
 use super::super::{BusError, chain, subject};
 use super::partitions::Inbound;
 use super::{NatsBus, is_due, monitor, streams};
+use crate::domain::limits::SUBMISSION_BYTES;
 use crate::store::BackendSetting;
 use async_nats::jetstream::stream::Info;
 use std::time::Duration;
@@ -12,6 +13,9 @@ const MAX_LISTED: usize = 10_000;
 
 /// Time between two looks for stuck messages. They cost space only, and few appear.
 const JANITOR_EVERY: Duration = Duration::from_mins(10);
+
+/// Least `max_payload` of a server, in bytes: the longest submission, its seal and its headers.
+const LEAST_PAYLOAD: usize = SUBMISSION_BYTES + 100_000;
 
 impl NatsBus {
     /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages
@@ -120,9 +124,10 @@ impl NatsBus {
             setting("jetstream", format!("on, {} streams, {} bytes on disk", account.streams, account.storage), None),
             setting(
                 "max_payload",
-                format!("{} bytes", server.max_payload),
-                (server.max_payload < 1 << 20)
-                    .then_some("submissions up to `http.body_limit` may not fit; set `max_payload: 1MB`"),
+                format!("{} bytes; a completion with a larger output names its job", server.max_payload),
+                (server.max_payload < LEAST_PAYLOAD).then_some(
+                    "a task may have 900000 bytes, and one that doesn't fit is never delivered: set `max_payload: 1MB`",
+                ),
             ),
         ];
         let inbound = match line.context.get_stream(streams::inbound_name(self.prefix(), None)).await {

@@ -35,6 +35,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
+use async_nats::client::PublishErrorKind as PlainErrorKind;
 use async_nats::connection::State;
 use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
@@ -326,7 +327,13 @@ impl Bus for NatsBus {
             Address::Job { .. } => self.publish_stored(subject, headers, body, true).await,
             Address::Reply(_) => {
                 let sent = line.client.publish_with_headers(subject, headers, body).await;
-                sent.map_err(|error| self.refused(chain(&error)))?;
+                sent.map_err(|error| match error.kind() {
+                    PlainErrorKind::MaxPayloadExceeded => {
+                        let reason = "it exceeds the server's `max_payload`".to_owned();
+                        BusError::TooLarge { bus: self.name.clone(), reason }
+                    }
+                    _ => self.refused(chain(&error)),
+                })?;
                 let flushed = tokio::time::timeout(TIMEOUT, line.client.flush()).await;
                 let flushed = flushed.map_err(|error| self.unavailable(&error))?;
                 flushed.map_err(|error| self.unavailable(&error))
