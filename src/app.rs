@@ -1,5 +1,6 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
+mod away;
 mod backends;
 mod introduce;
 mod listen;
@@ -102,8 +103,15 @@ pub enum AppError {
     #[error("`store.url`: {0}")]
     StoreUrl(String),
     /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("{error}{}", away_store(.error))]
+    Store {
+        /// The store's own words.
+        #[from]
+        error: StoreError,
+    },
+    /// The store and the queue: both are said at once.
+    #[error("{0}\nerror: {1}")]
+    Both(Box<AppError>, Box<AppError>),
     /// Another `venue.name` or `bus.prefix` than the store was made with.
     #[error(transparent)]
     Names(#[from] NameMismatch),
@@ -111,8 +119,12 @@ pub enum AppError {
     #[error("this build can't work on the store: {0}")]
     Format(#[from] FormatError),
     /// The queue in NATS.
-    #[error(transparent)]
-    Nats(#[from] BusOpenError),
+    #[error("{error}{}", away_bus(.error))]
+    Nats {
+        /// The queue's own words.
+        #[from]
+        error: BusOpenError,
+    },
     /// The queue in the embedded store.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -166,10 +178,28 @@ pub enum AppError {
     Panicked(u64),
 }
 
+/// What to do about a store that is away, behind its error.
+fn away_store(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable { store, reason } if store.starts_with("redis") => {
+            format!("; {}", away::advice(reason, "store.url", store))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The same of a queue.
+fn away_bus(error: &BusOpenError) -> String {
+    match error {
+        BusOpenError::Connect { bus, reason } => format!("; {}", away::advice(reason, "bus.url", bus)),
+        _ => String::new(),
+    }
+}
+
 impl From<StoreOpenError> for AppError {
     fn from(error: StoreOpenError) -> Self {
         match error {
-            StoreOpenError::Store(error) => Self::Store(error),
+            StoreOpenError::Store(error) => error.into(),
             StoreOpenError::Format(error) => Self::Format(error),
         }
     }
@@ -255,6 +285,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let metrics = Arc::new(Metrics::new());
     let shutdown = Shutdown::new(Arc::clone(&metrics));
     shutdown.listen_to_signals().map_err(AppError::Signals)?;
+    listen::check_free(config, role).await?;
     let app = tokio::select! {
         // Waiting for servers that are away ends with a signal too.
         () = shutdown.triggered() => return Ok(()),

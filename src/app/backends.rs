@@ -3,7 +3,7 @@
 use super::{AppError, Role, process_name};
 use crate::bus::Bus;
 use crate::bus::embedded::EmbeddedBus;
-use crate::bus::nats::{NatsBus, NatsOptions};
+use crate::bus::nats::{BusOpenError, NatsBus, NatsOptions};
 use crate::config::files::{SETTINGS_FILE_BYTES, read_file};
 use crate::config::{BusUrl, Config, SettingFileError, StoreUrl, TlsFiles, mask_url};
 use crate::domain::identity::BusOwner;
@@ -86,13 +86,32 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             };
             // Nobody has to wait for a server to learn that a file is missing.
             options.files.check()?;
-            let redis = redis(config, url, role).await?;
+            let redis = match redis(config, url, role).await {
+                Ok(redis) => redis,
+                Err(error) => return Err(with_bus(error, &options, role).await),
+            };
             let store = Arc::clone(&redis) as Arc<dyn Store>;
             Ok(OpenStore { store, redis: Some(redis), embedded: None, nats: Some(options), scratch: None })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
             Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })
         }
+    }
+}
+
+/// The error of a store together with that of the queue, when that can't be reached either: who looks at one would come
+/// again for the other.
+async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppError {
+    if role.patience().total.is_none() {
+        return error;
+    }
+    match NatsBus::open(&NatsOptions { reads_only: true, ..options.clone() }).await {
+        Err(bus @ BusOpenError::Connect { .. }) => AppError::Both(Box::new(error), Box::new(bus.into())),
+        Ok(bus) => {
+            bus.close().await;
+            error
+        }
+        Err(_) => error,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What listens: the HTTP API, and the health of a worker without one.
 
-use super::{App, AppError, store_name};
+use super::{App, AppError, Role, store_name};
 use crate::config::{Config, HttpConfig};
 use crate::domain::decode;
 use crate::http::{self, HttpOptions, Room};
@@ -38,6 +38,19 @@ pub(super) async fn health(config: &Config, app: &App, shutdown: &Shutdown) -> R
     shutdown.spawn_service("health", async move {
         http::serve_health(listener, venue, options, async move { ending.ending().cancelled().await }).await;
     });
+    Ok(())
+}
+
+/// Refuses an address that is taken before anything is made, e.g. the folder of a store.
+pub(super) async fn check_free(config: &Config, role: Role) -> Result<(), AppError> {
+    let wanted = match role {
+        Role::Up | Role::Serve => Some((config.http.listen, "--listen")),
+        Role::Worker => config.worker.listen.map(|address| (address, "worker.listen")),
+        Role::Command | Role::Doctor => None,
+    };
+    if let Some((address, with)) = wanted {
+        bind(address, with).await?;
+    }
     Ok(())
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Approvals {
 )]
 pub(crate) struct Approve {
     /// Its id, as `trellis approvals` prints it
+    #[arg(value_parser = approval_id)]
     id: JobId,
     /// Other arguments in the place of those that are shown: JSON, `@file` or `-`
     #[arg(long, value_name = "JSON")]
@@ -53,6 +54,7 @@ pub(crate) struct Approve {
 #[command(after_help = "Example:\n  trellis reject 0123456789abcdef0123456789abcdef --reason 'too expensive'")]
 pub(crate) struct Reject {
     /// Its id, as `trellis approvals` prints it
+    #[arg(value_parser = approval_id)]
     id: JobId,
     /// Why, for the agent
     #[arg(long, value_name = "TEXT")]
@@ -67,6 +69,7 @@ pub(crate) struct Reject {
 #[command(after_help = "Example:\n  trellis answer 0123456789abcdef0123456789abcdef size=L sure=true 'why=it fits'")]
 pub(crate) struct Answer {
     /// Its id, as `trellis approvals` prints it
+    #[arg(value_parser = approval_id)]
     id: JobId,
     /// An answer per question
     #[arg(required = true, value_name = "QUESTION=ANSWER")]
@@ -132,6 +135,16 @@ impl Answer {
         }
         send(context, &self.server, "answer", &json!({"id": self.id, "answers": answers})).await
     }
+}
+
+fn approval_id(text: &str) -> Result<JobId, String> {
+    let illegal = || {
+        format!(
+            "`{}` is no id of an approval, expected 32 hexadecimal digits; `trellis approvals` lists what waits",
+            text.escape_debug()
+        )
+    };
+    JobId::new(text).map_err(|_| illegal())
 }
 
 /// What is asked under an id, on whichever page it stands.

@@ -1,12 +1,12 @@
 //! Many jobs at once, after their number was asked: `job cancel` and `dead redrive` with a filter.
 
 use super::client::Client;
+use super::confirm::confirm;
 use super::exit::{Exit, Failure};
 use super::filter::JobFilter;
 use super::output::{Out, note, remark};
 use clap::Args;
 use serde_json::{Value, json};
-use std::io::{BufRead, IsTerminal, Write};
 
 const OPERATION: &str = "v/ops/job/bulk";
 
@@ -52,7 +52,7 @@ impl Many {
         let counted = client.run(OPERATION, &trial, None).await?;
         let many = counted["matched"].as_u64().unwrap_or(0);
         if many > 0 && !self.yes {
-            confirm(many, words)?;
+            confirm(&format!("{many} jobs would be {words}"))?;
         }
         asked["until"] = counted["until"].clone();
         asked["expected"] = many.into();
@@ -85,21 +85,5 @@ impl Many {
             format!("{} {words}{}", sums["done"], left.collect::<String>())
         })?;
         Ok(Exit::Ok)
-    }
-}
-
-/// Asks whoever sits there.
-fn confirm(many: u64, words: &str) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(format!("{many} jobs would be {words}; nobody is there to ask: `--yes` does it")));
-    }
-    eprint!("{many} jobs will be {words}. Go on? [y/N] ");
-    let _ = std::io::stderr().flush();
-    let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line);
-    if read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes") {
-        Ok(())
-    } else {
-        Err(Failure::usage("nothing was done"))
     }
 }

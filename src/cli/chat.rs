@@ -61,6 +61,21 @@ impl Chat {
         Ok(end)
     }
 
+    /// The failure in the words of this command: the server's name arguments of an operation.
+    fn reword(&self, failure: Failure, session: Option<&SessionId>) -> Failure {
+        match session {
+            Some(session) if failure.exit == Exit::NotFound && failure.text.contains("has no session") => {
+                let agent = &self.agent;
+                let text = format!(
+                    "agent `{agent}` has no session `{session}`; `trellis session list {agent}` shows which there are, without \
+                     `--session` a new one begins"
+                );
+                Failure::new(Exit::NotFound, text)
+            }
+            _ => failure.about("no agent `", NO_AGENT),
+        }
+    }
+
     /// One message and its reply, in the session, which is a new one when there is none yet.
     async fn say(
         &self,
@@ -80,7 +95,7 @@ impl Chat {
                 body["sessionId"] = session.as_str().into();
             }
             let answer = client.run("v/ops/agent/chat", &body, Some(&id)).await;
-            let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
+            let answer = answer.map_err(|e| self.reword(e, session.as_ref()))?;
             if session.is_none() {
                 *session = answer["sessionId"].as_str().and_then(|id| SessionId::new(id).ok());
                 remark(&format!("session {}; `--session` goes on with it", field(&answer, "sessionId")));

@@ -4,6 +4,7 @@ use super::exit::{Exit, Failure};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
+use crate::http::VERSION_HEADER;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde_json::{Value, json};
@@ -62,9 +63,16 @@ impl Client {
     pub fn new(server: &Server) -> Result<Self, Failure> {
         let shown = mask_url(&server.url);
         let bad = |why: &str| Failure::usage(format!("illegal server address `{shown}`: {why}"));
-        let url = Url::parse(&server.url).map_err(|e| bad(&format!("{e}, expected e.g. `http://127.0.0.1:8420`")))?;
+        let scheme = || match server.url.contains("://") || server.url.is_empty() {
+            true => bad("expected `http://` or `https://`, e.g. `http://127.0.0.1:8420`"),
+            false => bad(&format!("expected `http://` or `https://` before it: `http://{shown}`")),
+        };
+        let url = Url::parse(&server.url).map_err(|error| match error.to_string() {
+            text if text.starts_with("relative URL") => scheme(),
+            text => bad(&format!("{text}, expected e.g. `http://127.0.0.1:8420`")),
+        })?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(bad("expected `http://` or `https://`"));
+            return Err(scheme());
         }
         let builder = reqwest::Client::builder().connect_timeout(CONNECT).user_agent("trellis");
         let here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
@@ -98,7 +106,26 @@ impl Client {
     pub async fn ready(&self) -> Result<(), Failure> {
         let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT).send().await;
         let answer = asked.map_err(|e| if e.is_timeout() { self.silent(CONNECT) } else { self.unreachable(&e) })?;
-        if answer.status().is_success() { Ok(()) } else { Err(self.refusal(answer).await) }
+        if !answer.status().is_success() {
+            return Err(self.refusal(answer).await);
+        }
+        let said: Value = answer.json().await.unwrap_or_default();
+        if said["status"] == "ready" { Ok(()) } else { Err(self.stranger("its `/readyz` says something else")) }
+    }
+
+    /// The answer, when a venue gave it: by its header, or one of an older build by its status.
+    async fn check_venue(&self, answer: Response) -> Result<Response, Failure> {
+        if answer.headers().contains_key(&VERSION_HEADER) {
+            return Ok(answer);
+        }
+        let asked = self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT).send().await;
+        let status: Value = match asked {
+            Ok(answer) => answer.json().await.unwrap_or_default(),
+            Err(_) => Value::Null,
+        };
+        let is_venue = ["did", "name", "version"].iter().all(|key| status[*key].is_string());
+        let why = || format!("it answered {} to a request of the API, and has no `/api/v1/status`", answer.status());
+        if is_venue { Ok(answer) } else { Err(self.stranger(&why())) }
     }
 
     /// `GET path?query`.
@@ -159,11 +186,13 @@ impl Client {
             request = request.header("last-event-id", after);
         }
         let response = request.send().await.map_err(|e| self.unreachable(&e))?;
+        let response = self.check_venue(response).await?;
         if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
     }
 
     async fn json(&self, request: RequestBuilder) -> Result<Value, Failure> {
         let response = request.timeout(ANSWER).send().await.map_err(|e| self.unreachable(&e))?;
+        let response = self.check_venue(response).await?;
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
@@ -188,9 +217,14 @@ impl Client {
         let server = mask_url(&self.base);
         let text = if error.is_connect() {
             let why = innermost(error);
-            format!(
-                "no server at `{server}`: {why}; is `trellis up` running? `--url` or TRELLIS_URL names another address"
-            )
+            if self.base.starts_with("https:") && is_no_tls(&why) {
+                let plain = server.replacen("https:", "http:", 1);
+                format!("the server at `{server}` speaks no TLS ({why}); its address may be `{plain}`")
+            } else {
+                format!(
+                    "no server at `{server}`: {why}; is `trellis up` running? `--url` or TRELLIS_URL names another address"
+                )
+            }
         } else {
             format!("the connection to `{server}` broke: {}", innermost(error))
         };
@@ -240,6 +274,11 @@ pub(crate) fn encode(text: &str) -> String {
         }
     }
     out
+}
+
+/// Whether these words of the TLS library mean that the other side answered in plain text.
+pub(crate) fn is_no_tls(why: &str) -> bool {
+    why.contains("InvalidContentType")
 }
 
 fn innermost(error: &dyn Error) -> String {

@@ -13,6 +13,7 @@ mod chat;
 mod client;
 mod completions;
 mod config;
+mod confirm;
 mod context;
 mod dead;
 mod demo;
@@ -225,12 +226,16 @@ pub fn main(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
 }
 
 async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
+    let given = args.clone();
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
             let text = error.render().to_string();
-            if escape::data(&text) == text {
+            if let (Some(format), true) = (output::format_of(&given), error.use_stderr()) {
+                let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+                output::report(format, &Failure::new(exit, text));
+            } else if escape::data(&text) == text {
                 // Without a terminal to print to there is nobody to tell.
                 let _ = error.print();
             } else {
@@ -246,7 +251,7 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
         Ok(exit) => exit,
         Err(failure) => {
             if !failure.text.is_empty() {
-                output::note(&escape::data(&format!("error: {failure}")));
+                output::report(context.out.format, &failure);
             }
             failure.exit
         }
@@ -301,6 +306,27 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// A command's own option with the id of a global one would get that one's value.
+    #[test]
+    fn no_command_has_an_option_with_a_global_id() {
+        fn walk(command: &clap::Command, global: &[String], found: &mut Vec<String>) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+                let id = argument.get_id().to_string();
+                if global.contains(&id) {
+                    found.push(format!("{} {id}", command.get_name()));
+                }
+            }
+            command.get_subcommands().for_each(|command| walk(command, global, found));
+        }
+        let cli = Cli::command();
+        let global = cli.get_arguments().filter(|argument| argument.is_global_set());
+        let global: Vec<String> = global.map(|argument| argument.get_id().to_string()).collect();
+        assert!(global.contains(&"config".to_owned()));
+        let mut found = Vec::new();
+        cli.get_subcommands().for_each(|command| walk(command, &global, &mut found));
+        assert_eq!(found, Vec::<String>::new());
     }
 
     #[test]

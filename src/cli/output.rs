@@ -4,7 +4,8 @@ use super::escape;
 use super::exit::{Exit, Failure};
 use crate::domain::time::Millis;
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Form of the data on stdout.
@@ -169,6 +170,25 @@ pub(crate) fn note(text: &str) {
     let mut stderr = std::io::stderr();
     let text = if stderr.is_terminal() { escape::unstyled(text) } else { text.into() };
     let _ = writeln!(stderr, "{text}");
+}
+
+/// Says on stderr what went wrong: a line, or where the data is JSON a document `{"error", "exit"}`.
+pub(crate) fn report(format: Format, failure: &Failure) {
+    let document = json!({"error": failure.text, "exit": failure.exit as u8});
+    match format {
+        Format::Text => note(&escape::data(&format!("error: {failure}"))),
+        Format::Json => note(&escape::json(&indented(&document))),
+        Format::Ndjson => note(&escape::json(&document.to_string())),
+    }
+}
+
+/// The form of the data that arguments ask for which as a whole can't be parsed.
+pub(crate) fn format_of(arguments: &[OsString]) -> Option<Format> {
+    let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let joined = texts.iter().find_map(|text| text.strip_prefix("--output="));
+    let apart =
+        || texts.iter().zip(texts.iter().skip(1)).find_map(|(name, value)| (*name == "--output").then_some(*value));
+    Format::from_str(joined.or_else(apart)?, false).ok().filter(|format| *format != Format::Text)
 }
 
 /// Milliseconds as a time; anything else as it is.

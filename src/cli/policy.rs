@@ -53,7 +53,8 @@ pub(crate) enum Policy {
     #[command(after_help = "Example:\n  trellis policy roots '[{\"with\": \"w\", \"can\": \"crud\"}]'")]
     Roots {
         /// A JSON list of `{with, can}`, or `null`
-        caps: String,
+        #[arg(value_parser = roots)]
+        caps: Value,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -62,7 +63,8 @@ pub(crate) enum Policy {
     #[command(after_help = "Example:\n  trellis policy approvals '[{\"with\": \"w/prod\", \"can\": \"crud/write\"}]'")]
     Approvals {
         /// A JSON list of `{with, can}`; `[]` = none
-        caps: String,
+        #[arg(value_parser = capabilities)]
+        caps: Value,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -84,8 +86,8 @@ impl Policy {
                 (server, "revoke", Value::Object(named.collect()))
             }
             Self::Restore { id, server } => (server, "restore", json!({"id": id})),
-            Self::Approvals { caps, server } => (server, "approvals", json!({"caps": input::value(&caps, false)?})),
-            Self::Roots { caps, server } => (server, "roots", json!({"caps": input::value(&caps, false)?})),
+            Self::Approvals { caps, server } => (server, "approvals", json!({"caps": caps})),
+            Self::Roots { caps, server } => (server, "roots", json!({"caps": caps})),
         };
         let policy = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
         context.out.value(&policy, || shown(&policy))?;
@@ -93,6 +95,24 @@ impl Policy {
             note(&format!("revoked; `trellis policy restore {}` takes it back", field(&policy, "revoked")));
         }
         Ok(Exit::Ok)
+    }
+}
+
+/// A list of capabilities, `@file` or `-`.
+fn capabilities(text: &str) -> Result<Value, String> {
+    let expected = "a JSON list of `{with, can}`, e.g. `[{\"with\": \"w\", \"can\": \"crud\"}]`";
+    let value = input::value(text, false).map_err(|failure| failure.text)?;
+    let is_capability = |cap: &Value| ["with", "can"].iter().all(|key| cap[*key].is_string());
+    let fits = value.as_array().is_some_and(|caps| caps.iter().all(is_capability));
+    fits.then_some(value).ok_or_else(|| format!("expected {expected}; `trellis policy show` prints what is set"))
+}
+
+/// The same, or `null` where there is no limit.
+fn roots(text: &str) -> Result<Value, String> {
+    if text.trim() == "null" {
+        Ok(Value::Null)
+    } else {
+        capabilities(text).map_err(|e| e.replace("; `", ", or `null` for no limit; `"))
     }
 }
 

@@ -5,6 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{field, note, plain};
 use super::{Context, input, role};
 use crate::app::{App, Role};
+use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::process::telemetry::Metrics;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
 use clap::Subcommand;
@@ -109,6 +110,14 @@ async fn set(
     }
     let text = Zeroizing::new(input::text(from)?);
     let value = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    if value.len() < SECRET_BYTES_LEAST {
+        let source = from.strip_prefix('@').map_or("stdin".to_owned(), |file| format!("file `{file}`"));
+        return Err(Failure::usage(format!(
+            "no value for secret `{name}`: {source} has {} bytes, expected at least {SECRET_BYTES_LEAST} (shorter ones can't be \
+             told from ordinary text where outputs are masked); give it on stdin or as `@file`",
+            value.len()
+        )));
+    }
     let mut body = json!({"name": name, "value": value, "overwrite": overwrite});
     if !hosts.is_empty() {
         body["hosts"] = json!(hosts);

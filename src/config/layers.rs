@@ -1,7 +1,9 @@
 //! The layers of configuration, merged key by key with the origin of each value.
 
+use super::position::locate;
 use super::{ShownKey, error_value, mask_value};
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
+use crate::domain::nearest::nearest;
 use crate::domain::visible::beginning;
 use std::{collections::BTreeMap, fmt, path::Path};
 use toml::{Table, Value};
@@ -128,13 +130,20 @@ pub(super) struct Layers {
     /// The environment, for settings that refer to other variables of it.
     pub variables: BTreeMap<String, String>,
     pub errors: Vec<ConfigError>,
+    /// Text of the configuration file.
+    file: String,
 }
 
 impl Layers {
     pub fn read(file: Option<&Path>, env: &BTreeMap<String, String>, overrides: &[(String, String)]) -> Self {
         let defaults: Table = DEFAULTS.parse().expect("built in and parsed by a test");
-        let mut layers =
-            Self { keys: Vec::new(), entries: BTreeMap::new(), variables: env.clone(), errors: Vec::new() };
+        let mut layers = Self {
+            keys: Vec::new(),
+            entries: BTreeMap::new(),
+            variables: env.clone(),
+            errors: Vec::new(),
+            file: String::new(),
+        };
         for (key, value) in leaves(&defaults) {
             layers.keys.push(key.clone());
             layers.entries.insert(key, Entry { value, origin: SettingOrigin::Default });
@@ -156,9 +165,13 @@ impl Layers {
         let origin = SettingOrigin::File(path.display().to_string());
         let parsed = read_text_file(path, SETTINGS_FILE_BYTES)
             .map_err(|error| format!("can't be read: {error}"))
-            .and_then(|text| text.parse::<Table>().map_err(|error| format!("is not TOML: {}", one_line(&error))));
+            .and_then(|text| match text.parse::<Table>() {
+                Ok(table) => Ok((text, table)),
+                Err(error) => Err(format!("is not TOML: {}", one_line(&error))),
+            });
         match parsed {
-            Ok(table) => {
+            Ok((text, table)) => {
+                self.file = text;
                 for (key, value) in leaves(&table) {
                     self.set(&key, value, origin.clone());
                 }
@@ -198,7 +211,9 @@ impl Layers {
             let problem = if self.is_section(key) {
                 format!("expected a section with keys, got {}", shown(key, &value))
             } else {
-                format!("is not a setting; did you mean `{}`?", self.nearest(key))
+                let near = self.nearest(key).map(|near| format!("; did you mean `{near}`?"));
+                let near = near.unwrap_or_else(|| "; `trellis config show` lists all".to_owned());
+                format!("is not a setting{near}")
             };
             self.fail(key, origin, problem);
         }
@@ -210,18 +225,19 @@ impl Layers {
             || self.keys.iter().any(|known| known.starts_with(&prefix))
     }
 
-    /// The known key that is the most similar to an unknown one.
-    fn nearest(&self, key: &str) -> String {
+    /// The known key that an unknown one was meant to be.
+    fn nearest(&self, key: &str) -> Option<String> {
         let free = FREE.iter().flat_map(|table| table.keys_near(key));
-        self.keys
-            .iter()
-            .cloned()
-            .chain(free)
-            .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)))
-            .unwrap_or_default()
+        let known: Vec<String> = self.keys.iter().cloned().chain(free).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        nearest(key, &known).map(str::to_owned)
     }
 
-    pub fn fail(&mut self, key: &str, origin: SettingOrigin, problem: String) {
+    pub fn fail(&mut self, key: &str, origin: SettingOrigin, mut problem: String) {
+        let steps: Vec<&str> = key.split('.').collect();
+        if let (SettingOrigin::File(_), Some(place)) = (&origin, locate(&self.file, &steps)) {
+            problem = format!("{problem} ({place})");
+        }
         self.errors.push(ConfigError { key: key.to_owned(), origin, problem });
     }
 

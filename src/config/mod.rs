@@ -5,6 +5,7 @@ pub mod files;
 pub mod url;
 mod layers;
 mod mask;
+pub mod position;
 pub mod proxy;
 
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, SettingOrigin};

@@ -80,13 +80,13 @@ fn all_errors_are_reported_together_with_key_origin_and_expectation() {
         &[("TRELLIS__WORKER__CRASH_LIMIT", "0"), ("TRELLIS__STOR__URL", "x")],
         &[("log.format", "yaml"), ("models.timeout", "0s")],
         &[
-            "`worker.slots` (file FILE): expected a whole number, got `many`",
-            "`worker.slotz` (file FILE): is not a setting; did you mean `worker.slots`?",
+            "`worker.slots` (file FILE): expected a whole number, got `many` (line 2, column 1)",
+            "`worker.slotz` (file FILE): is not a setting; did you mean `worker.slots`? (line 3, column 1)",
             "`stor.url` (env TRELLIS__STOR__URL): is not a setting; did you mean `store.url`?",
             "`worker.crash_limit` (env TRELLIS__WORKER__CRASH_LIMIT): expected 1 to 1000, got `0`",
             "`models.timeout` (flag): expected a duration from 10ms to 1h such as `30s` or `5m`, got `0s`",
             "`log.format` (flag): expected `text` or `json`, got `yaml`",
-            "`retry.first` (file FILE): expected a duration from 1ms to 1h such as `30s` or `5m`, got `2 parsecs`",
+            "`retry.first` (file FILE): expected a duration from 1ms to 1h such as `30s` or `5m`, got `2 parsecs` (line 5, column 1)",
         ],
     );
 }
@@ -154,7 +154,7 @@ fn a_value_of_another_type_shows_no_credential() {
         "[store]\nurl = [\"redis://u:hunter2@h\"]\n",
         &[],
         &[],
-        &["`store.url` (file FILE): expected text, got a list"],
+        &["`store.url` (file FILE): expected text, got a list (line 2, column 1)"],
     );
 }
 
@@ -173,7 +173,7 @@ fn bad_combinations_are_refused_at_the_key_that_was_set() {
         &[],
         &[],
         &[
-            "`bus.url` (file FILE): the embedded store serves one process and brings its own bus; expected `store.url = \"redis://…\"` with `bus.url = \"nats://…\"`",
+            "`bus.url` (file FILE): the embedded store serves one process and brings its own bus; expected `store.url = \"redis://…\"` with `bus.url = \"nats://…\"` (line 2, column 1)",
         ],
     );
     check_errors(

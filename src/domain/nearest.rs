@@ -1,13 +1,31 @@
 //! "Did you mean": the known name nearest to a misspelt one.
 
-/// The known name that is most like `given`, when one is like it at all.
+/// The known name that is most like `given`, when it is a slip of typing away: another name that only begins alike
+/// leads astray.
 pub fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
+    let given = given.to_lowercase();
     known
         .iter()
-        .map(|name| (strsim::jaro_winkler(&given.to_lowercase(), &name.to_lowercase()), *name))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+        .filter(|name| is_slip(&given, &name.to_lowercase()))
+        .max_by(|a, b| {
+            let likeness = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());
+            likeness(a).total_cmp(&likeness(b))
+        })
+        .copied()
+}
+
+/// Whether one is the other with a wrong, missing, additional or swapped character per four that differ could hold.
+/// The segments of a path that both begin with say nothing.
+fn is_slip(given: &str, known: &str) -> bool {
+    let common = given.char_indices().zip(known.chars()).take_while(|((_, a), b)| a == b);
+    let common = common.filter(|((_, c), _)| *c == '/').last().map_or(0, |((at, _), _)| at + 1);
+    let (given, known) = (&given[common..], &known[common..]);
+    // `_automatic` for `_auto`.
+    if known.chars().count() >= 4 && given.starts_with(known) {
+        return true;
+    }
+    let most = given.chars().count().max(known.chars().count()).div_ceil(4);
+    strsim::damerau_levenshtein(given, known) <= most
 }
 
 /// The same for the end of an error: a question, or nothing.
@@ -25,6 +43,15 @@ mod tests {
         assert_eq!(nearest("systemprompt", &known), Some("systemPrompt"));
         assert_eq!(nearest("tool", &known), Some("tools"));
         assert_eq!(nearest("qqq", &known), None);
+        assert_eq!(nearest("toools", &known), Some("tools"));
+        assert_eq!(nearest("sytemPropmt", &known), Some("systemPrompt"));
+        assert_eq!(nearest("content", &known), Some("context"));
+        // Alike at their beginning, and far.
+        assert_eq!(nearest("systemProperties", &known), None);
+        assert_eq!(nearest("total", &["tools"]), None);
+        assert_eq!(nearest("/api/v1/foo", &["/api/v1/why", "/api/v1/run"]), None);
+        assert_eq!(nearest("/api/v1/job", &["/api/v1/jobs", "/api/v1/run"]), Some("/api/v1/jobs"));
+        assert_eq!(nearest("", &known), None);
         assert_eq!(did_you_mean("tool", &known), ", did you mean `tools`");
         assert_eq!(did_you_mean("qqq", &known), "");
     }

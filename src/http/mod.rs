@@ -33,6 +33,9 @@ use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::census::OwnerCensus;
 use axum::Router;
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::map_response;
+use axum::response::Response;
 use lane::Lanes;
 use load::Scales;
 use std::future::Future;
@@ -140,6 +143,14 @@ pub async fn serve_health(
     run(listener, venue, options, health::router, shutdown).await;
 }
 
+/// On every answer: by it the command line knows that a venue answers.
+pub(crate) const VERSION_HEADER: HeaderName = HeaderName::from_static("x-trellis-version");
+
+async fn tell_version(mut response: Response) -> Response {
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    response
+}
+
 async fn run(
     listener: TcpListener,
     venue: Arc<Venue>,
@@ -155,7 +166,7 @@ async fn run(
         shutdown.await;
         closing.cancel();
     };
-    let router = router(api.clone());
+    let router = router(api.clone()).layer(map_response(tell_version));
     let census = closing.run_until_cancelled(api.census.follow(&api.venue));
     tokio::join!(listen::listen(listener, api.clone(), router), census, signal);
 }

@@ -47,9 +47,9 @@ fn an_agent_is_suspended_resumed_forked_deleted_and_removed() {
     assert_eq!(up.run(&["job", "wait", &job]).ok(), "hello");
     assert_eq!(up.run(&["agent", "fork", "a", "b", "--timeline"]).ok(), "b is a fork of a");
     assert!(up.run(&["session", "list", "b"]).ok().contains("s1"));
-    assert_eq!(up.run(&["agent", "delete", "a"]).ok(), "a TERMINATED, 0 unfinished tasks cancelled");
+    assert_eq!(up.run(&["agent", "delete", "a", "--yes"]).ok(), "a TERMINATED, 0 unfinished tasks cancelled");
     up.run(&["submit", "a", "x"]).expect(6, "terminated");
-    assert_eq!(up.run(&["agent", "delete", "a", "--remove"]).ok(), "a removed, 0 unfinished tasks cancelled");
+    assert_eq!(up.run(&["agent", "delete", "a", "--remove", "--yes"]).ok(), "a removed, 0 unfinished tasks cancelled");
     up.run(&["agent", "get", "a"]).expect(5, "no agent `a`");
 }
 
@@ -57,7 +57,8 @@ fn an_agent_is_suspended_resumed_forked_deleted_and_removed() {
 fn a_chat_waits_for_the_reply_and_its_session_can_be_read_and_branched() {
     let up = Up::start();
     up.agent("a", "echo");
-    up.run(&["chat", "a", "one", "--session", "s"]).expect(5, "agent `a` has no session `s`; leave `sessionId` out");
+    up.run(&["chat", "a", "one", "--session", "s"])
+        .expect(5, "agent `a` has no session `s`; `trellis session list a` shows which");
     let first: Value = serde_json::from_str(&up.run(&["chat", "a", "one", "--output", "json"]).ok()).unwrap();
     let s = first["sessionId"].as_str().unwrap();
     let other: Value = serde_json::from_str(&up.run(&["chat", "a", "hello", "--output", "json"]).ok()).unwrap();
@@ -126,7 +127,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (&["agent", "update", "a"], 2, "KEY=VALUE"),
         (&["agent", "fork", "a", "a"], 6, "agent `a` exists"),
         (&["agent", "fork", "a", "b", "--timeline", "--overwrite"], 2, "cannot be used with"),
-        (&["agent", "delete", "gone", "--remove"], 5, "no agent `gone`"),
+        (&["agent", "delete", "gone", "--remove", "--yes"], 5, "no agent `gone`"),
         (&["session", "fork", "a", "main", "--at", "99"], 5, "has no turn 99: its newest is 1"),
         (&["session", "fork", "a", "main", "--at", "0"], 2, "less than the minimum"),
         (&["session", "fork", "a", "main", "--at", "1", "--to", "main"], 6, "session `a/main` exists"),

@@ -2,8 +2,9 @@
 
 use super::super::exit::Failure;
 use super::super::input;
+use crate::config::position::locate;
 use crate::domain::agent::AgentConfig;
-use crate::domain::decode;
+use crate::domain::decode::{self, Wrong};
 use crate::domain::ids::AgentId;
 use crate::venue::resources;
 use serde_json::Value;
@@ -82,10 +83,21 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
-    let checked = AgentConfig::parse(&config).map_err(|e| e.to_string())?;
+    let checked = AgentConfig::parse(&config).map_err(|wrong| with_position(&text, &wrong))?;
     // Which kinds the venue has besides is for the venue to say.
     resources::check_own(&checked)?;
     Ok((id, config))
+}
+
+/// What is wrong, and where in the file, where that can be told.
+fn with_position(text: &str, wrong: &Wrong) -> String {
+    let steps: Vec<String> =
+        wrong.pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).chain(wrong.unknown_key()).collect();
+    match locate(text, &steps) {
+        Some(place) => format!("{wrong} ({place})"),
+        None => wrong.to_string(),
+    }
 }
 
 fn parse(kind: Kind, text: &str) -> Result<Value, String> {

@@ -5,6 +5,7 @@ mod diff;
 mod files;
 
 use super::client::{Client, Server, encode};
+use super::confirm::confirm;
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note, pretty};
 use super::submit::NO_AGENT;
@@ -102,13 +103,16 @@ pub(crate) enum Agent {
     /// End an agent: unfinished tasks are cancelled, new work is refused
     ///
     /// Its name, turns and sessions are kept. With `--remove` they are deleted, and the name is free.
-    #[command(after_help = "Example:\n  trellis agent delete helper --remove")]
+    #[command(after_help = "Example:\n  trellis agent delete helper --remove --yes")]
     Delete {
         /// Its id
         id: AgentId,
         /// Also delete its sessions and documents and free the name
         #[arg(long)]
         remove: bool,
+        /// Do it without a question
+        #[arg(long)]
+        yes: bool,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -181,7 +185,11 @@ impl Agent {
                 let input = json!({"agentId": id, "to": to, "timeline": timeline, "overwrite": overwrite});
                 run(&Client::new(&server)?, context.out, "fork", input, |_| format!("{to} is a fork of {id}")).await
             }
-            Self::Delete { id, remove, server } => {
+            Self::Delete { id, remove, yes, server } => {
+                if !yes {
+                    let end = if remove { "deleted with its sessions and documents" } else { "ended for good" };
+                    confirm(&format!("agent `{id}` would be {end}, and its unfinished tasks cancelled"))?;
+                }
                 let input = json!({"agentId": id, "remove": remove});
                 run(&Client::new(&server)?, context.out, "delete", input, |answer| {
                     let what = if remove { "removed" } else { "TERMINATED" };

@@ -172,6 +172,13 @@ impl Wrong {
         self.fact.code == Code::Unknown
     }
 
+    /// The key that nothing knows, where it is about one.
+    #[must_use]
+    pub fn unknown_key(&self) -> Option<&str> {
+        let kinds = ["unknown key `", "unknown field `"];
+        kinds.iter().find_map(|kind| self.fact.reason.strip_prefix(kind)?.split('`').next())
+    }
+
     pub(super) fn of(steps: &[Step], code: Code, reason: impl Into<String>) -> Self {
         Self::at(steps, Box::new(Fact::new(code, reason)))
     }

@@ -78,7 +78,8 @@ fn drop_empty_default(map: &mut Map<String, Value>) {
 /// A choice between constant texts becomes an `enum`: clients make one type of it.
 fn join_constants(map: &mut Map<String, Value>) {
     for key in ["oneOf", "anyOf"] {
-        let Some((texts, about)) = map.get(key).and_then(Value::as_array).and_then(|options| joined(options)) else {
+        let Some((texts, about)) = map.get(key).and_then(Value::as_array).and_then(|options| constant_texts(options))
+        else {
             continue;
         };
         map.shift_remove(key);
@@ -93,7 +94,7 @@ fn join_constants(map: &mut Map<String, Value>) {
 }
 
 /// All texts that these schemas allow, and what is said of each; `None` where one allows something else.
-fn joined(options: &[Value]) -> Option<(Vec<Value>, Vec<String>)> {
+fn constant_texts(options: &[Value]) -> Option<(Vec<Value>, Vec<String>)> {
     let texts: Vec<Vec<Value>> = options.iter().map(texts_of).collect::<Option<_>>()?;
     let about = options.iter().zip(&texts).filter_map(|(option, texts)| {
         let about = option["description"].as_str()?.replace('\n', " ");
