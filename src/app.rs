@@ -17,6 +17,7 @@ use crate::model::Model;
 use crate::model::endpoint::providers;
 use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
+use crate::model::script_place::{self, PlaceError};
 use crate::ops;
 use crate::process::clock::Clock;
 use crate::process::host;
@@ -128,6 +129,9 @@ pub enum AppError {
     /// The queue in the embedded store.
     #[error(transparent)]
     Bus(#[from] BusError),
+    /// The rules of the scripted model.
+    #[error("`models.scripted`: {0}")]
+    Rules(#[from] PlaceError),
     /// The model client.
     #[error("the model client can't be set up: {0}")]
     Models(String),
@@ -286,6 +290,9 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let shutdown = Shutdown::new(Arc::clone(&metrics));
     shutdown.listen_to_signals().map_err(AppError::Signals)?;
     listen::check_free(config, role).await?;
+    if let Some(file) = config.models.scripted.as_deref().filter(|place| place.is_file()) {
+        script_place::file(file)?;
+    }
     let app = tokio::select! {
         // Waiting for servers that are away ends with a signal too.
         () = shutdown.triggered() => return Ok(()),

@@ -4,7 +4,7 @@
 /// its value.
 pub(super) fn advice(reason: &str, setting: &str, url: &str) -> String {
     let has = |part: &str| reason.to_lowercase().contains(part);
-    let encrypted = ["rediss", "tls", "wss"].iter().any(|scheme| url.starts_with(&format!("{scheme}")));
+    let encrypted = ["rediss", "tls", "wss"].iter().any(|scheme| url.starts_with(scheme));
     if has("invalidcontenttype") {
         format!("the server there speaks no TLS: `{setting}` without it is {}", without_tls(url))
     } else if has("connection refused") {

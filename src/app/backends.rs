@@ -88,7 +88,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             options.files.check()?;
             let redis = match redis(config, url, role).await {
                 Ok(redis) => redis,
-                Err(error) => return Err(with_bus(error, &options, role).await),
+                Err(error) => return Err(Box::pin(with_bus(error, &options, role)).await),
             };
             let store = Arc::clone(&redis) as Arc<dyn Store>;
             Ok(OpenStore { store, redis: Some(redis), embedded: None, nats: Some(options), scratch: None })

@@ -63,9 +63,12 @@ impl Client {
     pub fn new(server: &Server) -> Result<Self, Failure> {
         let shown = mask_url(&server.url);
         let bad = |why: &str| Failure::usage(format!("illegal server address `{shown}`: {why}"));
-        let scheme = || match server.url.contains("://") || server.url.is_empty() {
-            true => bad("expected `http://` or `https://`, e.g. `http://127.0.0.1:8420`"),
-            false => bad(&format!("expected `http://` or `https://` before it: `http://{shown}`")),
+        let scheme = || {
+            if server.url.contains("://") || server.url.is_empty() {
+                bad("expected `http://` or `https://`, e.g. `http://127.0.0.1:8420`")
+            } else {
+                bad(&format!("expected `http://` or `https://` before it: `http://{shown}`"))
+            }
         };
         let url = Url::parse(&server.url).map_err(|error| match error.to_string() {
             text if text.starts_with("relative URL") => scheme(),

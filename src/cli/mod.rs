@@ -260,7 +260,7 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
 
 async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
     match command {
-        Command::Demo(command) => command.run(context).await,
+        Command::Demo(command) => Box::pin(command.run(context)).await,
         Command::Up(command) => command.run(context).await,
         Command::Worker(command) => command.run(context).await,
         Command::Serve(command) => command.run(context).await,

@@ -36,6 +36,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::StoreUrl(_)
         | AppError::Kind { .. }
         | AppError::File(_)
+        | AppError::Rules(_)
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
         AppError::Store { .. } | AppError::Both(..) | AppError::Nats { .. } | AppError::Bus(_) => Exit::Unreachable,

@@ -39,7 +39,7 @@ fn toml_offset(text: &str, steps: &[&str]) -> Option<usize> {
             }
             (None, Some(items)) => {
                 let items: &toml::de::DeArray<'_> = items;
-                let item = step.parse().ok().and_then(|at: usize| items.iter().nth(at));
+                let item = step.parse().ok().and_then(|at: usize| items.get(at));
                 item.map(|item| (item.span().start, item.get_ref()))
             }
             (None, None) => None,

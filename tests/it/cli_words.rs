@@ -224,3 +224,12 @@ fn a_wrong_file_names_line_and_column() {
         run(dir.path(), args).expect(2, err);
     }
 }
+
+#[test]
+fn a_rules_file_with_a_misspelt_key_is_refused_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bad.rules"), "[[rule]]\nwen = {}\nthen = { text = \"x\" }\n").unwrap();
+    let up = ["up", "--data", "data", "--listen", "127.0.0.1:0", "--set", "models.scripted=bad.rules"];
+    run(dir.path(), &up).expect(2, "unknown key `wen` in rule 1, did you mean `when`");
+    assert!(!dir.path().join("data").exists());
+}
