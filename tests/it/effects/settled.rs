@@ -19,7 +19,7 @@ use trellis::venue::operation::Caller;
 fn rules(site: &Site) -> String {
     let call = |path: &str| {
         format!(
-            "{{ tool = \"http_post\", arguments = {{ url = \"{}\", body = \"10 EUR\", timeout = 500 }} }}",
+            "{{ tool = \"http_post\", arguments = {{ url = \"{}\", body = \"10 EUR\", timeout = 20000 }} }}",
             site.url(path)
         )
     };
