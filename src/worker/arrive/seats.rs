@@ -12,7 +12,7 @@
 
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
-use crate::domain::share::{PlaceShares, Sharers, TakenPlaces, first_with_fewest};
+use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
 use crate::venue::census::OwnerCensus;
 use crate::worker::holds::{HoldTable, LongHoldCounts};
 use parking_lot::Mutex;
