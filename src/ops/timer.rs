@@ -309,14 +309,14 @@ impl Wake {
         let Site::Turn(site) = &call.site else {
             return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
         };
-        let TurnSite { lease, turn, call: index, mandate, .. } = site;
+        let TurnSite { lease, turn, call: index, mandate, start, .. } = site;
         let session = &lease.session;
         Ok(TimerRequest {
             id: TimerId::of(&format!("wake/{}", session.token())),
             name: Some("wake".into()),
             origin: call_id(call.venue, site),
             asked: None,
-            place: Some(TimerOrigin { turn: *turn, call: *index }),
+            place: Some(TimerOrigin { turn: *turn, call: *index, start: start.time() }),
             agent: session.agent.clone(),
             kind: TimerKind::Message,
             submission: Submission {

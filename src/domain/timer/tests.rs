@@ -285,12 +285,23 @@ fn setting_the_same_again_changes_nothing() {
         assert!(!set.is_anothers(&TimerRequest { origin: EventId::new("another").unwrap(), ..again }));
     }
     // Of a session's one wake the call that comes later in the conversation counts.
-    let wake = Timer { place: Some(TimerOrigin { turn: 3, call: 1 }), ..timer };
-    for (turn, call, stays) in [(3, 0, true), (2, 5, true), (3, 2, false), (4, 0, false)] {
+    let place = |turn, call, start| Some(TimerOrigin { turn, call, start: Millis(start) });
+    let wake = Timer { place: place(3, 1, 50), ..timer };
+    for (turn, call, start, stays) in [
+        (3, 0, 50, true),
+        (2, 5, 40, true),
+        (3, 2, 50, false),
+        (4, 0, 60, false),
+        // Clocks of two workers are apart.
+        (4, 0, 45, false),
+        // The session began anew under its name.
+        (1, 0, 70, false),
+        (3, 1, 70, false),
+    ] {
         let mut again = wanted(Schedule::At(Millis(9)), CatchUp::One);
         again.origin = EventId::new("another").unwrap();
-        again.place = Some(TimerOrigin { turn, call });
-        assert_eq!(wake.is_as(&again), stays, "{turn}/{call}");
+        again.place = place(turn, call, start);
+        assert_eq!(wake.is_as(&again), stays, "{turn}/{call} at {start}");
     }
 }
 

@@ -142,15 +142,21 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
             jobs::cancel(venue, owner, job, Some(&reason)).await?;
         }
         let then = Amendment::Gone { arrivals: seen.arrivals };
-        let writes = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
+        let mut writes: Vec<_> = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
+        // With the session, and not after it: by then a session that has begun anew may have set it.
+        let wake = timers::cancellation(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
+        writes.extend(wake.iter().flat_map(|(_, writes)| writes.iter().cloned()));
         let amend = Amend { version: seen.version, was: seen.state, then, writes };
         match venue.store.amend(venue.now(), owner, key, &amend).await? {
-            Amended::Done => break,
+            Amended::Done => {
+                if let Some((timer, _)) = &wake {
+                    timers::arm(venue, owner, timer).await;
+                }
+                return Ok(true);
+            }
             Amended::Held | Amended::Stirred => look_again(venue, key, deadline).await?,
         }
     }
-    timers::cancel(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
-    Ok(true)
 }
 
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest

@@ -9,7 +9,7 @@ use crate::domain::authority::Capability;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Causes, causes};
-use crate::domain::call::{Outcome, PlannedCall, Resolved};
+use crate::domain::call::{Outcome, PlannedCall, ReplyTurn, Resolved};
 use crate::domain::context::result::{Rest, ResultRoom};
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
@@ -21,7 +21,6 @@ use crate::domain::load::{LoadChange, Loads};
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
-use crate::domain::time::Millis;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Setting, Turn};
 use crate::domain::visible::told;
@@ -51,8 +50,8 @@ pub(crate) struct Round<'a> {
     pub(crate) caller: Caller,
     parent: Parent,
     turn: u64,
-    /// The turn whose reply has the calls, and when it began.
-    pub(super) reply_turn: (u64, Millis),
+    /// The turn whose reply has the calls.
+    pub(super) reply_turn: ReplyTurn,
     children: usize,
     /// Places of calls that cause something elsewhere, and what.
     causes: Vec<(u32, Causes)>,
@@ -346,6 +345,7 @@ impl Round<'_> {
                 turn: self.turn,
                 call: index,
                 instance: call.instance.as_deref(),
+                start: self.reply_turn.start,
                 handed: &call.scoped,
                 mandate: &self.setting.mandate,
                 parent: &self.parent,
