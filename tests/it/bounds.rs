@@ -20,6 +20,7 @@ on_both! {
     a_reason_is_cut_and_what_it_explains_holds
     a_large_agent_from_before_is_stopped_and_made_smaller
     a_large_policy_from_before_takes_another_revocation
+    a_timer_has_a_name_that_can_be_read_and_the_zone_that_it_names
 }
 
 async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir, Server)> {
@@ -142,4 +143,25 @@ async fn a_large_policy_from_before_takes_another_revocation(on: On) {
     let (policy, _) = policy::load(&*venue.venue.store, &venue.owner).await.unwrap();
     assert_eq!(policy.revocations.len(), 4);
     assert!(serde_json::to_string(&policy).unwrap().len() < POLICY_BYTES, "old reasons are cut");
+}
+
+async fn a_timer_has_a_name_that_can_be_read_and_the_zone_that_it_names(on: On) {
+    let Some((_venue, _dir, api)) = site(on).await else { return };
+    let set = async |timer: Value| {
+        let mut body = json!({"input": 1, "after": "5m"});
+        for (key, value) in timer.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        if timer.get("at").is_some() {
+            body.as_object_mut().unwrap().remove("after");
+        }
+        api.post("/api/v1/agents/a/timers", body).await
+    };
+    for name in ["", "a\u{0}b", "a\nb", "a\u{200b}b", "a\u{2028}b", "\u{202e}a", "a\u{9b}b"] {
+        set(json!({"name": name})).await.is_problem(400, "`name`");
+    }
+    set(json!({"name": "Jeden Tag 🏳️‍🌈"})).await.body(201);
+    set(json!({"at": "2027-06-01T12:00:00+01:00[Europe/Berlin]"})).await.is_problem(400, "its time zone");
+    let timer = set(json!({"at": "2027-06-01T12:00:00[Europe/Berlin]"})).await.body(201);
+    assert_eq!(timer["next"], "2027-06-01T10:00:00.000Z");
 }
