@@ -35,6 +35,7 @@ on_both! {
     timers_that_are_set_at_once_share_the_quota
     values_of_a_tenant_have_a_quota
     what_is_made_at_once_stays_at_the_quota
+    forks_of_a_conversation_at_once_share_the_quota
     assets_that_find_no_room_leave_nothing
 }
 
@@ -224,16 +225,12 @@ async fn what_is_made_at_once_stays_at_the_quota(on: On) {
     let run = |operation: &str, input: Value| ("run".to_owned(), json!({"operation": operation, "input": input}));
     let big = |n: usize| format!("{n:04}{}", "x".repeat(LARGE));
     venue.agent("big", json!({"systemPrompt": big(0)})).await;
-    let long = json!({"input": big(0), "sessionId": "long", "wait": true});
-    venue.worker();
-    api.post("/api/v1/agents/a/tasks", long).await.body(200);
-    let kinds: [(&str, &dyn Fn(usize) -> (String, Value)); 11] = [
+    let with_model = |prompt| json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": prompt});
+    let kinds: [(&str, &dyn Fn(usize) -> (String, Value)); 10] = [
         ("values", &|n| run("v/ops/lattice/write", json!({"path": format!("w/v{n}"), "value": big(n)}))),
         ("assets", &|n| ("assets".to_owned(), json!({"content": big(n)}))),
         ("assets of several parts", &|n| ("assets".to_owned(), json!({"content": big(n).repeat(8)}))),
-        ("agents", &|n| {
-            run("v/ops/agent/create", json!({"agentId": format!("a{n}"), "config": {"systemPrompt": big(n)}}))
-        }),
+        ("agents", &|n| run("v/ops/agent/create", json!({"agentId": format!("a{n}"), "config": with_model(big(n))}))),
         ("tasks", &|n| ("agents/a/tasks".to_owned(), json!({"input": big(n)}))),
         ("messages", &|n| ("agents/a/messages".to_owned(), json!({"input": big(n), "sessionId": format!("m{n}")}))),
         ("timers", &|n| {
@@ -243,12 +240,6 @@ async fn what_is_made_at_once_stays_at_the_quota(on: On) {
             ("invoke".to_owned(), json!({"operation": "v/ops/json/merge", "input": {"values": [{"a": big(n)}]}}))
         }),
         ("forks", &|n| ("agents/big/fork".to_owned(), json!({"to": format!("f{n}")}))),
-        ("forks of conversations", &|n| {
-            run(
-                "v/ops/agent/session-fork",
-                json!({"agentId": "a", "sessionId": "long", "at": 1, "to": format!("s{n}")}),
-            )
-        }),
         ("secrets", &|n| {
             run("v/ops/secret/set", json!({"name": format!("S{n}"), "value": big(n), "hosts": ["a.example"]}))
         }),
@@ -270,6 +261,26 @@ async fn what_is_made_at_once_stays_at_the_quota(on: On) {
         assert!((1..50).contains(&taken) || kind == "assets of several parts", "{kind}: {taken} taken");
         lift(&venue).await;
     }
+    counts_are_right(&venue).await;
+}
+
+async fn forks_of_a_conversation_at_once_share_the_quota(on: On) {
+    let Some((venue, _dir, api)) = site(on, QuotaSettings::default()).await else { return };
+    venue.worker();
+    let task = json!({"input": large(), "sessionId": "long"});
+    api.post("/api/v1/agents/a/tasks?wait=60000", task).await.body(202);
+    leave(&venue, 5 * LARGE as u64).await;
+    let limit = used(&venue).await.bytes + 5 * LARGE as u64;
+    let fork = async |n: usize| {
+        let input = json!({"agentId": "a", "sessionId": "long", "at": 1, "to": format!("s{n}")});
+        let body = json!({"operation": "v/ops/agent/session-fork", "input": input});
+        api.post("/api/v1/run", body).await.status.as_u16()
+    };
+    let answers = futures::future::join_all((0..60).map(fork)).await;
+    assert!(answers.iter().all(|status| [200, 507].contains(status)), "{answers:?}");
+    let taken = answers.iter().filter(|status| **status == 200).count();
+    let kept = used(&venue).await.bytes;
+    assert!((1..6).contains(&taken) && kept <= limit, "{taken} taken, {kept} of {limit} bytes");
     counts_are_right(&venue).await;
 }
 
