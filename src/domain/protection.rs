@@ -1,9 +1,10 @@
 //! Records of what protects somebody: the queue keeps the newest of each beside the store, so that a store that lost its
 //! last seconds gets them back before anything else runs.
 
+use crate::bounds::PROTECTION_BYTES;
 use crate::decode;
 use crate::ids::{JobId, Owner, sha256_hex};
-use crate::job::JobStatus;
+use crate::job::{JobResult, JobStatus};
 use crate::time::Millis;
 use crate::venue_mac::VenueMac;
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,36 @@ pub enum Protection {
     },
 }
 
+/// Error of a job whose result was lost with the store's last seconds.
+const LOST_RESULT: &str = "the store lost its last seconds, and with them what this job returned, which was too large for \
+                           the queue; it had ended, and isn't run again";
+
 impl Protection {
+    /// Whether a message of the queue holds a record of it.
+    pub fn fits_message(&self) -> bool {
+        serde_json::to_vec(self).is_ok_and(|text| text.len() <= PROTECTION_BYTES)
+    }
+
+    /// The same end of a job without its output and without messages, for one that fits no message: it protects from
+    /// another run. Who waits for the job hears of its end by the audit's repair.
+    #[must_use]
+    pub fn without_output(self) -> Self {
+        match self {
+            Self::End { session, job, status, .. } => {
+                let result = JobResult {
+                    status,
+                    output: None,
+                    error: Some(LOST_RESULT.to_owned()),
+                    error_code: None,
+                    truncated: false,
+                };
+                let result = serde_json::to_string(&result).unwrap_or_default();
+                Self::End { session, job, status, result, outbox: Vec::new() }
+            }
+            other @ (Self::Document { .. } | Self::Hold { .. } | Self::Spending { .. }) => other,
+        }
+    }
+
     /// A name that a newer record of the same thing has, too: hexadecimal.
     pub fn name(&self) -> String {
         let name = match self {
@@ -186,6 +216,28 @@ mod tests {
 
     fn document(key: &str) -> Protection {
         Protection::Document { key: key.to_owned(), version: 1, value: Some("{}".to_owned()) }
+    }
+
+    #[test]
+    fn an_end_that_fits_no_message_is_kept_without_its_output() {
+        let end = |bytes: usize| Protection::End {
+            session: "a/b".to_owned(),
+            job: JobId::new(&"0f".repeat(16)).unwrap(),
+            status: JobStatus::Complete,
+            result: json!({"status": "COMPLETE", "output": "\"".repeat(bytes)}).to_string(),
+            outbox: vec![("id".to_owned(), "message".to_owned())],
+        };
+        // A quote is two bytes of the result, and four of the record.
+        let bytes = PROTECTION_BYTES / 4;
+        assert!(end(bytes - 100).fits_message());
+        assert!(!end(bytes).fits_message());
+        let lean = end(bytes).without_output();
+        assert!(lean.fits_message());
+        assert_eq!(lean.name(), end(1).name());
+        let Protection::End { status, result, outbox, .. } = lean else { panic!("it is another kind") };
+        let result: JobResult = serde_json::from_str(&result).unwrap();
+        assert_eq!((status, result.status, outbox.len()), (JobStatus::Complete, JobStatus::Complete, 0));
+        assert!(result.error.unwrap().contains("isn't run again"));
     }
 
     #[test]

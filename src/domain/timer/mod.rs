@@ -39,6 +39,9 @@ pub const KEEP: &str = "timer/keep";
 pub struct TimerId(String);
 
 impl TimerId {
+    /// What [`TimerId::new`] takes, as a regular expression.
+    pub const PATTERN: &str = "^[0-9a-fA-F]{32}$";
+
     /// The id of what is named by this text: the same text, the same timer.
     pub fn of(text: &str) -> Self {
         Self(sha256_hex(text.as_bytes())[..32].to_owned())

@@ -44,6 +44,32 @@ fn a_named_time_that_a_clock_change_touches_is_the_one_of_cron() {
 }
 
 #[test]
+fn a_time_zone_behind_a_time_counts_or_is_refused() {
+    for (named, timezone, expected) in [
+        ("2027-06-01T12:00:00[Europe/Berlin]", None, Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00[Europe/Berlin]", Some("Europe/Berlin"), Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00:00+02:00[Europe/Berlin]", None, Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00:00+02:00[!Europe/Berlin]", Some("europe/berlin"), Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00:00Z[Europe/Berlin]", None, Ok("2027-06-01T12:00:00Z")),
+        ("2026-03-29T02:30:00[Europe/Berlin]", None, Ok("2026-03-29T01:00:00Z")),
+        ("2027-06-01T12:00:00+01:00[Europe/Berlin]", None, Err("its clocks show 2027-06-01T13:00:00")),
+        ("2027-06-01T12:00:00[Europe/Berlin]", Some("UTC"), Err("another time zone than `timezone`")),
+        ("2027-06-01T12:00:00[Europe/Nowhere]", None, Err("no time zone `Europe/Nowhere`")),
+        ("2027-06-01T12:00:00[Europe/Berlin", None, Err("expected a time such as")),
+        ("2027-06-01T12:00:00Z[Europe/Berlin][u-ca=japanese]", None, Err("expected a time such as")),
+        ("2027-06-01T12:00:00Z[u-ca=japanese]", None, Err("expected a time such as")),
+        ("[Europe/Berlin]", None, Err("expected a time such as")),
+        ("2027-06-01T12:00:00Z[]", None, Err("no time zone ``")),
+    ] {
+        match (instant(&json!(named), timezone), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, at(expected), "{named}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{named}: {why}"),
+            (found, _) => panic!("{named}: {found:?}"),
+        }
+    }
+}
+
+#[test]
 fn leap_days_and_month_ends() {
     check_cron("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
     check_cron("0 0 31 * *", "UTC", "2026-01-15T00:00:00Z", &["2026-01-31T00:00:00Z", "2026-03-31T00:00:00Z"]);

@@ -294,6 +294,7 @@ impl Layer for JournaledStore {
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+        self.check_sizes(owner, writes).await?;
         let written = self.inner.write(now, owner, writes).await?;
         if written == OutsideWrite::Done {
             self.written(now, owner, writes).await?;
@@ -308,6 +309,7 @@ impl Layer for JournaledStore {
         writes: &[DocWrite],
         quota: &Quota,
     ) -> Result<OutsideWrite, StoreError> {
+        self.check_sizes(owner, writes).await?;
         let written = self.inner.write_within(now, owner, writes, quota).await?;
         if written == OutsideWrite::Done {
             self.written(now, owner, writes).await?;

@@ -12,6 +12,7 @@ use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::timer::TimerId;
+use crate::domain::visible::check_line;
 use crate::store::{Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
@@ -33,11 +34,14 @@ const COUNTED: usize = 100;
 pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Option<&str>) -> Result<(), LifeError> {
     if let Some(title) = title {
         let bytes = title.len();
-        if title.trim().is_empty() || bytes > SESSION_TITLE_BYTES || title.chars().any(char::is_control) {
+        if title.trim().is_empty() || bytes > SESSION_TITLE_BYTES {
             return Err(LifeError::Config(format!(
                 "`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line, got {bytes}"
             )));
         }
+        check_line(title).map_err(|rule| {
+            LifeError::Config(format!("`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line: {rule}"))
+        })?;
     }
     let deadline = venue.clock.steady() + LET_GO;
     loop {

@@ -388,7 +388,7 @@ pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Store(error @ StoreError::Contended { .. }) => Ok(wrong(Outcome::Error, &error)),
         // Asking again would not mend what is damaged.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
-        OpError::Store(error @ StoreError::Over(_)) => Ok(wrong(Outcome::Limit, &error)),
+        OpError::Store(error @ (StoreError::Over(_) | StoreError::Oversized(_))) => Ok(wrong(Outcome::Limit, &error)),
         OpError::Store(error) => Ok(wrong(Outcome::Error, &error)),
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, told(error.to_string()))),
         OpError::Invalid(_) | OpError::Arguments { .. } => Ok(wrong(Outcome::Arguments, &error)),

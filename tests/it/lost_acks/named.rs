@@ -24,15 +24,15 @@ use trellis::upkeep::audit;
 use trellis::venue::history::History;
 use trellis::venue::load_or_make_key;
 
-fn owner() -> Owner {
+pub(super) fn owner() -> Owner {
     "acme/ada".parse().unwrap()
 }
 
-fn session(name: &str) -> SessionKey {
+pub(super) fn session(name: &str) -> SessionKey {
     SessionKey { agent: "clerk".parse().unwrap(), session: name.parse().unwrap() }
 }
 
-fn job(n: u8) -> JobId {
+pub(super) fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
 }
 
@@ -123,7 +123,7 @@ async fn write(store: &dyn Store, writes: Vec<DocWrite>) {
 }
 
 /// What is there before the seconds that are lost.
-async fn prepare(store: &dyn Store) {
+pub(super) async fn prepare(store: &dyn Store) {
     let gate = DocWrite::put(keys::agent_gate(&session("main").agent), "ACTIVE 8 1000000 queue");
     let [nested, changed] = ["w.e/a/old", "w/a"].map(|key| DocWrite::put(key, "1"));
     write(store, vec![gate, nested, changed]).await;
