@@ -1,6 +1,7 @@
 //! Redis comes back without its last seconds: one row for each kind of change that protects somebody, with living
 //! processes and with dead ones. What protects is in force again before anything else runs.
 
+mod checked;
 mod kinds;
 mod named;
 mod spent;
