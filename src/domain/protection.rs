@@ -143,12 +143,13 @@ impl Protection {
         hash
     }
 
-    /// Whether the record may be dropped some time after it was made: jobs and erased records end with the retention,
+    /// Whether the record may be dropped some time after it was made: jobs, answers, timers and erased records end with the retention,
     /// policies, gates, secrets and accounts count as long as they are.
     pub fn expires(&self) -> bool {
         match self {
             Self::Document { key, value: Some(_), .. } => {
-                key.starts_with("j/") || key.starts_with("g/") && key.matches('/').count() > 2
+                ["j/", "h/", "m/"].iter().any(|prefix| key.starts_with(prefix))
+                    || key.starts_with("g/") && key.matches('/').count() > 2
             }
             // The store knows the version of a deleted document for a day.
             Self::Document { value: None, .. } | Self::End { .. } | Self::Hold { .. } | Self::Spending { .. } => true,
@@ -250,6 +251,8 @@ mod tests {
             ("g/echo/gate", false),
             ("g/echo/turn/main/0000000000000001", true),
             ("j/0f/r", true),
+            ("h/0f", true),
+            ("m/0f", true),
         ] {
             assert_eq!(document(key).expires(), expires, "{key}");
         }

@@ -5,7 +5,10 @@ use super::{
     Change, Doc, DocWrite, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
     SessionKey, StoreError, keys,
 };
+use crate::domain::approval::Approval;
 use crate::domain::bounds::{AGENT_BYTES, OversizedDocument};
+use crate::domain::decode;
+use crate::domain::timer::{Phase, Timer};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
@@ -176,7 +179,20 @@ fn record_of(key: String, doc: &Doc) -> Option<Protection> {
     Some(Protection::Document { key, version: doc.version, value })
 }
 
-/// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, or it erases.
+/// Whether a write is of an approval that a person has answered: a rejection forbids a call.
+fn is_answered(write: &DocWrite) -> bool {
+    let Change::Put(bytes) = &write.change else { return false };
+    decode::stored::<Approval>(bytes).is_ok_and(|approval| approval.answer.is_some())
+}
+
+/// Whether a write is of a timer that somebody has cancelled.
+fn is_cancelled(write: &DocWrite) -> bool {
+    let Change::Put(bytes) = &write.change else { return false };
+    decode::stored::<Timer>(bytes).is_ok_and(|timer| timer.phase == Phase::Cancelled)
+}
+
+/// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, it answers an
+/// approval, cancels a timer, or erases.
 fn is_protective(write: &DocWrite) -> bool {
     let key = write.key.as_str();
     let is_erased = |mark: &str| match &write.change {
@@ -186,6 +202,8 @@ fn is_protective(write: &DocWrite) -> bool {
     };
     let deletes = matches!(write.change, Change::Delete);
     keys::is_setting_of_people(key)
+        || key.starts_with(keys::APPROVALS) && is_answered(write)
+        || key.starts_with(keys::TIMERS) && is_cancelled(write)
         || keys::is_turn_record(key) && !deletes && is_erased("\"erased\":true")
         || key.starts_with("j/") && !deletes && is_erased(crate::domain::lines::ERASED.text())
         || ["p.t/", "p/", "dead/", "h/", "m/", "r/"].iter().any(|prefix| key.starts_with(prefix)) && deletes
