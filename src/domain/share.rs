@@ -86,7 +86,7 @@ impl PlaceShares {
             (_, false) => return false,
         };
         let beyond = (long * BEGIN_PER_LONG_HOLD).min(self.places.saturating_mul(beyond));
-        self.percent < 100 && taken.user == 0 && taken.all < self.places.saturating_add(beyond)
+        self.percent < 100 && taken.user == 0 && beyond > 0 && taken.all < self.places.saturating_add(beyond)
     }
 
     /// The same of the places that are shared.
@@ -266,6 +266,9 @@ mod tests {
             // Full of places that are held long, or of others.
             (75, USERS, (16, 16, 0), long(16, 16), 1),
             (75, USERS, (16, 16, 0), long(0, 0), 0),
+            // A tenant has its share, and nothing of it is held long, or some.
+            (75, ALL, (12, 12, 0), long(0, 0), 0),
+            (75, ALL, (12, 12, 0), long(1, 1), 1),
             (75, USERS, (18, 18, 0), long(1, 1), 0),
             (75, USERS, (17, 17, 0), long(1, 1), 1),
             (75, TENANTS, (16, 0, 0), long(16, 0), 1),
