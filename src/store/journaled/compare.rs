@@ -101,9 +101,9 @@ impl JournaledStore {
         let looks: Vec<Result<Option<String>, StoreError>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let mut losses = Vec::new();
         for (entry, look) in entries.iter().zip(looks) {
-            let lost = match look {
+            let instead = match look {
                 Ok(None) => continue,
-                Ok(lost) => lost,
+                Ok(instead) => instead,
                 Err(error) if error.is_transient() => return Err(error),
                 Err(error) => Some(error.to_string()),
             };
@@ -112,7 +112,7 @@ impl JournaledStore {
                 acknowledged: entry.at,
                 kind: entry.change.kind().to_owned(),
                 what: entry.change.to_string(),
-                lost,
+                lost: instead,
             };
             losses.push((entry.clone(), loss));
         }
