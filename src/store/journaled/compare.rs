@@ -56,7 +56,10 @@ impl JournaledStore {
     /// what runs next may hide them behind other turns.
     pub(super) async fn note_early_losses(&self, names: &[String]) -> Result<(), StoreError> {
         let safe = self.inner.get::<SafePoint>(&keys::venue_owner(), keys::SAFE_POINT).await?;
-        let Some(safe) = safe.filter(|safe| !safe.is_of(names)) else { return Ok(()) };
+        let safe = safe.unwrap_or_default();
+        if safe.is_of(names) {
+            return Ok(());
+        }
         let since = begin_of_comparison(&safe, names);
         let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
         let mut entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
@@ -98,9 +101,9 @@ impl JournaledStore {
         let looks: Vec<Result<Option<String>, StoreError>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let mut losses = Vec::new();
         for (entry, look) in entries.iter().zip(looks) {
-            let lost = match look {
+            let instead = match look {
                 Ok(None) => continue,
-                Ok(lost) => lost,
+                Ok(instead) => instead,
                 Err(error) if error.is_transient() => return Err(error),
                 Err(error) => Some(error.to_string()),
             };
@@ -109,7 +112,7 @@ impl JournaledStore {
                 acknowledged: entry.at,
                 kind: entry.change.kind().to_owned(),
                 what: entry.change.to_string(),
-                lost,
+                lost: instead,
             };
             losses.push((entry.clone(), loss));
         }

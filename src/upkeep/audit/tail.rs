@@ -8,7 +8,7 @@ use crate::domain::tail::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
 use crate::store::journaled::{Forced, JournaledStore};
 use crate::store::tail::Compared;
-use crate::store::{DocWrite, StoreError, Window, keys};
+use crate::store::{DocWrite, Window, keys};
 use crate::venue::{Venue, venue_owner};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

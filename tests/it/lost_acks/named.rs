@@ -191,8 +191,10 @@ async fn lost(opened: &Opened, count: u64) -> (Vec<String>, Vec<String>) {
     loop {
         let books = audit::all(&opened.venue.venue).await.unwrap();
         if books.lost_total >= count {
+            // What was put in force is listed, too.
+            let is_gone = |line: &&String| line.contains(": lost, ");
             let part = |line: &String| Some(line.split_once(": ")?.1.split_once(", acknowledged at ")?.0.to_owned());
-            let mut named: Vec<String> = books.lost.iter().filter_map(part).collect();
+            let mut named: Vec<String> = books.lost.iter().filter(is_gone).filter_map(part).collect();
             named.sort();
             return (named, books.lost);
         }
