@@ -57,14 +57,14 @@ mod tests {
 
     #[test]
     fn the_pattern_of_an_id_is_what_its_parser_takes() {
-        let asset = |text: &str| asset_id(text.strip_suffix("/content").unwrap_or(text)).is_ok();
-        let parsers: [(&str, &dyn Fn(&str) -> bool); 6] = [
-            ("jobs", &|text| JobId::new(text).is_ok()),
-            ("approvals", &|text| JobId::new(text).is_ok()),
-            ("outcomes", &|text| JobId::new(text).is_ok()),
-            ("timers", &|text| TimerId::new(text).is_ok()),
-            ("secrets", &|text| SecretName::new(text).is_ok()),
-            ("assets", &asset),
+        type Takes = fn(&str) -> bool;
+        let parsers: [(&str, Takes); 6] = [
+            ("jobs", |text| JobId::new(text).is_ok()),
+            ("approvals", |text| JobId::new(text).is_ok()),
+            ("outcomes", |text| JobId::new(text).is_ok()),
+            ("timers", |text| TimerId::new(text).is_ok()),
+            ("secrets", |text| SecretName::new(text).is_ok()),
+            ("assets", |text| asset_id(text.strip_suffix("/content").unwrap_or(text)).is_ok()),
         ];
         let (short, long) = ("0f".repeat(16), "0f".repeat(32));
         let given = [
