@@ -220,13 +220,15 @@ async fn values_of_a_tenant_have_a_quota(on: On) {
 
 /// Each entrance by which something new is kept: a hundred at once, of which the quota has room for a few.
 async fn what_is_made_at_once_stays_at_the_quota(on: On) {
+    /// Path and body of a request, by its number.
+    type Request<'a> = &'a dyn Fn(usize) -> (String, Value);
     const ROOM: u64 = 200_000;
     let Some((venue, _dir, api)) = site(on, QuotaSettings::default()).await else { return };
     let run = |operation: &str, input: Value| ("run".to_owned(), json!({"operation": operation, "input": input}));
     let big = |n: usize| format!("{n:04}{}", "x".repeat(LARGE));
     venue.agent("big", json!({"systemPrompt": big(0)})).await;
     let with_model = |prompt| json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": prompt});
-    let kinds: [(&str, &dyn Fn(usize) -> (String, Value)); 10] = [
+    let kinds: [(&str, Request<'_>); 10] = [
         ("values", &|n| run("v/ops/lattice/write", json!({"path": format!("w/v{n}"), "value": big(n)}))),
         ("assets", &|n| ("assets".to_owned(), json!({"content": big(n)}))),
         ("assets of several parts", &|n| ("assets".to_owned(), json!({"content": big(n).repeat(8)}))),
