@@ -99,18 +99,16 @@ impl Scene {
     async fn call(&self, call: &str) -> (u16, Value) {
         let call = self.fill(call);
         let (first, rest) = call.split_once(' ').unwrap();
-        let request = match Method::from_bytes(first.as_bytes()).ok().filter(|_| rest.starts_with('/')) {
-            Some(method) => {
-                let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
-                let request = self.client.request(method, format!("{}/api/v1{path}", self.url));
-                let typed = |body: &str| serde_json::from_str::<Value>(body).unwrap();
-                if body.is_empty() { request } else { request.json(&typed(body)) }
-            }
-            None => {
-                let input: Value = serde_json::from_str(rest).unwrap();
-                let body = json!({"operation": format!("v/ops/{first}"), "input": input});
-                self.client.post(format!("{}/api/v1/run", self.url)).json(&body)
-            }
+        let method = Method::from_bytes(first.as_bytes()).ok().filter(|_| rest.starts_with('/'));
+        let request = if let Some(method) = method {
+            let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
+            let request = self.client.request(method, format!("{}/api/v1{path}", self.url));
+            let typed = |body: &str| serde_json::from_str::<Value>(body).unwrap();
+            if body.is_empty() { request } else { request.json(&typed(body)) }
+        } else {
+            let input: Value = serde_json::from_str(rest).unwrap();
+            let body = json!({"operation": format!("v/ops/{first}"), "input": input});
+            self.client.post(format!("{}/api/v1/run", self.url)).json(&body)
         };
         let response = match request.send().await {
             Ok(response) => response,
