@@ -125,7 +125,9 @@ fn unavailable(e: StoreError) -> BusError {
         error @ StoreError::Contended { .. } => {
             BusError::Unavailable { bus: "embedded".into(), reason: error.to_string() }
         }
-        error @ StoreError::Over(_) => BusError::Refused { bus: "embedded".into(), reason: error.to_string() },
+        error @ (StoreError::Over(_) | StoreError::Oversized(_)) => {
+            BusError::Refused { bus: "embedded".into(), reason: error.to_string() }
+        }
     }
 }
 

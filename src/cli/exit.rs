@@ -1,5 +1,6 @@
 //! Exit codes, and a failure as its code and the text for the person who sees it.
 
+use crate::store::StoreError;
 use crate::venue::failure::OpError;
 use std::fmt;
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ impl Failure {
     /// Of an operation that this very process has run.
     pub fn operation(error: &OpError) -> Self {
         let exit = match error {
-            OpError::Invalid(_) | OpError::Arguments { .. } => Exit::Usage,
+            OpError::Invalid(_) | OpError::Arguments { .. } | OpError::Store(StoreError::Oversized(_)) => Exit::Usage,
             OpError::NotFound(_) => Exit::NotFound,
             OpError::Conflict(_) => Exit::Conflict,
             OpError::Denied(_) => Exit::Denied,

@@ -20,7 +20,7 @@ use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
 use crate::domain::rate::Limit;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
-use crate::domain::visible::is_unseen;
+use crate::domain::visible::{check_line, is_unseen};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, time::Duration};
 use tracing::level_filters::LevelFilter;
@@ -77,7 +77,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         quota: quota::read(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
         venue: VenueConfig {
-            name: parse(l, "venue.name", "at least one character", non_empty),
+            name: parse(l, "venue.name", VENUE_NAME_RULE, shown_name),
             adopt: l.entry("venue.adopt").value.as_bool().unwrap_or_default(),
         },
         log: LogConfig {
@@ -151,7 +151,7 @@ fn grants(l: &mut Layers) -> GrantsConfig {
 fn worker(l: &mut Layers) -> WorkerConfig {
     WorkerConfig {
         name: parse(l, "worker.name", WORKER_NAME_RULE, |text| {
-            let is_legal = text.chars().count() <= 128 && !text.chars().any(|c| c.is_control() || is_unseen(c));
+            let is_legal = text.chars().count() <= 128 && check_line(text).is_ok() && !text.contains(is_unseen);
             is_legal.then(|| text.to_owned())
         }),
         listen: parse(l, "worker.listen", "`` or an address such as `0.0.0.0:8420`", |text| match text {
@@ -285,6 +285,7 @@ fn combinations(l: &mut Layers, config: &Config) {
     );
 }
 
+const VENUE_NAME_RULE: &str = "at least one character, on one line, and none that can't be seen";
 const WORKER_NAME_RULE: &str = "up to 128 characters without line breaks or other control characters";
 
 const PREFIX_RULE: &str = "1 to 32 lower-case letters, digits, `-` or `_`, starting with a letter";
@@ -297,8 +298,8 @@ fn prefix(text: &str) -> Option<String> {
     legal.then(|| text.to_owned())
 }
 
-fn non_empty(text: &str) -> Option<String> {
-    (!text.trim().is_empty()).then(|| text.to_owned())
+fn shown_name(text: &str) -> Option<String> {
+    (!text.trim().is_empty() && check_line(text).is_ok()).then(|| text.to_owned())
 }
 
 fn store_url(text: &str) -> Option<StoreUrl> {

@@ -1,7 +1,9 @@
 //! Small files that a person names: regular ones only, and no longer than expected.
 
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Longest settings file, key, certificate or secret, in bytes.
@@ -12,10 +14,15 @@ pub const SETTINGS_FILE_BYTES: u64 = 4 << 20;
 pub fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     // Before it is opened, for a pipe may block there; and after it, for another file may have its name by then.
     check_regular(path.metadata()?.is_file())?;
-    let file = File::open(path)?;
+    // Some files of the kernel call themselves regular and have their readers wait, `/proc/kmsg` for one.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
     check_regular(file.metadata()?.is_file())?;
     let mut bytes = Vec::new();
-    file.take(max + 1).read_to_end(&mut bytes)?;
+    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => invalid("expected a regular file, got one whose content is still to come".to_owned()),
+        _ => error,
+    })?;
     if bytes.len() as u64 > max {
         return Err(invalid(format!("expected at most {max} bytes, got more")));
     }
@@ -38,6 +45,16 @@ fn invalid(reason: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who may not open them is refused by the kernel.
+    #[test]
+    fn a_file_of_the_kernel_keeps_nobody_waiting() {
+        for file in ["/proc/kmsg", "/sys/kernel/debug/tracing/trace_pipe"] {
+            let error = read_file(Path::new(file), 1 << 30).unwrap_err();
+            let reasons = ["still to come", "denied", "not permitted", "No such file"];
+            assert!(reasons.iter().any(|reason| error.to_string().contains(reason)), "{file}: {error}");
+        }
+    }
 
     #[test]
     fn only_regular_files_of_the_expected_length_are_read() {

@@ -1,11 +1,13 @@
 //! The proxy of outgoing calls: `models.proxy` and `http_client.proxy`.
 
 use super::mask_value;
+use crate::domain::visible::check_line;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::Url;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Called without a proxy: on another machine these names would mean the proxy itself.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
@@ -69,6 +71,24 @@ impl ProxySettings {
         let text = |url: &Option<Url>| url.as_ref().map(Url::to_string).unwrap_or_default();
         Matcher::builder().http(text(&self.http)).https(text(&self.https)).no(self.exceptions.as_str()).build()
     }
+}
+
+/// Whether each exception can match a host: a network has no more bits than its addresses, and no host has a blank or a
+/// character that can't be seen. The client passes over the others without a word.
+pub fn check_exceptions(text: &str) -> bool {
+    text.split(',').map(str::trim).all(|exception| {
+        let is_network = |(address, bits): (&str, &str)| {
+            let most = match address.parse() {
+                Ok(IpAddr::V4(_)) => 32,
+                Ok(IpAddr::V6(_)) => 128,
+                Err(_) => return false,
+            };
+            bits.bytes().all(|digit| digit.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+        };
+        !exception.contains(char::is_whitespace)
+            && check_line(exception).is_ok()
+            && exception.split_once('/').is_none_or(is_network)
+    })
 }
 
 /// The first of these that is set, with its name; an empty one is none.

@@ -355,6 +355,49 @@ fn proxies_are_read_from_settings_files_and_the_environment() {
 }
 
 #[test]
+fn exceptions_that_match_no_host_are_refused() {
+    for (given, is_taken) in [
+        ("", true),
+        ("a.example, .b.example,10.0.0.0/8,::1/128,*", true),
+        ("10.0.0.0/32,fd00::/0,localhost", true),
+        ("10.0.0.0/99", false),
+        ("10.0.0.0/33", false),
+        ("::1/129", false),
+        ("10.0.0/8", false),
+        ("10.0.0.0/", false),
+        ("10.0.0.0/+8", false),
+        ("a.example/8", false),
+        ("a.example b.example", false),
+        ("a\u{200b}.example", false),
+    ] {
+        for key in ["http_client.no_proxy", "models.no_proxy"] {
+            let refused = load("", &[], &[(key, given)]).map(|_| ()).map_err(|errors| errors.to_string());
+            assert_eq!(refused.is_ok(), is_taken, "{given}: {refused:?}");
+            assert!(refused.err().is_none_or(|error| error.contains(key) && error.contains("10.0.0.0/8")), "{given}");
+        }
+    }
+}
+
+#[test]
+fn a_name_of_the_venue_is_one_line_that_can_be_seen() {
+    for (given, is_taken) in [
+        ("Büro 7", true),
+        ("", false),
+        (" ", false),
+        ("a\nb", false),
+        ("a\u{0}b", false),
+        ("a\u{1b}[31mb", false),
+        ("a\u{9b}b", false),
+        ("a\u{2028}b", false),
+        ("a\u{202e}b", false),
+    ] {
+        let refused = load("", &[], &[("venue.name", given)]).map(|_| ()).map_err(|errors| errors.to_string());
+        assert_eq!(refused.is_ok(), is_taken, "{given:?}: {refused:?}");
+        assert!(refused.err().is_none_or(|error| error.contains("on one line")), "{given:?}");
+    }
+}
+
+#[test]
 fn a_proxy_that_can_not_be_used_is_refused_without_its_login() {
     let expected = "expected `none`, `environment` or `http://[user:password@]host:port`, got";
     for (given, reason) in [

@@ -4,6 +4,7 @@ use crate::external::PUBLISH;
 use crate::lattice::catalog::{RUN, catalog_path};
 use crate::limits::JOB_DEPTH;
 use crate::scope::{Delegate, ScopedSection};
+use crate::time::Millis;
 use crate::values::inject::Injection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,6 +104,44 @@ impl ToolTarget {
             | Self::Resource { .. } => None,
         }
     }
+}
+
+/// Start of the turn of a reply. The key that it is stored under says what the ids of the reply's calls are made from:
+/// a successor of another build sends nothing twice, for it makes the same ids or can't read the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplyStart {
+    /// Recorded by a build whose ids leave the start out.
+    #[serde(rename = "start")]
+    Undated(Millis),
+    /// The ids have the start in them: a session that begins anew under its name has others.
+    #[serde(rename = "began")]
+    Dated(Millis),
+}
+
+impl ReplyStart {
+    /// The time itself.
+    pub const fn time(self) -> Millis {
+        match self {
+            Self::Undated(start) | Self::Dated(start) => start,
+        }
+    }
+
+    /// The part that it has in the ids of the reply's calls.
+    pub const fn in_ids(self) -> Option<Millis> {
+        match self {
+            Self::Undated(_) => None,
+            Self::Dated(start) => Some(start),
+        }
+    }
+}
+
+/// The turn whose reply has the calls that are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyTurn {
+    /// Its number in the session.
+    pub number: u64,
+    /// When it began.
+    pub start: ReplyStart,
 }
 
 /// What a call causes elsewhere: it counts against the limits of a run.
@@ -256,5 +295,17 @@ mod tests {
         }
         let old: Result<(), Unmade> = serde_json::from_value(json!({"Err": "unknown tool `x`"})).unwrap();
         assert_eq!(old, Err(Unmade::new(Outcome::Unknown, "unknown tool `x`")));
+    }
+
+    #[test]
+    fn the_key_of_a_replys_start_says_what_ids_are_made_from() {
+        for (start, stored, in_ids) in [
+            (ReplyStart::Undated(Millis(7)), json!({"start": 7}), None),
+            (ReplyStart::Dated(Millis(7)), json!({"began": 7}), Some(Millis(7))),
+        ] {
+            assert_eq!(serde_json::to_value(start).unwrap(), stored);
+            assert_eq!(serde_json::from_value::<ReplyStart>(stored).unwrap(), start);
+            assert_eq!((start.time(), start.in_ids()), (Millis(7), in_ids));
+        }
     }
 }

@@ -287,6 +287,9 @@ pub fn hmac_fits(key: &[u8], text: &[u8], digits: &str) -> bool {
 }
 
 impl JobId {
+    /// What [`JobId::new`] takes, as a regular expression.
+    pub const PATTERN: &str = "^(0x)?[0-9a-fA-F]{32}$";
+
     /// The job of an event: HMAC of (owner, event id) under the venue's key, so that it is
     /// idempotent and can't be guessed by who doesn't hold the key.
     pub fn derive(venue_key: &[u8], owner: &Owner, event: &EventId) -> Self {

@@ -4,6 +4,7 @@
 
 // Text, times, names.
 pub mod limits;
+pub mod bounds;
 pub mod visible;
 pub mod lines;
 pub mod nearest;

@@ -5,6 +5,7 @@ use crate::decode;
 use crate::lattice::Path;
 use crate::limits::CONTEXT_LABEL_BYTES;
 use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
+use crate::visible::check_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -167,7 +168,7 @@ fn path_of(arguments: &Value) -> Result<Path, String> {
 
 /// What is wrong with a heading: it is one line, and short.
 pub fn check_label(label: &str) -> Result<(), String> {
-    let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || label.contains(char::is_control);
+    let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || check_line(label).is_err();
     if bad {
         return Err(format!("`label`: expected one line of 1 to {CONTEXT_LABEL_BYTES} bytes, got {label:?}"));
     }

@@ -184,7 +184,7 @@ pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: Cal
 
 /// The same by builds that named it by its place alone.
 pub fn outcome_id_of_old(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
-    let place = IdOf::Call { owner, session, turn: at.turn, call: at.index, instance: None };
+    let place = IdOf::Call { owner, session, turn: at.turn, call: at.index, instance: None, start: None };
     JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, place))
 }
 

@@ -1,9 +1,10 @@
 //! Records of what protects somebody: the queue keeps the newest of each beside the store, so that a store that lost its
 //! last seconds gets them back before anything else runs.
 
+use crate::bounds::PROTECTION_BYTES;
 use crate::decode;
 use crate::ids::{JobId, Owner, sha256_hex};
-use crate::job::JobStatus;
+use crate::job::{JobResult, JobStatus};
 use crate::time::Millis;
 use crate::venue_mac::VenueMac;
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,36 @@ pub enum Protection {
     },
 }
 
+/// Error of a job whose result was lost with the store's last seconds.
+const LOST_RESULT: &str = "the store lost its last seconds, and with them what this job returned, which was too large for \
+                           the queue; it had ended, and isn't run again";
+
 impl Protection {
+    /// Whether a message of the queue holds a record of it.
+    pub fn fits_message(&self) -> bool {
+        serde_json::to_vec(self).is_ok_and(|text| text.len() <= PROTECTION_BYTES)
+    }
+
+    /// The same end of a job without its output and without messages, for one that fits no message: it protects from
+    /// another run. Who waits for the job hears of its end by the audit's repair.
+    #[must_use]
+    pub fn without_output(self) -> Self {
+        match self {
+            Self::End { session, job, status, .. } => {
+                let result = JobResult {
+                    status,
+                    output: None,
+                    error: Some(LOST_RESULT.to_owned()),
+                    error_code: None,
+                    truncated: false,
+                };
+                let result = serde_json::to_string(&result).unwrap_or_default();
+                Self::End { session, job, status, result, outbox: Vec::new() }
+            }
+            other @ (Self::Document { .. } | Self::Hold { .. } | Self::Spending { .. }) => other,
+        }
+    }
+
     /// A name that a newer record of the same thing has, too: hexadecimal.
     pub fn name(&self) -> String {
         let name = match self {
@@ -113,12 +143,13 @@ impl Protection {
         hash
     }
 
-    /// Whether the record may be dropped some time after it was made: jobs and erased records end with the retention,
+    /// Whether the record may be dropped some time after it was made: jobs, answers, timers and erased records end with the retention,
     /// policies, gates, secrets and accounts count as long as they are.
     pub fn expires(&self) -> bool {
         match self {
             Self::Document { key, value: Some(_), .. } => {
-                key.starts_with("j/") || key.starts_with("g/") && key.matches('/').count() > 2
+                ["j/", "h/", "m/"].iter().any(|prefix| key.starts_with(prefix))
+                    || key.starts_with("g/") && key.matches('/').count() > 2
             }
             // The store knows the version of a deleted document for a day.
             Self::Document { value: None, .. } | Self::End { .. } | Self::Hold { .. } | Self::Spending { .. } => true,
@@ -189,6 +220,28 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_fits_no_message_is_kept_without_its_output() {
+        let end = |bytes: usize| Protection::End {
+            session: "a/b".to_owned(),
+            job: JobId::new(&"0f".repeat(16)).unwrap(),
+            status: JobStatus::Complete,
+            result: json!({"status": "COMPLETE", "output": "\"".repeat(bytes)}).to_string(),
+            outbox: vec![("id".to_owned(), "message".to_owned())],
+        };
+        // A quote is two bytes of the result, and four of the record.
+        let bytes = PROTECTION_BYTES / 4;
+        assert!(end(bytes - 100).fits_message());
+        assert!(!end(bytes).fits_message());
+        let lean = end(bytes).without_output();
+        assert!(lean.fits_message());
+        assert_eq!(lean.name(), end(1).name());
+        let Protection::End { status, result, outbox, .. } = lean else { panic!("it is another kind") };
+        let result: JobResult = serde_json::from_str(&result).unwrap();
+        assert_eq!((status, result.status, outbox.len()), (JobStatus::Complete, JobStatus::Complete, 0));
+        assert!(result.error.unwrap().contains("isn't run again"));
+    }
+
+    #[test]
     fn what_an_operator_set_counts_for_good_and_what_ends_by_retention_does_not() {
         for (key, expires) in [
             ("policy", false),
@@ -198,6 +251,8 @@ mod tests {
             ("g/echo/gate", false),
             ("g/echo/turn/main/0000000000000001", true),
             ("j/0f/r", true),
+            ("h/0f", true),
+            ("m/0f", true),
         ] {
             assert_eq!(document(key).expires(), expires, "{key}");
         }

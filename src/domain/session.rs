@@ -3,6 +3,7 @@
 use crate::approval::Awaiting;
 use crate::authority::{Authority, Capability};
 use crate::budget::Deadline;
+use crate::call::{ReplyStart, ReplyTurn};
 use crate::chat::{ChatMessage, Usage};
 use crate::event::Mandate;
 use crate::goal::Goals;
@@ -231,6 +232,9 @@ pub struct TurnRecord {
     /// transcript of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settles: Option<u64>,
+    /// Calls of it wait for a person, and their ids have its start in them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dated: bool,
     /// The goal that it worked on; 0 = the session's conversation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frame: u32,
@@ -266,6 +270,12 @@ impl TurnRecord {
         self.heard.len() + self.said.len()
     }
 
+    /// The turn as its calls are known by that a person decides on.
+    pub const fn reply_turn(&self) -> ReplyTurn {
+        let start = if self.dated { ReplyStart::Dated(self.start) } else { ReplyStart::Undated(self.start) };
+        ReplyTurn { number: self.turn, start }
+    }
+
     /// What it was allowed to do when its model was asked.
     pub fn under(&self) -> &Authority {
         self.wider.as_ref().unwrap_or(&self.authority)
@@ -297,7 +307,7 @@ impl TurnRecord {
     fn bare(&self) -> Value {
         let mut turn = json!(self);
         if let Some(map) = turn.as_object_mut() {
-            map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
+            map.retain(|key, _| !["authority", "wider", "bound", "used", "dated"].contains(&key.as_str()));
         }
         // What a model reasoned is for that model alone.
         let said = turn.get_mut("said").and_then(Value::as_array_mut);

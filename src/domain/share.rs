@@ -3,8 +3,22 @@
 //! Whoever gives tokens to the users of a tenant makes as many users as he likes, so that a share of each user alone
 //! bounds nobody.
 
+use std::time::Duration;
+
 /// One of so many places, and one at least, is kept for those that hold none.
 const RESERVED: usize = 8;
+
+/// A place that is held longer than this mostly waits for a model or a server elsewhere: it makes room for others.
+pub const LONG_HOLD: Duration = Duration::from_secs(1);
+
+/// Owners without a place that begin for each place that is held long.
+const BEGIN_PER_LONG_HOLD: usize = 2;
+
+/// Most places beyond the shared ones, as a multiple of those: the bound on what is at work at the same time.
+const BEYOND: usize = 10;
+
+/// The same for users of a tenant that holds places already: the rest is for tenants that hold none.
+const BEYOND_OF_TENANT: usize = 5;
 
 /// Between whom places are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +38,17 @@ pub struct TakenPlaces {
     pub tenant: usize,
     /// Of its user.
     pub user: usize,
+    /// Those that are held long.
+    pub long: LongHolds,
+}
+
+/// Places that are held longer than [`LONG_HOLD`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LongHolds {
+    /// Of all tenants.
+    pub all: usize,
+    /// Of the tenant.
+    pub tenant: usize,
 }
 
 /// Places of which one tenant, and of a tenant's one user, has a part at most.
@@ -46,6 +71,26 @@ impl PlaceShares {
 
     /// Places that a user may take beside those that are taken.
     pub fn room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
+        match self.shared_room(taken, sharers) {
+            0 => usize::from(self.has_first_place(taken, sharers)),
+            room => room,
+        }
+    }
+
+    /// Whether a user that holds none begins beyond the places, because many of them are held long.
+    fn has_first_place(&self, taken: TakenPlaces, sharers: Sharers) -> bool {
+        let (long, beyond) = match (sharers.tenants, sharers.users) {
+            (true, _) if taken.tenant == 0 => (taken.long.all, BEYOND),
+            (true, true) => (taken.long.tenant, BEYOND_OF_TENANT),
+            (false, true) => (taken.long.all, BEYOND),
+            (_, false) => return false,
+        };
+        let beyond = (long * BEGIN_PER_LONG_HOLD).min(self.places.saturating_mul(beyond));
+        self.percent < 100 && taken.user == 0 && beyond > 0 && taken.all < self.places.saturating_add(beyond)
+    }
+
+    /// The same of the places that are shared.
+    fn shared_room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
         let of_tenant = if sharers.tenants {
             SharePart::of(self.places, self.percent).room(taken.all, taken.tenant)
         } else {
@@ -171,6 +216,7 @@ mod tests {
                 all: taken.values().flat_map(BTreeMap::values).sum(),
                 tenant: of_tenant.map_or(0, |users| users.values().sum()),
                 user: of_tenant.and_then(|users| users.get(user).copied()).unwrap_or(0),
+                long: LongHolds::default(),
             };
             if !may(now) {
                 return count;
@@ -209,6 +255,65 @@ mod tests {
             let held: Vec<_> =
                 those.iter().map(|who| take_all(&mut taken, *who, |taken| shares.room(taken, sharers) > 0)).collect();
             assert_eq!(held, expected, "{percent} % of {places}, {sharers:?}");
+        }
+    }
+
+    /// Owners come one after the other, each with tasks that never end; those before have held their places long.
+    #[test]
+    fn places_held_long_make_room_for_an_owner_that_holds_none() {
+        let long = |all, tenant| LongHolds { all, tenant };
+        for (percent, sharers, (all, tenant, user), long, expected) in [
+            // Full of places that are held long, or of others.
+            (75, USERS, (16, 16, 0), long(16, 16), 1),
+            (75, USERS, (16, 16, 0), long(0, 0), 0),
+            // A tenant has its share, and nothing of it is held long, or some.
+            (75, ALL, (12, 12, 0), long(0, 0), 0),
+            (75, ALL, (12, 12, 0), long(1, 1), 1),
+            (75, USERS, (18, 18, 0), long(1, 1), 0),
+            (75, USERS, (17, 17, 0), long(1, 1), 1),
+            (75, TENANTS, (16, 0, 0), long(16, 0), 1),
+            (75, ALL, (16, 0, 0), long(16, 0), 1),
+            // Who holds one waits, and who is alone has all there are.
+            (75, USERS, (16, 16, 1), long(16, 16), 0),
+            (75, TENANTS, (16, 1, 0), long(16, 1), 0),
+            (75, NOBODY, (16, 16, 0), long(16, 16), 0),
+            (100, ALL, (16, 0, 0), long(16, 0), 0),
+            // A tenant's users begin for what their own tenant holds long.
+            (75, ALL, (16, 4, 0), long(12, 0), 0),
+            (75, ALL, (16, 4, 0), long(16, 4), 1),
+            (75, ALL, (95, 95, 0), long(95, 95), 1),
+            (75, ALL, (96, 96, 0), long(96, 96), 0),
+            (75, ALL, (96, 0, 0), long(96, 0), 1),
+            // The bound.
+            (75, USERS, (175, 175, 0), long(175, 175), 1),
+            (75, USERS, (176, 176, 0), long(176, 176), 0),
+            (75, ALL, (176, 0, 0), long(176, 0), 0),
+        ] {
+            let taken = TakenPlaces { all, tenant, user, long };
+            let room = PlaceShares::new(16, percent).room(taken, sharers);
+            assert_eq!(room, expected, "{percent} %, {sharers:?}, {taken:?}");
+        }
+    }
+
+    /// Ten times as many owners as places, all at once: within a few times [`LONG_HOLD`] each of them has a place, and so
+    /// has the next.
+    #[test]
+    fn a_crowd_of_owners_that_hang_keeps_nobody_out_for_long() {
+        for places in [1, 2, 3, 8, 16, 64] {
+            for sharers in [USERS, TENANTS, ALL] {
+                let shares = PlaceShares::new(places, 75);
+                let (mut all, mut long, mut rounds) = (0, 0, 0);
+                while all <= 10 * places {
+                    let tenant = if sharers.tenants { 0 } else { all };
+                    let taken = TakenPlaces { all, tenant, user: 0, long: LongHolds { all: long, tenant } };
+                    if shares.room(taken, sharers) == 0 {
+                        (long, rounds) = (all, rounds + 1);
+                        assert!(rounds <= 4, "{all} of {places}, {sharers:?}");
+                    } else {
+                        all += 1;
+                    }
+                }
+            }
         }
     }
 

@@ -17,6 +17,10 @@ impl Millis {
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return text.parse().ok().map(Self);
         }
+        // A time zone in brackets (RFC 9557) would be left out of account, also where it contradicts the offset.
+        if text.contains('[') {
+            return None;
+        }
         let text = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
         let time: jiff::Timestamp = text.parse().ok()?;
         u64::try_from(time.as_millisecond()).ok().map(Self)

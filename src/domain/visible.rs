@@ -24,6 +24,15 @@ pub fn hidden(text: &str) -> Option<char> {
     None
 }
 
+/// The rule that a name breaks which people give to something and read in lists: one line of characters that can be seen.
+/// Blanks are allowed.
+pub fn check_line(name: &str) -> Result<(), &'static str> {
+    if name.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
+        return Err("control characters and line breaks are not allowed");
+    }
+    if hidden(name).is_some() { Err(RULE) } else { Ok(()) }
+}
+
 /// Takes no place in a line that anybody sees: Unicode's `Default_Ignorable_Code_Point` as a whole, the marks of
 /// annotations, and the blank of Braille.
 pub const fn is_unseen(c: char) -> bool {

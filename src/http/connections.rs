@@ -136,9 +136,9 @@ impl Working {
         match requester {
             Requester::Owner(owner) => {
                 let tenant = count(Sharer::Tenant(owner.tenant().clone()));
-                TakenPlaces { all, tenant, user: count(Sharer::User(owner.clone())) }
+                TakenPlaces { all, tenant, user: count(Sharer::User(owner.clone())), ..TakenPlaces::default() }
             }
-            Requester::Unknown => TakenPlaces { all, tenant: 0, user: count(Sharer::Unknown) },
+            Requester::Unknown => TakenPlaces { all, user: count(Sharer::Unknown), ..TakenPlaces::default() },
         }
     }
 }

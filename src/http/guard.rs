@@ -40,7 +40,10 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         Err(response) => return response,
     };
     let owner = owner(&api, &request);
-    let sharers = owner.as_ref().map_or_else(Sharers::default, |owner| api.census.sharers(owner.tenant()));
+    let sharers = owner.as_ref().map_or_else(Sharers::default, |owner| {
+        api.census.meet(owner);
+        api.census.sharers(owner.tenant())
+    });
     if let Some(seat) = seat
         && let Some(requester) = requester(&request, owner.as_ref())
         && let Err(no_share) = seat.start_work(requester, sharers)

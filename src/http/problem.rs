@@ -114,6 +114,7 @@ impl From<StoreError> for Problem {
             // Memory is freed by operators, not within a second.
             StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
             StoreError::Over(over) => Self::over(*over),
+            StoreError::Oversized(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error),
             StoreError::Corrupt { .. } => {
                 tracing::error!(%error, "request failed");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)

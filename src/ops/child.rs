@@ -3,7 +3,7 @@
 //! They are effects: written under ids that are a function of the turn, fenced by its lease, so that a
 //! turn that is run again starts nothing twice.
 
-use crate::domain::ids::{AgentId, EventId, IdOf, JobId, SessionKey};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionKey};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
@@ -28,9 +28,7 @@ pub(crate) fn millis(named: Option<u64>, default: Duration) -> Duration {
 
 /// The id of what the call at this place of this turn sends.
 pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
-    let TurnSite { lease, turn, call, instance, .. } = *site;
-    let place = IdOf::Call { owner: &lease.owner, session: &lease.session, turn, call, instance };
-    EventId::of_venue(&venue.key, place)
+    EventId::of_venue(&venue.key, site.id_of_call())
 }
 
 /// The result of a call whose child, which is `whose`, is still running.

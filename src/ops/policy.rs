@@ -4,6 +4,7 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
+use crate::domain::bounds::{REVOKED_NAME_BYTES, cut_reason};
 use crate::domain::lattice::{Namespace, Path};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::policy;
@@ -68,7 +69,7 @@ struct Revoke {
     /// id of a token or of a job, and what was handed on under it
     #[serde(default)]
     grant: String,
-    /// why
+    /// why; what is beyond 4 KiB is cut off
     #[serde(default)]
     reason: String,
 }
@@ -119,9 +120,15 @@ impl Operation for Revoke {
         if path.is_none() && holder.is_none() && grant.is_none() {
             return Err(OpError::Invalid("expected `path`, `holder` or `grant`: what is to be revoked".into()));
         }
+        for (name, value) in [("holder", &holder), ("grant", &grant)] {
+            if let Some(bytes) = value.as_ref().map(String::len).filter(|bytes| *bytes > REVOKED_NAME_BYTES) {
+                let most = format!("`{name}`: expected at most {REVOKED_NAME_BYTES} bytes, got {bytes}");
+                return Err(OpError::Invalid(most));
+            }
+        }
         let id = uuid::Uuid::now_v7().to_string();
         let (by, at) = (call.caller.name.clone(), call.venue.now());
-        let revocation = Revocation { id, path, holder, grant, reason: text(reason), by, at };
+        let revocation = Revocation { id, path, holder, grant, reason: text(reason).map(cut_reason), by, at };
         let full = || {
             OpError::Conflict(format!("there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"))
         };

@@ -16,6 +16,7 @@ use crate::domain::time::Millis;
 use crate::domain::timer::{
     CatchUp, Overlap, Schedule, Timer, TimerId, TimerKind, TimerOrigin, TimerRequest, duration, instant,
 };
+use crate::domain::visible::check_line;
 use crate::ingress;
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
@@ -129,8 +130,8 @@ impl Trigger {
             Site::Api { key: Some(_) } => Some(asked(call.caller, &self.said())),
             Site::Turn(_) | Site::Api { key: None } => None,
         };
-        if self.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
-            return Err(OpError::Invalid(format!("`name`: expected 1 to {TIMER_NAME_BYTES} bytes")));
+        if let Some(name) = &self.name {
+            check_name(name).map_err(|why| OpError::Invalid(format!("`name`: {why}")))?;
         }
         let id = match &self.name {
             Some(name) => format!("name/{}/{name}", self.agent_id),
@@ -161,6 +162,13 @@ impl Trigger {
             overlap: self.overlap.unwrap_or_default(),
         })
     }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > TIMER_NAME_BYTES {
+        return Err(format!("expected 1 to {TIMER_NAME_BYTES} bytes, got {}", name.len()));
+    }
+    check_line(name).map_err(|rule| format!("expected one line that can be read, got {name:?}: {rule}"))
 }
 
 /// What waits for a time is done now.
@@ -309,14 +317,14 @@ impl Wake {
         let Site::Turn(site) = &call.site else {
             return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
         };
-        let TurnSite { lease, turn, call: index, mandate, .. } = site;
+        let TurnSite { lease, turn, call: index, mandate, start, .. } = site;
         let session = &lease.session;
         Ok(TimerRequest {
             id: TimerId::of(&format!("wake/{}", session.token())),
             name: Some("wake".into()),
             origin: call_id(call.venue, site),
             asked: None,
-            place: Some(TimerOrigin { turn: *turn, call: *index }),
+            place: Some(TimerOrigin { turn: *turn, call: *index, start: start.time() }),
             agent: session.agent.clone(),
             kind: TimerKind::Message,
             submission: Submission {

@@ -38,6 +38,7 @@ pub mod tail;
 mod types;
 mod usage;
 
+use crate::domain::bounds::OversizedDocument;
 use crate::domain::decode::stored;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Over, Quota, QuotaUsage};
@@ -83,6 +84,9 @@ pub enum StoreError {
     /// Its owner's quota has no room for it; surely not applied, and calling again won't help.
     #[error("{0}")]
     Over(Over),
+    /// A document that protects somebody is larger than may be kept; surely not applied, and calling again won't help.
+    #[error("{0}")]
+    Oversized(OversizedDocument),
     /// Others were always faster; nothing was written, and calling again can help.
     #[error("{what} is being changed by others; try again")]
     Contended {

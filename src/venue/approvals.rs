@@ -195,11 +195,10 @@ pub async fn decide(
                 Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")))
             }
             None => {
-                venue.room_to_end(owner, bytes).await?;
                 let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
                 let mark = DocWrite::put(mark_of(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
-                Ok(Edit::write([put(&decided, version), mark], decided))
+                Ok(Edit::write([put(&decided, version), mark], decided).within(venue.quota_to_end(bytes).await))
             }
         }
     };

@@ -5,37 +5,98 @@ use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::media::{Sniffed, sniff};
 use crate::domain::quota::QuotaUsage;
-use crate::store::{DocWrite, OutsideWrite, StoreError, Window, decode, keys, steps};
+use crate::store::{DocKey, DocWrite, OutsideWrite, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
 
 /// Bytes of content per document: a store writes one in milliseconds, and others get between.
 const CHUNK: usize = 256 * 1024;
 
+/// Times that a content is stored anew which others take away or store at the same time.
+const TRIES: usize = 8;
+
 /// Stores an asset and says whether it was there already; then it stays as it was stored first.
 ///
-/// Content goes first, in chunks, and the record last: an asset that is listed is whole. A crash
-/// between leaves chunks that the next try writes again, byte for byte the same.
+/// Content goes first, in chunks, and the record last, by a write that holds only with the chunks as they were seen: an
+/// asset that is listed is whole. Each write counts against the quota by itself, so that uploads at once share what is
+/// left of it; one that finds no room takes its chunks away again. A crash between leaves chunks that the next try uses.
 pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId, AssetRecord, bool), StoreError> {
     let id = AssetId::of(&draft.bytes);
-    if let Some(known) = get(venue, owner, &id).await? {
-        return Ok((id, known, true));
+    let mut upload = Upload { venue, owner, id: id.clone(), found: Vec::new(), written: Vec::new() };
+    for _ in 0..TRIES {
+        if let Some(known) = get(venue, owner, &id).await? {
+            return Ok((id, known, true));
+        }
+        match upload.run(draft).await {
+            Ok(OutsideWrite::Done) => return Ok((id, draft.record.clone(), false)),
+            // Others store the same content, and may be done.
+            Ok(OutsideWrite::Conflict(_)) => upload.found.clear(),
+            Err(error @ StoreError::Over(_)) => {
+                upload.take_away().await?;
+                return match get(venue, owner, &id).await? {
+                    Some(known) => Ok((id, known, true)),
+                    None => Err(error),
+                };
+            }
+            Err(error) => return Err(error),
+        }
     }
-    let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK), draft.bytes.len());
-    venue
-        .room(owner, QuotaUsage { documents: chunks as u64 + 1, bytes: bytes as u64, ..QuotaUsage::default() })
-        .await?;
-    for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
-        let write = DocWrite::put(keys::asset_chunk(&id, number), chunk.to_vec());
-        venue.store.write(venue.now(), owner, &[write]).await?;
+    Err(StoreError::Contended { what: format!("asset `{id}`") })
+}
+
+/// A content on its way into the store.
+struct Upload<'a> {
+    venue: &'a Venue,
+    owner: &'a Owner,
+    id: AssetId,
+    /// Checks of the chunks that are there, as they are.
+    found: Vec<DocWrite>,
+    /// Deletions of those that this upload has written, as it has written them.
+    written: Vec<DocWrite>,
+}
+
+impl Upload<'_> {
+    /// All chunks, and the record.
+    async fn run(&mut self, draft: &Draft) -> Result<OutsideWrite, StoreError> {
+        let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK) as u64, draft.bytes.len() as u64);
+        self.venue.room(self.owner, QuotaUsage { documents: chunks + 1, bytes, ..QuotaUsage::default() }).await?;
+        for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
+            self.put_chunk(keys::asset_chunk(&self.id, number), chunk).await?;
+        }
+        let record = DocWrite::json(keys::asset(&self.id), &draft.record).at(0);
+        let writes: Vec<_> = self.found.iter().cloned().chain([record]).collect();
+        self.venue.keep(self.owner, &writes).await
     }
-    let write = DocWrite::json(keys::asset(&id), &draft.record).at(0);
-    if venue.store.write(venue.now(), owner, &[write]).await? == OutsideWrite::Done {
-        return Ok((id, draft.record.clone(), false));
+
+    /// Writes a chunk, where the store doesn't have it.
+    async fn put_chunk(&mut self, key: DocKey, chunk: &[u8]) -> Result<(), StoreError> {
+        let mut version = 0;
+        for _ in 0..TRIES {
+            let write = DocWrite::put(key.clone(), chunk.to_vec()).at(version);
+            if self.venue.keep(self.owner, &[write]).await? == OutsideWrite::Done {
+                self.found.push(DocWrite::check(key.clone(), version + 1));
+                self.written.push(DocWrite::delete(key).at(version + 1));
+                return Ok(());
+            }
+            let doc = self.venue.store.doc(self.owner, &key).await?;
+            if doc.value.is_some_and(|value| value == chunk) {
+                self.found.push(DocWrite::check(key, doc.version));
+                return Ok(());
+            }
+            version = doc.version;
+        }
+        Err(StoreError::Contended { what: format!("asset `{}`", self.id) })
     }
-    // Somebody stored the same content at the same time.
-    let known = get(venue, owner, &id).await?;
-    Ok((id, known.unwrap_or_else(|| draft.record.clone()), true))
+
+    /// Deletes what it has written, unless somebody else has made the asset of it or stores it anew.
+    async fn take_away(self) -> Result<(), StoreError> {
+        if !self.written.is_empty() {
+            let no_record = DocWrite::check(keys::asset(&self.id), 0);
+            let writes: Vec<_> = self.written.into_iter().chain([no_record]).collect();
+            self.venue.store.write(self.venue.now(), self.owner, &writes).await?;
+        }
+        Ok(())
+    }
 }
 
 /// What is said about an asset.

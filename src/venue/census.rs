@@ -23,9 +23,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PAGE: usize = 16;
 
 /// The owners of a venue, as far as places are shared among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum OwnerSpread {
     /// One, or none yet.
+    #[default]
     Alone,
     /// Several users of one tenant.
     Users,
@@ -39,6 +40,8 @@ pub enum OwnerSpread {
 pub struct OwnerCensus {
     known: Mutex<KnownOwners>,
     has_several: Cache<OwnerPart, bool>,
+    /// User of each tenant that was met last.
+    met_users: Cache<OwnerPart, OwnerPart>,
 }
 
 #[derive(Debug)]
@@ -48,16 +51,67 @@ struct KnownOwners {
     in_doubt: HashSet<OwnerPart>,
     /// Somebody has asked since the last look.
     is_asked: bool,
+    met: MetOwners,
+}
+
+/// Owners that were met since the last look: the store may not list them yet.
+#[derive(Debug, Default)]
+struct MetOwners {
+    first: Option<Owner>,
+    spread: OwnerSpread,
+}
+
+impl MetOwners {
+    fn meet(&mut self, owner: &Owner) {
+        let spread = match &self.first {
+            None => {
+                self.first = Some(owner.clone());
+                OwnerSpread::Alone
+            }
+            Some(first) if first.tenant() != owner.tenant() => OwnerSpread::Tenants,
+            Some(first) if first != owner => OwnerSpread::Users,
+            Some(_) => OwnerSpread::Alone,
+        };
+        self.spread = self.spread.max(spread);
+    }
 }
 
 impl Default for OwnerCensus {
     fn default() -> Self {
-        let known = KnownOwners { spread: OwnerSpread::Tenants, in_doubt: HashSet::new(), is_asked: true };
-        Self { known: Mutex::new(known), has_several: Cache::new(TENANTS) }
+        let known = KnownOwners {
+            spread: OwnerSpread::Tenants,
+            in_doubt: HashSet::new(),
+            is_asked: true,
+            met: MetOwners::default(),
+        };
+        Self { known: Mutex::new(known), has_several: Cache::new(TENANTS), met_users: Cache::new(TENANTS) }
     }
 }
 
 impl OwnerCensus {
+    /// Notes an owner that wants a place. Who has met two knows at once that places are shared, and not with the next look.
+    /// Returns whether more owners share them than before.
+    pub fn meet(&self, owner: &Owner) -> bool {
+        if is_reserved(owner) {
+            return false;
+        }
+        let (tenant, user) = (owner.tenant(), owner.user());
+        if self.has_several.get(tenant) != Some(true) {
+            match self.met_users.get(tenant) {
+                Some(met) if met != *user => self.note_users(tenant.clone(), true),
+                Some(_) => {}
+                None => self.met_users.insert(tenant.clone(), user.clone()),
+            }
+        }
+        let mut known = self.known.lock();
+        let before = known.spread;
+        if before < OwnerSpread::Tenants {
+            known.met.meet(owner);
+            known.spread = before.max(known.met.spread);
+        }
+        known.spread > before
+    }
+
     /// Whether an owner is alone and may have all places.
     pub fn is_alone(&self) -> bool {
         self.known.lock().spread == OwnerSpread::Alone
@@ -91,9 +145,18 @@ impl OwnerCensus {
         self.known.lock().spread = spread;
     }
 
-    /// Notes whether a tenant has several users.
+    /// Notes whether a tenant has several users. Where two were met, it has.
     pub fn note_users(&self, tenant: OwnerPart, several: bool) {
-        self.has_several.insert(tenant, several);
+        if several || self.has_several.get(&tenant) != Some(true) {
+            self.has_several.insert(tenant, several);
+        }
+    }
+
+    /// Takes over what the store lists; owners that were met since the last look are there as well.
+    fn note_look(&self, listed: OwnerSpread) {
+        let mut known = self.known.lock();
+        let met = std::mem::take(&mut known.met);
+        known.spread = listed.max(met.spread);
     }
 
     /// Asks the store once in a while, as long as somebody asks.
@@ -110,9 +173,11 @@ impl OwnerCensus {
 
     /// Asks the store, for a few tenants at a time.
     pub async fn look(&self, venue: &Venue) -> Result<(), StoreError> {
-        let spread = venue.owner_spread().await?;
-        self.set_spread(spread);
-        let in_doubt = std::mem::take(&mut self.known.lock().in_doubt);
+        self.note_look(venue.owner_spread().await?);
+        let (spread, in_doubt) = {
+            let mut known = self.known.lock();
+            (known.spread, std::mem::take(&mut known.in_doubt))
+        };
         if spread != OwnerSpread::Tenants {
             return Ok(());
         }
@@ -199,6 +264,35 @@ mod tests {
             assert_eq!((census.sharers(&acme), census.sharers_always(&acme)), (expected, always));
         }
         assert!(census.is_alone());
+    }
+
+    #[test]
+    fn two_owners_that_are_met_share_before_the_store_lists_them() {
+        let owner = |name: &str| name.parse::<Owner>().unwrap();
+        for (met, expected) in [
+            (&["a/x", "a/x"][..], OwnerSpread::Alone),
+            (&["a/x", "a/_venue", "_venue/_venue"], OwnerSpread::Alone),
+            (&["a/x", "a/y"], OwnerSpread::Users),
+            (&["a/x", "a/y", "b/x"], OwnerSpread::Tenants),
+            (&["a/x", "b/x", "a/x"], OwnerSpread::Tenants),
+        ] {
+            let census = OwnerCensus::default();
+            census.set_spread(OwnerSpread::Alone);
+            let grows = met.iter().filter(|name| census.meet(&owner(name))).count();
+            assert_eq!(census.known.lock().spread, expected, "{met:?}");
+            assert_eq!(grows > 0, expected != OwnerSpread::Alone, "{met:?}");
+            census.note_look(OwnerSpread::Alone);
+            assert_eq!(census.known.lock().spread, expected, "{met:?}: the store is behind");
+            census.note_look(OwnerSpread::Alone);
+            assert_eq!(census.known.lock().spread, OwnerSpread::Alone, "{met:?}: they are gone");
+        }
+        let census = OwnerCensus::default();
+        census.note_users(part("a"), false);
+        census.meet(&owner("a/x"));
+        assert!(!census.sharers(&part("a")).users);
+        census.meet(&owner("a/y"));
+        census.note_users(part("a"), false);
+        assert!(census.sharers(&part("a")).users, "two were met");
     }
 
     #[test]

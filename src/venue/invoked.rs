@@ -254,23 +254,6 @@ async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<boo
     }
 }
 
-/// The end of an operation as its owner's quota has room for it: what only reads fails where there is none for its output.
-async fn fitted(
-    venue: &Venue,
-    owner: &Owner,
-    head: &JobHead,
-    result: &JobResult,
-) -> Result<Option<JobResult>, StoreError> {
-    if effect(venue, head) != Some(Effect::Read) {
-        return Ok(None);
-    }
-    let bytes = serde_json::to_vec(result).map_or(0, |bytes| bytes.len());
-    match venue.room_to_end(owner, bytes).await {
-        Err(StoreError::Over(over)) => Ok(Some(JobResult::failed(ErrorCode::QuotaExceeded, over.to_string()))),
-        room => room.map(|()| None),
-    }
-}
-
 /// Takes an operation to run it; none when there is nothing to run: it has ended, or ends here, or another
 /// has it. That it is begun is written by then.
 pub async fn take(
@@ -377,19 +360,32 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
 
 /// Ends it so; false when it had ended, or another has it: then this end counts for nothing.
 pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
-    let now = venue.now();
-    let fitted = fitted(venue, owner, &held.head, result).await?;
-    let result = fitted.as_ref().unwrap_or(result);
-    // Nothing has changed since, mostly.
-    if venue.store.write(now, owner, &ending(held, result, now)).await? == OutsideWrite::Done {
-        count_outcome(venue, result);
-        return Ok(true);
+    match try_end(venue, owner, held, result).await {
+        Err(StoreError::Over(over)) => {
+            let failed = JobResult::failed(ErrorCode::QuotaExceeded, over.to_string());
+            try_end(venue, owner, held, &failed).await
+        }
+        ended => ended,
     }
+}
+
+async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
+    let (now, writes) = (venue.now(), ending(held, result, venue.now()));
+    // What only reads fails where there is no room for its output.
+    let is_read = effect(venue, &held.head) == Some(Effect::Read);
+    let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
+    let quota = venue.quota_to_end(bytes).await;
+    let written = match &quota {
+        None => venue.store.write(now, owner, &writes).await?,
+        Some(quota) => venue.store.write_within(now, owner, &writes, quota).await?,
+    };
     let attempt = || async {
         let held = still(venue, owner, held).await?;
-        Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true)))
+        Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true).within(quota)))
     };
-    let has_ended = venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
+    // Nothing has changed since, mostly.
+    let has_ended =
+        written == OutsideWrite::Done || venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
     if has_ended {
         count_outcome(venue, result);
     }
@@ -462,7 +458,9 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
         Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
         Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
         Err(error @ OpError::OutcomeUnknown(_)) => coded(ErrorCode::OutcomeUnknown, error.to_string()),
-        Err(error @ OpError::Arguments { .. }) => coded(ErrorCode::Refused, error.to_string()),
+        Err(error @ (OpError::Arguments { .. } | OpError::Store(StoreError::Oversized(_)))) => {
+            coded(ErrorCode::Refused, error.to_string())
+        }
         Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
         Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),
     }

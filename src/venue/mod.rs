@@ -175,6 +175,11 @@ impl Venue {
         self.room(owner, QuotaUsage { bytes: bytes as u64, ..QuotaUsage::default() }).await
     }
 
+    /// The quota that holds for a write of such a result, reason or answer; none for one of up to [`END_BYTES`].
+    pub async fn quota_to_end(&self, bytes: usize) -> Option<Quota> {
+        if bytes <= END_BYTES { None } else { Some(self.quota().await) }
+    }
+
     /// What lies in the outbox until it is published: those of `messages` that do, and `more`.
     pub fn lasting(&self, messages: &[Outgoing], more: &[OutboxEntry]) -> Vec<OutboxEntry> {
         let mut entries = outbox::lasting(&*self.bus, messages);

@@ -92,9 +92,9 @@ pub async fn settle(
                 before.by
             ))),
             None => {
-                venue.room_to_end(owner, bytes).await?;
                 let settled = UnknownOutcome { settled: Some(settlement.clone()), ..outcome };
-                Ok(Edit::write([DocWrite::json(keys::outcome(id), &settled).at(version)], settled))
+                let write = DocWrite::json(keys::outcome(id), &settled).at(version);
+                Ok(Edit::write([write], settled).within(venue.quota_to_end(bytes).await))
             }
         }
     };

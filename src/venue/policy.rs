@@ -200,10 +200,12 @@ async fn change(
 ) -> Result<Option<Policy>, StoreError> {
     mend(venue, owner).await?;
     let attempt = || async {
-        let (mut policy, version) = load(&*venue.store, owner).await?;
+        let (before, version) = load(&*venue.store, owner).await?;
+        let mut policy = before.clone().with_cut_reasons();
         if !change(&mut policy) {
             return Ok(Edit::nothing(None));
         }
+        policy.check_size(&before, &owner.to_string()).map_err(StoreError::Oversized)?;
         let copy = DocWrite::json(keys::POLICY_COPY, &policy);
         Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at(version), copy], Some(policy)))
     };

@@ -54,6 +54,25 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option
     end(venue, owner, id, &Phase::Cancelled).await
 }
 
+/// A timer as it is when cancelled, and the writes that do it, for a write of more than that. `None` where it doesn't fire
+/// any more, or its record can't be read.
+pub(crate) async fn cancellation(
+    venue: &Venue,
+    owner: &Owner,
+    id: &TimerId,
+) -> Result<Option<(Timer, Vec<DocWrite>)>, StoreError> {
+    let (known, version) = match get(venue, owner, id).await {
+        Err(error) if !error.is_transient() => return Ok(None),
+        found => found?,
+    };
+    let Some(known) = known.filter(Timer::is_active) else { return Ok(None) };
+    let timer = known.clone().ended(Phase::Cancelled, venue.now());
+    // Other writes than checks have no condition there.
+    let mut writes = vec![DocWrite::check(keys::timer(id), version)];
+    writes.extend(moved(Some(&known), version, &timer));
+    Ok(Some((timer, writes)))
+}
+
 /// Deletes a timer with everything that it says.
 pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), StoreError> {
     let attempt = || async {

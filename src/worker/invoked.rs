@@ -2,9 +2,10 @@
 //! turn must not hold what the turn needs.
 
 use super::Worker;
+use super::holds::{HoldTable, LongHoldCounts};
 use crate::domain::ids::{JobId, Owner, OwnerPart};
 use crate::domain::job::JobResult;
-use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
+use crate::domain::share::{LONG_HOLD, PlaceShares, TakenPlaces, first_with_fewest};
 use crate::store::StoreError;
 use crate::venue::census::OwnerCensus;
 use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
@@ -39,21 +40,24 @@ struct OperationCounts {
     /// Running or waiting here.
     known: HashSet<JobId>,
     waiting: VecDeque<(Owner, JobId)>,
+    holds: HoldTable<JobId>,
 }
 
 impl OperationCounts {
-    fn taken_beside(&self, owner: &Owner) -> TakenPlaces {
+    fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let of = |counts: Option<&usize>| counts.copied().unwrap_or(0);
         let (tenant, user) = (of(self.tenants.get(owner.tenant())), of(self.owners.get(owner)));
-        TakenPlaces { all: self.tenants.values().sum(), tenant, user }
+        TakenPlaces { all: self.tenants.values().sum(), tenant, user, long: long.beside(owner.tenant()) }
     }
 
-    fn add(&mut self, owner: &Owner) {
+    fn add(&mut self, owner: &Owner, job: &JobId) {
+        self.holds.begin(job.clone(), owner.clone());
         *self.tenants.entry(owner.tenant().clone()).or_default() += 1;
         *self.owners.entry(owner.clone()).or_default() += 1;
     }
 
-    fn remove(&mut self, owner: &Owner) {
+    fn remove(&mut self, owner: &Owner, job: &JobId) {
+        self.holds.end(job);
         decrement(&mut self.tenants, owner.tenant());
         decrement(&mut self.owners, owner);
     }
@@ -81,13 +85,15 @@ impl Places {
 
     /// Whether there is a place for it now; else it is remembered. One that is known here needs none.
     fn enter(&self, owner: &Owner, job: &JobId) -> bool {
+        self.census.meet(owner);
         let mut taken = self.taken.lock();
         if taken.known.contains(job) {
             return false;
         }
-        if self.has_room(taken.taken_beside(owner), owner) {
+        let long = taken.holds.long();
+        if self.has_room(taken.taken_beside(owner, &long), owner) {
             taken.known.insert(job.clone());
-            taken.add(owner);
+            taken.add(owner, job);
             return true;
         }
         if taken.waiting.len() < REMEMBERED {
@@ -103,14 +109,24 @@ impl Places {
     fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
         let mut taken = self.taken.lock();
         taken.known.remove(job);
-        taken.remove(owner);
+        taken.remove(owner, job);
+        self.take_next(&mut taken)
+    }
+
+    /// A place for an operation that waits, where places that are held long make room for it.
+    fn next(&self) -> Option<(Owner, JobId)> {
+        self.take_next(&mut self.taken.lock())
+    }
+
+    fn take_next(&self, taken: &mut OperationCounts) -> Option<(Owner, JobId)> {
+        let long = taken.holds.long();
         let waiting = taken.waiting.iter().map(|(owner, _)| {
-            let now = taken.taken_beside(owner);
+            let now = taken.taken_beside(owner, &long);
             ((now.tenant, now.user), self.has_room(now, owner))
         });
         let next = first_with_fewest(waiting)?;
         let (owner, job) = taken.waiting.remove(next)?;
-        taken.add(&owner);
+        taken.add(&owner, &job);
         Some((owner, job))
     }
 }
@@ -134,6 +150,16 @@ impl Drop for Place {
 pub(super) fn offer(worker: &Arc<Worker>, owner: &Owner, job: &JobId) {
     if worker.takes_work() && worker.places.enter(owner, job) {
         start(worker, owner.clone(), job.clone());
+    }
+}
+
+/// Runs operations that wait, where places that are held long make room for them.
+pub(super) async fn call_waiting(worker: Arc<Worker>) {
+    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
+    while stop.run_until_cancelled(clock.until(clock.steady() + LONG_HOLD)).await.is_some() {
+        while let Some((owner, job)) = worker.places.next() {
+            start(&worker, owner, job);
+        }
     }
 }
 
@@ -283,6 +309,21 @@ mod tests {
         }
         let taken = places.taken.lock();
         assert!(taken.owners.is_empty() && taken.known.is_empty() && taken.waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_that_are_held_long_make_room_for_an_owner_that_holds_none() {
+        let (places, [a, b, c]) = (places(1, 75, OwnerSpread::Users), ["a", "b", "c"].map(owner));
+        assert!(places.enter(&a, &job(1)) && !places.enter(&a, &job(2)) && !places.enter(&b, &job(3)));
+        assert_eq!(places.next(), None);
+        tokio::time::advance(LONG_HOLD * 2).await;
+        assert_eq!(places.next(), Some((b.clone(), job(3))));
+        assert!(places.enter(&c, &job(4)));
+        assert_eq!(places.next(), None, "it has one");
+        for (owner, n) in [(&b, 3), (&c, 4)] {
+            assert_eq!(places.leave(owner, &job(n)), None);
+        }
+        assert_eq!(places.leave(&a, &job(1)), Some((a.clone(), job(2))));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod invoked;
 mod rounds;
 
 mod ground;
+mod holds;
 mod live;
 pub mod stage;
 
@@ -156,6 +157,7 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     worker.spawn_rounds("clocks", rounds::clocks::run);
     worker.spawn_rounds("sweep", rounds::sweep::run);
     worker.spawn_rounds("alarms", rounds::alarms::run);
+    worker.spawn_rounds("waiting operations", invoked::call_waiting);
     worker.spawn_rounds("auditor", rounds::auditor::run);
     worker.spawn_rounds("tidy", rounds::tidy::run);
     worker.spawn_rounds("roll", rounds::roll::run);

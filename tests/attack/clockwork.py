@@ -45,9 +45,11 @@ def times(v, who):
     for at, zone, want in (("2027-03-28T02:30:00", "Europe/Berlin", "2027-03-28T01:00"), ("2027-03-28T02:00:00", "Europe/Berlin", "2027-03-28T01:00"), ("2027-03-28T03:00:00", "Europe/Berlin", "2027-03-28T01:00"), ("2027-10-31T02:30:00", "Europe/Berlin", "2027-10-31T00:30"), ("2027-03-14T02:30:00", "America/New_York", "2027-03-14T07:00"), ("2027-10-03T02:15:00", "Australia/Lord_Howe", "2027-10-02T15:30"), ("2027-01-01T00:00:00", "Asia/Kathmandu", "2026-12-31T18:15"), ("2027-06-01T12:00:00+14:00", "UTC", "2027-05-31T22:00"), ("2027-06-01T12:00:00Z", "Europe/Berlin", "2027-06-01T12:00"), ("2028-02-29T00:00:00", "UTC", "2028-02-29T00:00")):
         s, said = set_(v, who, at=at, timezone=zone, name="one")
         check(T, f"{at} in {zone} is {want}", s == 201 and utc(said["next"]) == want, (s, said))
-    for at in ("2027-02-29T00:00:00", "2027-13-01T00:00:00", "2027-06-01T25:00:00", "2027-06-01T23:59:61", "0000-00-00", "99999-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "now", "tomorrow", "", " ", 2**63, 2**64, -1, -2**63, "1e400", "2027-06-01T12:00:00+99:00", "2027-06-01T12:00:00[Europe/Berlin]", "2027-06-01T12:00:00Z; rm", "２０２７-06-01T12:00:00Z", "9" * 5000, "2020-01-01T00:00:00Z" * 2, [2027], {"at": 1}, True, None):
+    for at in ("2027-02-29T00:00:00", "2027-13-01T00:00:00", "2027-06-01T25:00:00", "2027-06-01T23:59:61", "0000-00-00", "99999-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "now", "tomorrow", "", " ", 2**63, 2**64, -1, -2**63, "1e400", "2027-06-01T12:00:00+99:00", "2027-06-01T12:00:00+01:00[Europe/Berlin]", "2027-06-01T12:00:00Z; rm", "２０２７-06-01T12:00:00Z", "9" * 5000, "2020-01-01T00:00:00Z" * 2, [2027], {"at": 1}, True, None):
         s, said = set_(v, who, at=at, name="odd")
         check(T, f"at {str(at)[:30]!r} is refused with a reason", s == 400 and len(json.dumps(said)) > 40, (s, said))
+    s, said = v.http("POST", "/agents/e/timers", {"input": 1, "at": "2027-06-01T12:00:00[Europe/Berlin]"})
+    check(T, "a zone behind a time counts", s == 201 and said.get("next") == "2027-06-01T10:00:00.000Z", (s, said))
     for after in ("0s", "-5s", "5", "1e9s", "99999999999999d", "5 m", "５m", "", "s", "5m5", "NaNs", "infs", 2**64, -1, 0.5, [5], True, "0x10s"):
         s, said = set_(v, who, after=after, name="odd")
         check(T, f"after {str(after)[:20]!r} is refused with a reason, or soon", s == 400 and len(json.dumps(said)) > 40 or s == 201 and after in ("0s", "5", "5 m", 0.5, "5m5"), (s, said))

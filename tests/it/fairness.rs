@@ -161,7 +161,8 @@ async fn in_one_process_an_owner_that_holds_no_slot_has_one_from_the_start() {
 async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
     let Some((mut venue, dir)) = fleet().await else { return };
     venue.sweep = Duration::from_mins(10);
-    venue.owner_share = 50;
+    // Nothing begins beyond the slots.
+    venue.owner_share = 100;
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
     let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "big/four").await];
     for n in 0..SLOTS {
@@ -360,4 +361,67 @@ async fn in_a_fleet_a_tenant_of_many_users_leaves_slots_to_another() {
 async fn in_one_process_a_tenant_of_many_users_leaves_slots_to_another() {
     let (venue, _dir) = laptop().await;
     a_tenant_of_many_users_leaves_slots_to_another(venue).await;
+}
+
+/// Ten times as many owners as there are slots, each with tasks that never end: another owner's task is done.
+async fn owners_that_hang_keep_nobody_out(mut venue: TestVenue) {
+    venue.sweep = Duration::from_mins(10);
+    let mut hanging = Vec::new();
+    for n in 0..10 * SLOTS {
+        hanging.push(owner(&mut venue, &format!("big/o{n}")).await);
+    }
+    let small = owner(&mut venue, "big/small").await;
+    venue.worker();
+    for round in 0..2 {
+        for owner in &hanging {
+            publish(&venue, owner, &format!("hangs-{round}"), "think").await;
+        }
+    }
+    until("all slots are taken", async || thinking(&venue) >= SLOTS).await;
+    for n in 0..3 {
+        let job = publish(&venue, &small, &format!("small-{n}"), "hello").await;
+        until("it has ended", async || status(&venue, &small, &job).await == Some(JobStatus::Complete)).await;
+    }
+    assert!(thinking(&venue) <= 11 * SLOTS + 3, "{} calls at work", thinking(&venue));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_fleet_owners_that_hang_keep_nobody_out() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    owners_that_hang_keep_nobody_out(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_process_owners_that_hang_keep_nobody_out() {
+    let (venue, _dir) = laptop().await;
+    owners_that_hang_keep_nobody_out(venue).await;
+}
+
+/// An owner that was alone has taken all slots for tasks that never end. The next owner is met before any sweep.
+async fn an_owner_that_was_alone_keeps_nobody_out(mut venue: TestVenue) {
+    venue.sweep = Duration::from_mins(10);
+    let one = owner(&mut venue, "big/one").await;
+    venue.worker();
+    for n in 0..2 * SLOTS {
+        publish(&venue, &one, &format!("one-{n}"), "think").await;
+    }
+    until("it has all slots", async || thinking(&venue) == SLOTS).await;
+    let small = owner(&mut venue, "big/small").await;
+    for n in 0..3 {
+        let job = publish(&venue, &small, &format!("small-{n}"), "hello").await;
+        until("it has ended", async || status(&venue, &small, &job).await == Some(JobStatus::Complete)).await;
+    }
+    assert_eq!(thinking(&venue), SLOTS + 3, "the first owner has no more than it had");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_fleet_an_owner_that_was_alone_keeps_nobody_out() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    an_owner_that_was_alone_keeps_nobody_out(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_process_an_owner_that_was_alone_keeps_nobody_out() {
+    let (venue, _dir) = laptop().await;
+    an_owner_that_was_alone_keeps_nobody_out(venue).await;
 }

@@ -1,6 +1,9 @@
 //! Redis comes back without its last seconds: one row for each kind of change that protects somebody, with living
 //! processes and with dead ones. What protects is in force again before anything else runs.
 
+mod checked;
+mod kinds;
+mod large;
 mod named;
 mod spent;
 

@@ -20,6 +20,7 @@ mod bench_costs;
 mod bench_prefix;
 mod bench_sessions;
 mod bench_turns;
+mod bounds;
 mod budgets;
 mod builds;
 mod bulk;

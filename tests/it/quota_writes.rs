@@ -12,6 +12,7 @@ use trellis::domain::invoked::Invoked;
 use trellis::domain::job::JobStatus;
 use trellis::domain::quota::{Bytes, QuotaKind, QuotaSettings, QuotaUsage};
 use trellis::domain::secret::KeyRing;
+use trellis::http::HttpOptions;
 use trellis::process::clock::Clock;
 use trellis::store::{DocWrite, keys};
 use trellis::upkeep::audit;
@@ -33,6 +34,9 @@ on_both! {
     an_output_without_room_fails_a_job_that_only_reads
     timers_that_are_set_at_once_share_the_quota
     values_of_a_tenant_have_a_quota
+    what_is_made_at_once_stays_at_the_quota
+    forks_of_a_conversation_at_once_share_the_quota
+    assets_that_find_no_room_leave_nothing
 }
 
 async fn site(on: On, quota: QuotaSettings) -> Option<(TestVenue, tempfile::TempDir, Server)> {
@@ -41,7 +45,8 @@ async fn site(on: On, quota: QuotaSettings) -> Option<(TestVenue, tempfile::Temp
     inner.secrets = Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap());
     inner.quota = quota;
     venue.agent("a", json!({})).await;
-    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let limits = |options| HttpOptions { body_limit: 2_000_000, ..options };
+    let api = Server::changed(Arc::clone(&venue.venue), Arc::default(), limits).await;
     Some((venue, dir, api))
 }
 
@@ -211,4 +216,97 @@ async fn values_of_a_tenant_have_a_quota(on: On) {
     write("v/context/project/a", json!("small")).await.body(200);
     write("v/context/users/ann/a", json!(large())).await.is_problem(507, "this owner's quota of bytes");
     write("v/context/users/ann/a", json!("small")).await.body(200);
+}
+
+/// Each entrance by which something new is kept: a hundred at once, of which the quota has room for a few.
+async fn what_is_made_at_once_stays_at_the_quota(on: On) {
+    /// Path and body of a request, by its number.
+    type Request<'a> = &'a dyn Fn(usize) -> (String, Value);
+    const ROOM: u64 = 200_000;
+    let Some((venue, _dir, api)) = site(on, QuotaSettings::default()).await else { return };
+    let run = |operation: &str, input: Value| ("run".to_owned(), json!({"operation": operation, "input": input}));
+    let big = |n: usize| format!("{n:04}{}", "x".repeat(LARGE));
+    venue.agent("big", json!({"systemPrompt": big(0)})).await;
+    let with_model = |prompt| json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": prompt});
+    let kinds: [(&str, Request<'_>); 10] = [
+        ("values", &|n| run("v/ops/lattice/write", json!({"path": format!("w/v{n}"), "value": big(n)}))),
+        ("assets", &|n| ("assets".to_owned(), json!({"content": big(n)}))),
+        ("assets of several parts", &|n| ("assets".to_owned(), json!({"content": big(n).repeat(8)}))),
+        ("agents", &|n| run("v/ops/agent/create", json!({"agentId": format!("a{n}"), "config": with_model(big(n))}))),
+        ("tasks", &|n| ("agents/a/tasks".to_owned(), json!({"input": big(n)}))),
+        ("messages", &|n| ("agents/a/messages".to_owned(), json!({"input": big(n), "sessionId": format!("m{n}")}))),
+        ("timers", &|n| {
+            ("agents/a/timers".to_owned(), json!({"input": big(n), "after": "3h", "name": format!("t{n}")}))
+        }),
+        ("operations", &|n| {
+            ("invoke".to_owned(), json!({"operation": "v/ops/json/merge", "input": {"values": [{"a": big(n)}]}}))
+        }),
+        ("forks", &|n| ("agents/big/fork".to_owned(), json!({"to": format!("f{n}")}))),
+        ("secrets", &|n| {
+            run("v/ops/secret/set", json!({"name": format!("S{n}"), "value": big(n), "hosts": ["a.example"]}))
+        }),
+    ];
+    for (kind, of) in kinds {
+        leave(&venue, ROOM).await;
+        let limit = used(&venue).await.bytes + ROOM;
+        let one = |n: usize| {
+            let (api, (path, body)) = (&api, of(n));
+            async move { api.post(&format!("/api/v1/{path}"), body).await }
+        };
+        let answers = futures::future::join_all((0..100).map(one)).await;
+        let taken = answers.iter().filter(|answer| answer.status.is_success()).count();
+        let other = answers.iter().find(|answer| !answer.status.is_success() && answer.status.as_u16() != 507);
+        assert!(other.is_none(), "{kind}: {other:?}");
+        let kept = used(&venue).await.bytes;
+        assert!(kept <= limit, "{kind}: {taken} taken, {} bytes beyond the quota", kept - limit);
+        // The largest of these take more than all room.
+        assert!((1..50).contains(&taken) || kind == "assets of several parts", "{kind}: {taken} taken");
+        lift(&venue).await;
+    }
+    counts_are_right(&venue).await;
+}
+
+async fn forks_of_a_conversation_at_once_share_the_quota(on: On) {
+    let Some((venue, _dir, api)) = site(on, QuotaSettings::default()).await else { return };
+    venue.worker();
+    let task = json!({"input": large(), "sessionId": "long"});
+    api.post("/api/v1/agents/a/tasks?wait=60000", task).await.body(202);
+    leave(&venue, 5 * LARGE as u64).await;
+    let limit = used(&venue).await.bytes + 5 * LARGE as u64;
+    let fork = async |n: usize| {
+        let input = json!({"agentId": "a", "sessionId": "long", "at": 1, "to": format!("s{n}")});
+        let body = json!({"operation": "v/ops/agent/session-fork", "input": input});
+        api.post("/api/v1/run", body).await.status.as_u16()
+    };
+    let answers = futures::future::join_all((0..60).map(fork)).await;
+    assert!(answers.iter().all(|status| [200, 507].contains(status)), "{answers:?}");
+    let taken = answers.iter().filter(|status| **status == 200).count();
+    let kept = used(&venue).await.bytes;
+    assert!((1..6).contains(&taken) && kept <= limit, "{taken} taken, {kept} of {limit} bytes");
+    counts_are_right(&venue).await;
+}
+
+async fn assets_that_find_no_room_leave_nothing(on: On) {
+    let Some((venue, _dir, api)) = site(on, QuotaSettings::default()).await else { return };
+    let content = |n: usize| format!("{n}{}", "x".repeat(400_000));
+    leave(&venue, 1_000_000).await;
+    // Several of the same content, too: none of them takes away what another has stored.
+    let store = async |n: usize| api.post("/api/v1/assets", json!({"content": content(n % 5)})).await;
+    let answers = futures::future::join_all((0..30).map(store)).await;
+    let mut whole = 0;
+    for answer in &answers {
+        if answer.status.is_success() {
+            let hash = answer.body.as_str().unwrap();
+            let read = api.get(&format!("/api/v1/assets/{hash}/content")).await;
+            assert_eq!(read.status.as_u16(), 200, "{}", read.body);
+            whole += 1;
+        } else {
+            answer.is_problem(507, "QUOTA_EXCEEDED: this owner's quota of bytes");
+        }
+    }
+    let listed = api.get("/api/v1/assets").await.body(200)["total"].as_u64().unwrap();
+    assert!((1..=2).contains(&listed) && whole >= 1, "{listed} listed, {whole} taken");
+    let kept = venue.venue.store.docs(&venue.owner, "a.c/").keys().await.unwrap().unwrap_or_default();
+    assert_eq!(kept.len() as u64, 2 * listed, "nothing is left of those that were refused: {kept:?}");
+    counts_are_right(&venue).await;
 }

@@ -11,6 +11,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// Numbers from here on may be whole ones that no 64 bits hold: 2^63.
+const WIDE: f64 = 9_223_372_036_854_775_808.0;
+
 /// Configurations by agent, with their files.
 pub(super) type Agents = BTreeMap<AgentId, (Value, PathBuf)>;
 
@@ -111,8 +114,22 @@ fn parse(kind: Kind, text: &str) -> Result<Value, String> {
 /// YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text.
 fn yaml(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("malformed YAML: {}", error.to_string().trim_start_matches("error: ")))
+    let value = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| format!("malformed YAML: {}", error.to_string().trim_start_matches("error: ")))?;
+    match wide_number(&value) {
+        Some(number) => Err(format!("malformed YAML: number {number} is larger than 64 bits hold: write it as a text")),
+        None => Ok(value),
+    }
+}
+
+/// The first number that the reader of YAML may have rounded: it hands out a float for a whole number beyond 64 bits.
+fn wide_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64().filter(|float| number.is_f64() && float.abs() >= WIDE),
+        Value::Array(items) => items.iter().find_map(wide_number),
+        Value::Object(fields) => fields.values().find_map(wide_number),
+        Value::Null | Value::Bool(_) | Value::String(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +169,11 @@ mod tests {
         for (name, text, expected) in [
             ("a.yaml", "", "expected an agent configuration as a map, got null"),
             ("a.txt", "", "expected a file that ends in `.toml`, `.json` or `.yaml`"),
+            (
+                "a.yaml",
+                "a: [{b: 123456789012345678901234567890}]",
+                "malformed YAML: number 123456789012345680000000000000 is larger than 64 bits hold: write it as a text",
+            ),
             ("a.json", "{", "malformed JSON: EOF while parsing an object at line 1 column 1"),
             ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1`"),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),

@@ -1,10 +1,11 @@
 //! What a configuration must be, beyond its types.
 
 use super::tool::ToolEntry;
-use super::{AgentConfig, Looping, PromptStyle};
+use super::{AgentConfig, AgentRecord, Looping, PromptStyle};
 use crate::agent::entry::check_entries;
 use crate::agent::tool::GOAL_TOOLS;
 use crate::agent::tool::configured;
+use crate::bounds::{AGENT_BYTES, OversizedDocument};
 use crate::chat::{ModelRequest, ModelSettings};
 use crate::decode::Wrong;
 use crate::outputs;
@@ -140,5 +141,22 @@ impl AgentConfig {
             }
         }
         Ok(())
+    }
+}
+
+impl AgentRecord {
+    /// Refuses a record that is larger than may be kept, whatever made it so: its configuration, as a rule.
+    pub fn check_size(&self) -> Result<(), OversizedDocument> {
+        let bytes = serde_json::to_vec(self).map_or(usize::MAX, |text| text.len());
+        if bytes <= AGENT_BYTES {
+            return Ok(());
+        }
+        Err(OversizedDocument {
+            what: format!("agent `{}`", self.id),
+            bytes,
+            most: AGENT_BYTES,
+            advice: "shorten its `systemPrompt`, `tools` or `context`, or put a long text into a value under `w/` that its \
+                     `context` names",
+        })
     }
 }

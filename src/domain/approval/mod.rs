@@ -132,13 +132,18 @@ pub struct CallPlace<'a> {
     pub turn: u64,
     /// The place of the call in it.
     pub call: u32,
+    /// When that turn began; `None` where its reply was recorded by a build that left it out.
+    pub start: Option<Millis>,
 }
 
 impl ApprovalSubject {
     /// SHA-256 of what is asked, at its place.
     pub fn digest(&self, place: CallPlace<'_>) -> String {
-        let CallPlace { owner, session, turn, call } = place;
-        let mut said = json!(["approval", owner.token(), session.token(), turn, call, self]);
+        let CallPlace { owner, session, turn, call, start } = place;
+        let mut said = match start {
+            Some(start) => json!(["approval", owner.token(), session.token(), turn, call, self, start]),
+            None => json!(["approval", owner.token(), session.token(), turn, call, self]),
+        };
         said.sort_all_objects();
         sha256_hex(said.to_string().as_bytes())
     }

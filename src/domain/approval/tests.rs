@@ -5,7 +5,7 @@ use super::*;
 use serde_json::Map;
 
 fn place(owner: &Owner, session: &SessionKey, call: u32) -> Approval {
-    let place = CallPlace { owner, session, turn: 3, call };
+    let place = CallPlace { owner, session, turn: 3, call, start: None };
     Approval::new(b"key", place, "pay", subject(json!({"amount": 5}), &["input"]), Millis(1), Millis(2))
 }
 
@@ -29,7 +29,7 @@ fn an_approval_is_named_by_everything_that_is_shown() {
     let first = place(&owner, &session, 0);
     assert_eq!(first.id, place(&owner, &session, 0).id, "asked again after a crash it is the same");
     assert_ne!(first.id, place(&owner, &session, 1).id);
-    let here = CallPlace { owner: &owner, session: &session, turn: 3, call: 0 };
+    let here = CallPlace { owner: &owner, session: &session, turn: 3, call: 0, start: None };
     for other in [subject(json!({"amount": 6}), &["input"]), subject(json!({"amount": 5}), &["input", "state"])] {
         assert_ne!(other.digest(here), first.digest, "{other:?}");
     }

@@ -4,6 +4,7 @@ use super::capability::{Capability, covers};
 use super::envelope::Envelope;
 use super::trail::Trail;
 use super::{Authority, ResourcePath, Scope};
+use crate::bounds::{AGENT_BYTES, OversizedDocument, POLICY_BYTES, cut_reason};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +110,35 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The same with reasons that are short enough: older builds took them of any length.
+    #[must_use]
+    pub fn with_cut_reasons(mut self) -> Self {
+        for revocation in &mut self.revocations {
+            revocation.reason = revocation.reason.take().map(cut_reason);
+        }
+        self
+    }
+
+    /// Refuses a policy that is larger than may be kept. `before` is what it replaces: an older build's larger one may
+    /// always be made smaller, and takes revocations as long as the queue keeps it.
+    pub fn check_size(&self, before: &Self, owner: &str) -> Result<(), OversizedDocument> {
+        let bytes = |policy: &Self| serde_json::to_vec(policy).map_or(usize::MAX, |text| text.len());
+        let (before, after) = (bytes(before), bytes(self));
+        let is_old = before > POLICY_BYTES;
+        if after <= POLICY_BYTES || after < before || is_old && after <= AGENT_BYTES {
+            return Ok(());
+        }
+        Err(OversizedDocument {
+            what: format!("the policy of `{owner}`"),
+            bytes: after,
+            most: POLICY_BYTES,
+            advice: "its roots, approvals and revocations count together; restore revocations that aren't needed any more, \
+                     or set fewer roots and approvals",
+        })
+    }
+}
+
 impl Revocation {
     /// It takes back all that somebody, or something that was granted, may do: nothing starts under it.
     pub const fn ends(&self) -> bool {
@@ -184,6 +214,28 @@ mod tests {
         let creator = Authority::unlimited();
         let actor = Actor { holder: "agent:a", caps, creator: &creator, made: &Trail::default(), home: &home };
         policy.effective(actor, envelope).permits(ability, name).is_ok()
+    }
+
+    #[test]
+    fn a_policy_grows_to_its_bound_and_shrinks_from_any_size() {
+        let policy = |count: usize, reason: usize| {
+            let one = || Revocation { reason: Some("\"".repeat(reason / 2)), ..revocation(Some("w/a"), None, None) };
+            Policy { revocations: (0..count).map(|_| one()).collect(), ..Policy::default() }
+        };
+        let (none, old) = (Policy::default(), policy(3, POLICY_BYTES));
+        for (after, before, is_taken) in [
+            (policy(60, 4_000), &none, true),
+            (policy(70, 4_000), &none, false),
+            (policy(70, 4_000), &policy(69, 4_000), true),
+            (policy(200, 4_000), &policy(69, 4_000), false),
+            (policy(2, POLICY_BYTES), &old, true),
+            (old.clone(), &old, false),
+        ] {
+            let refused = after.check_size(before, "acme/ann").err().map(|refused| refused.to_string());
+            assert_eq!(refused.is_none(), is_taken, "{refused:?}");
+            assert!(refused.is_none_or(|text| text.starts_with("the policy of `acme/ann` takes ")));
+        }
+        assert!(old.clone().with_cut_reasons().check_size(&old, "acme/ann").is_ok());
     }
 
     #[test]

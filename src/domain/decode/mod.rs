@@ -18,6 +18,7 @@ use crate::lines;
 use crate::visible::told;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
+use toml::de::{DeTable, DeValue};
 
 pub use number::number;
 pub use place::{Code, Fact, Wrong};
@@ -60,40 +61,49 @@ pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
 /// A TOML text as a JSON value.
 pub fn toml(text: &str) -> Result<Value, TomlError> {
     let table: toml::Table = text.parse().map_err(TomlError::Syntax)?;
-    check_floats(&table).map_err(TomlError::Value)?;
+    check_floats(text)?;
     let value =
         serde_json::to_value(table).map_err(|error| TomlError::Value(Wrong::root(Code::Type, error.to_string())))?;
     check(&value).map_err(TomlError::Value)?;
     Ok(value)
 }
 
-/// Refuses a float of TOML that JSON has no word for: as a value it would be null.
-fn check_floats(table: &toml::Table) -> Result<(), Wrong> {
-    let found = table.iter().find_map(|(key, value)| Some((place::Step::Key(key.clone()), unreal(value)?)));
-    let Some((step, (float, mut steps))) = found else { return Ok(()) };
-    steps.push(step);
+/// Refuses a float of TOML that JSON has no word for, which would be null as a value, and one that would be read as
+/// another number.
+fn check_floats(text: &str) -> Result<(), TomlError> {
+    let table = DeTable::parse(text).map_err(TomlError::Syntax)?;
+    let Some((reason, mut steps)) = refused_float_in_table(table.get_ref()) else { return Ok(()) };
     steps.reverse();
-    Err(Wrong::of(&steps, Code::Limit, format!("expected a finite number, got number {float}")))
+    Err(TomlError::Value(Wrong::of(&steps, Code::Limit, reason)))
 }
 
-/// The first float that isn't finite, and the way to it, from its end.
-fn unreal(value: &toml::Value) -> Option<(f64, Vec<place::Step>)> {
-    let (float, mut steps, step) = match value {
-        toml::Value::Float(float) => return (!float.is_finite()).then(|| (*float, Vec::new())),
-        toml::Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| {
-            let (float, steps) = unreal(item)?;
-            Some((float, steps, place::Step::Index(at)))
-        })?,
-        toml::Value::Table(table) => table.iter().find_map(|(key, item)| {
-            let (float, steps) = unreal(item)?;
-            Some((float, steps, place::Step::Key(key.clone())))
-        })?,
-        toml::Value::String(_) | toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Datetime(_) => {
-            return None;
-        }
-    };
-    steps.push(step);
-    Some((float, steps))
+/// Why the first float that can't be taken isn't, and the way to it, from its end.
+fn refused_float(value: &DeValue<'_>) -> Option<(String, Vec<place::Step>)> {
+    match value {
+        DeValue::Float(float) => Some((float_refusal(float.as_str())?, Vec::new())),
+        DeValue::Array(items) => items.iter().enumerate().find_map(|(at, item)| {
+            let (reason, mut steps) = refused_float(item.get_ref())?;
+            steps.push(place::Step::Index(at));
+            Some((reason, steps))
+        }),
+        DeValue::Table(table) => refused_float_in_table(table),
+        DeValue::String(_) | DeValue::Integer(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => None,
+    }
+}
+
+fn refused_float_in_table(table: &DeTable<'_>) -> Option<(String, Vec<place::Step>)> {
+    table.iter().find_map(|(key, item)| {
+        let (reason, mut steps) = refused_float(item.get_ref())?;
+        steps.push(place::Step::Key(key.get_ref().to_string()));
+        Some((reason, steps))
+    })
+}
+
+fn float_refusal(literal: &str) -> Option<String> {
+    if literal.parse::<f64>().is_ok_and(|float| !float.is_finite()) {
+        return Some(format!("expected a finite number, got {literal}"));
+    }
+    number::check_literal(literal).map(|reason| number::refusal(Some(literal), reason))
 }
 
 /// Why a TOML text is no value.

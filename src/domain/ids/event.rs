@@ -38,6 +38,10 @@ pub enum IdOf<'a> {
         call: u32,
         /// The instance that the call is about.
         instance: Option<&'a str>,
+        /// When the turn of the reply began: a session that begins anew under its name has other ids. `None` where the
+        /// reply was recorded by a build that left it out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start: Option<Millis>,
     },
     /// The entry of a call of unknown outcome.
     Outcome {
@@ -224,7 +228,9 @@ mod tests {
         let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let job = JobId::new(&"0f".repeat(16)).unwrap();
-        let call = |owner, turn, call, instance| IdOf::Call { owner, session: &session, turn, call, instance };
+        let dated =
+            |owner, turn, call, instance, start| IdOf::Call { owner, session: &session, turn, call, instance, start };
+        let call = |owner, turn, call, instance| dated(owner, turn, call, instance, Some(Millis(1)));
         let timer = |owner, generation| IdOf::Timer { owner, timer: "0f", generation, at: Millis(1) };
         let place = EventId::of_venue(b"k", IdOf::Place { published: Millis(1), sequence: 2 });
         let all = [
@@ -233,6 +239,8 @@ mod tests {
             call(&owner, 2, 2, None),
             call(&owner, 1, 3, None),
             call(&owner, 1, 2, Some("x")),
+            dated(&owner, 1, 2, None, Some(Millis(2))),
+            dated(&owner, 1, 2, None, None),
             IdOf::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(1) },
             IdOf::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(2) },
             timer(&owner, 1),
@@ -259,5 +267,14 @@ mod tests {
             assert_ne!(code(b"k"), code(b"K"), "{id}");
             assert!(seen.insert(code(b"k")), "{id}");
         }
+    }
+
+    #[test]
+    fn a_call_without_a_start_has_the_id_of_older_builds() {
+        let owner: Owner = "t/u".parse().unwrap();
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let of = IdOf::Call { owner: &owner, session: &session, turn: 1, call: 2, instance: None, start: None };
+        let old = json!({"call": {"owner": owner, "session": session, "turn": 1, "call": 2, "instance": null}});
+        assert_eq!(json!(of).to_string(), old.to_string());
     }
 }

@@ -8,6 +8,7 @@ use crate::authority::grant::check_namespace;
 use crate::foreign::name;
 use crate::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::time::Millis;
+use crate::visible::check_line;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 pub use settings::{MemorySettings, Preload, WritePolicy};
@@ -109,9 +110,10 @@ pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
     let mut kept: Vec<String> = Vec::new();
     for topic in given {
         let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-        if topic.len() > MEMORY_TOPIC_BYTES || topic.contains(char::is_control) {
+        if topic.len() > MEMORY_TOPIC_BYTES {
             return Err(format!("a topic has at most {MEMORY_TOPIC_BYTES} bytes in one line, got {}", topic.len()));
         }
+        check_line(&topic).map_err(|rule| format!("illegal topic {topic:?}: {rule}"))?;
         if !topic.is_empty() && !kept.contains(&topic) {
             kept.push(topic);
         }
@@ -242,9 +244,10 @@ pub fn one(entry: &MemoryEntry) -> Value {
 /// The name that an entry is put under.
 pub fn entry_key(given: &str) -> Result<String, String> {
     let kept = given.trim();
-    if kept.is_empty() || kept.len() > MEMORY_TOPIC_BYTES || kept.contains(char::is_control) {
+    if kept.is_empty() || kept.len() > MEMORY_TOPIC_BYTES {
         return Err(format!("`key`: expected 1 to {MEMORY_TOPIC_BYTES} bytes in one line, got {}", kept.len()));
     }
+    check_line(kept).map_err(|rule| format!("`key`: illegal name {kept:?}: {rule}"))?;
     Ok(kept.to_owned())
 }
 

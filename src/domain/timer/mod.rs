@@ -39,6 +39,9 @@ pub const KEEP: &str = "timer/keep";
 pub struct TimerId(String);
 
 impl TimerId {
+    /// What [`TimerId::new`] takes, as a regular expression.
+    pub const PATTERN: &str = "^[0-9a-fA-F]{32}$";
+
     /// The id of what is named by this text: the same text, the same timer.
     pub fn of(text: &str) -> Self {
         Self(sha256_hex(text.as_bytes())[..32].to_owned())
@@ -157,12 +160,23 @@ pub struct Sent {
 }
 
 /// The call of a turn that has set a timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerOrigin {
     /// Number of the turn.
     pub turn: u64,
     /// Place of the call in its reply.
     pub call: u32,
+    /// When the turn of the reply began; 0 in records that don't say.
+    #[serde(default)]
+    pub start: Millis,
+}
+
+impl TimerOrigin {
+    /// Whether `other` comes before it in the same session. A session that begins anew under its name counts its turns
+    /// from 1, and later.
+    fn is_at_or_after(&self, other: &Self) -> bool {
+        (self.turn, self.call) >= (other.turn, other.call) && self.start >= other.start
+    }
 }
 
 /// A timer as somebody wants it.
@@ -326,7 +340,7 @@ impl Timer {
     pub fn is_as(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin
             // An older call of the session comes too late.
-            || (self.place.is_some() && self.place >= wanted.place)
+            || self.place.zip(wanted.place).is_some_and(|(set, wanted)| set.is_at_or_after(&wanted))
             || (self.is_active()
                 && self.agent == wanted.agent
                 && self.kind == wanted.kind

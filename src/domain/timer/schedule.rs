@@ -2,6 +2,9 @@
 
 use crate::time::Millis;
 use crate::time::cron::{self, Cron};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -79,17 +82,42 @@ impl ReadySchedule {
 }
 
 /// An instant that somebody named: RFC 3339, milliseconds since 1970, or `2026-03-29T09:00` on the
-/// wall clock of a time zone.
+/// wall clock of a time zone, which may also stand behind it in brackets (RFC 9557).
 pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Millis, String> {
     let zone = cron::zone(timezone)?;
     if let Some(at) = named.as_u64() {
         return Ok(Millis(at));
     }
     let text = named.as_str().unwrap_or_default();
-    let expected = "expected a time such as `2026-03-29T09:00:00Z`, or without an offset and with `timezone`";
-    let shown = || cron::instant_shown(&zone, text.parse().ok()?);
-    let at = text.parse::<jiff::Timestamp>().ok().or_else(shown).ok_or_else(|| format!("{expected}, got {named}"))?;
+    let expected = || {
+        format!(
+            "expected a time such as `2026-03-29T09:00:00Z`, or without an offset and with `timezone` or \
+             `[Europe/Berlin]` behind it, got {named}"
+        )
+    };
+    let at = match text.split_once('[') {
+        None => text.parse().ok().or_else(|| cron::instant_shown(&zone, text.parse().ok()?)).ok_or_else(expected)?,
+        Some((time, annotation)) => {
+            let name =
+                annotation.strip_suffix(']').filter(|name| !name.contains(['[', ']', '='])).ok_or_else(expected)?;
+            // `!` says that it must not be left out of account, which it never is.
+            let own = cron::zone(Some(name.strip_prefix('!').unwrap_or(name)))?;
+            if timezone.is_some() && zone != own {
+                return Err(format!("{named} names another time zone than `timezone`: leave one of the two out"));
+            }
+            instant_in(&own, time).ok_or_else(expected)?.map_err(|why| format!("{named}: {why}"))?
+        }
+    };
     u64::try_from(at.as_millisecond()).map(Millis).map_err(|_| format!("{named} is before 1970"))
+}
+
+/// A time in a zone that is named behind it; its offset, where it has one, must be that of the zone then.
+fn instant_in(zone: &TimeZone, time: &str) -> Option<Result<Timestamp, String>> {
+    let Ok(at) = time.parse::<Timestamp>() else { return cron::instant_shown(zone, time.parse().ok()?).map(Ok) };
+    let shown = zone.to_datetime(at);
+    // Of `Z` the wall clock isn't known, RFC 9557 says.
+    let is_so = time.parse::<DateTime>().is_ok_and(|own| own == shown) || time.ends_with(['Z', 'z']);
+    Some(if is_so { Ok(at) } else { Err(format!("its time zone has another offset then, its clocks show {shown}")) })
 }
 
 /// A length of time that somebody named: `90s`, `5m`, or milliseconds.

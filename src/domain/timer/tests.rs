@@ -44,6 +44,32 @@ fn a_named_time_that_a_clock_change_touches_is_the_one_of_cron() {
 }
 
 #[test]
+fn a_time_zone_behind_a_time_counts_or_is_refused() {
+    for (named, timezone, expected) in [
+        ("2027-06-01T12:00:00[Europe/Berlin]", None, Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00[Europe/Berlin]", Some("Europe/Berlin"), Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00:00+02:00[Europe/Berlin]", None, Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00:00+02:00[!Europe/Berlin]", Some("europe/berlin"), Ok("2027-06-01T10:00:00Z")),
+        ("2027-06-01T12:00:00Z[Europe/Berlin]", None, Ok("2027-06-01T12:00:00Z")),
+        ("2026-03-29T02:30:00[Europe/Berlin]", None, Ok("2026-03-29T01:00:00Z")),
+        ("2027-06-01T12:00:00+01:00[Europe/Berlin]", None, Err("its clocks show 2027-06-01T13:00:00")),
+        ("2027-06-01T12:00:00[Europe/Berlin]", Some("UTC"), Err("another time zone than `timezone`")),
+        ("2027-06-01T12:00:00[Europe/Nowhere]", None, Err("no time zone `Europe/Nowhere`")),
+        ("2027-06-01T12:00:00[Europe/Berlin", None, Err("expected a time such as")),
+        ("2027-06-01T12:00:00Z[Europe/Berlin][u-ca=japanese]", None, Err("expected a time such as")),
+        ("2027-06-01T12:00:00Z[u-ca=japanese]", None, Err("expected a time such as")),
+        ("[Europe/Berlin]", None, Err("expected a time such as")),
+        ("2027-06-01T12:00:00Z[]", None, Err("no time zone ``")),
+    ] {
+        match (instant(&json!(named), timezone), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, at(expected), "{named}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{named}: {why}"),
+            (found, _) => panic!("{named}: {found:?}"),
+        }
+    }
+}
+
+#[test]
 fn leap_days_and_month_ends() {
     check_cron("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
     check_cron("0 0 31 * *", "UTC", "2026-01-15T00:00:00Z", &["2026-01-31T00:00:00Z", "2026-03-31T00:00:00Z"]);
@@ -285,12 +311,23 @@ fn setting_the_same_again_changes_nothing() {
         assert!(!set.is_anothers(&TimerRequest { origin: EventId::new("another").unwrap(), ..again }));
     }
     // Of a session's one wake the call that comes later in the conversation counts.
-    let wake = Timer { place: Some(TimerOrigin { turn: 3, call: 1 }), ..timer };
-    for (turn, call, stays) in [(3, 0, true), (2, 5, true), (3, 2, false), (4, 0, false)] {
+    let place = |turn, call, start| Some(TimerOrigin { turn, call, start: Millis(start) });
+    let wake = Timer { place: place(3, 1, 50), ..timer };
+    for (turn, call, start, stays) in [
+        (3, 0, 50, true),
+        (2, 5, 40, true),
+        (3, 2, 50, false),
+        (4, 0, 60, false),
+        // Clocks of two workers are apart.
+        (4, 0, 45, false),
+        // The session began anew under its name.
+        (1, 0, 70, false),
+        (3, 1, 70, false),
+    ] {
         let mut again = wanted(Schedule::At(Millis(9)), CatchUp::One);
         again.origin = EventId::new("another").unwrap();
-        again.place = Some(TimerOrigin { turn, call });
-        assert_eq!(wake.is_as(&again), stays, "{turn}/{call}");
+        again.place = place(turn, call, start);
+        assert_eq!(wake.is_as(&again), stays, "{turn}/{call} at {start}");
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn record(
     let authority = setting.authority.clone().nowhere();
     TurnRecord {
         turn: setting.turn,
-        start: recorded.map_or(setting.start, |r| r.start),
+        start: recorded.map_or(setting.start, |r| r.start.time()),
         end: now,
         config_version: recorded.map_or(setting.config_version, |r| r.config_version),
         model: model.id(),
@@ -35,6 +35,7 @@ pub(super) fn record(
         bound: setting.mandate.envelope.bound.clone(),
         used: Some(recorded.map(|r| r.used.clone()).unwrap_or_default()),
         settles: None,
+        dated: recorded.is_some_and(|r| r.start.in_ids().is_some()) && outcomes.iter().any(|o| o.asked.is_some()),
         frame: recorded.map_or_else(|| setting.state.goals.active(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,

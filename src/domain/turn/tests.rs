@@ -6,8 +6,9 @@ use super::*;
 use crate::agent::{AgentConfig, PromptStyle};
 use crate::authority::Authority;
 use crate::budget::Purse;
-use crate::call::Unmade;
-use crate::chat::ToolCall;
+
+use crate::call::{Resolved, ToolTarget, Unmade};
+use crate::chat::{Arguments, ToolCall};
 use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Frame, Layout, Moment};
 use crate::context::item::{Absence, Content, Item, Section};
@@ -17,6 +18,7 @@ use crate::context::record::{pack_system, pack_tools};
 use crate::event::{Event, Mandate, Payload};
 use crate::ids::{JobId, SessionKey};
 use crate::job::{JobResult, JobStatus};
+use crate::lattice::catalog::RUN;
 use crate::session::{PendingJob, SessionState, TaskProgress};
 use crate::spend::Spent;
 use crate::tools::{Described, resolve};
@@ -409,7 +411,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         heard: Vec::new(),
         events: Vec::new(),
         unpinned: Vec::new(),
-        start: Millis(7_000),
+        start: ReplyStart::Dated(Millis(7_000)),
         config_version: 1,
         authority: Authority::default(),
         last: None,

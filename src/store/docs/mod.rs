@@ -14,8 +14,8 @@ mod pages;
 pub use grouped::{GroupEdit, Grouped};
 pub use pages::{Documents, Listing, Owners, Pages, Sessions};
 
-use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, Store, StoreError, decode, keys};
-use crate::domain::ids::Owner;
+use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, SessionFacts, Store, StoreError, decode, keys};
+use crate::domain::ids::{Owner, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
@@ -29,6 +29,9 @@ use std::time::Duration;
 /// `PAUSES` - 1 ms, so that not all who want the same try again at the same moment.
 pub const EDIT_ATTEMPTS: u32 = 64;
 const PAUSES: u32 = 7;
+
+/// Sessions that one step of a search for one looks at: mostly it is among the first few.
+const FOUND: usize = 20;
 
 impl Doc {
     /// Its value, from JSON; `None` when it isn't there. [`StoreError::Corrupt`] names `key`.
@@ -206,8 +209,28 @@ impl dyn Store + '_ {
         Pages::new(Sessions::new(self, owner, agent))
     }
 
+    /// One session; `None` when nothing was ever sent to it.
+    pub async fn find_session(&self, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
+        let mut sessions = self.all_sessions(owner, Some(&key.agent)).after(place_before(key)).of(FOUND);
+        while let Some(page) = sessions.next().await? {
+            let behind = page.into_iter().find(|facts| facts.key.token() >= key.token());
+            if behind.is_some() {
+                return Ok(behind.filter(|facts| facts.key == *key));
+            }
+        }
+        Ok(None)
+    }
+
     /// All owners, sorted: pages of 500.
     pub fn all_owners(&self) -> Pages<Owners<'_>> {
         Pages::new(Owners::new(self))
     }
+}
+
+/// A place in the order of sessions that is before this one, and mostly just before it.
+fn place_before(key: &SessionKey) -> Option<SessionKey> {
+    let mut name = key.session.as_str().to_owned();
+    name.pop();
+    let session = SessionId::new(name).ok()?;
+    Some(SessionKey { agent: key.agent.clone(), session })
 }

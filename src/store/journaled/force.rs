@@ -3,9 +3,11 @@
 use super::JournalError;
 use super::protect::text_of;
 use super::{JournaledStore, Protection, ProtectionRecord, SessionKey, StoreError, keys};
-use crate::domain::ids::Owner;
+use crate::domain::decode;
+use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobStatus;
 use crate::domain::protection::larger_account;
+use crate::domain::timer::Timer;
 use crate::domain::venue_mac::VenueMac;
 use crate::store::{Doc, DocKey, DocWrite, Finished, HistoryCheck, JobFinish, OutboxEntry, OutsideWrite, Parked};
 use async_trait::async_trait;
@@ -53,7 +55,8 @@ impl HistoryCheck for JournaledStore {
                 ),
             }
         }
-        *self.forced.lock() = forced;
+        self.forced.lock().extend(forced);
+        self.note_early_losses(&names).await?;
         self.history.know(names);
         self.is_checked.store(true, Ordering::SeqCst);
         Ok(())
@@ -76,8 +79,10 @@ fn key_of(what: &Protection) -> DocKey {
 fn is_known(what: &Protection, doc: &Doc) -> bool {
     let status = doc.status().map(|(status, _)| status);
     match what {
-        Protection::Document { version, value, .. } => {
-            doc.version >= *version || value.is_none() && doc.value.is_none()
+        Protection::Document { key, version, value } => {
+            // Without its question an answer is of no use, and a timer that is lost itself doesn't fire.
+            let needs_it = key.starts_with(keys::APPROVALS) || key.starts_with(keys::TIMERS);
+            doc.version >= *version || doc.value.is_none() && (value.is_none() || needs_it)
         }
         Protection::Spending { version, .. } => doc.version >= *version,
         // A job that is lost itself doesn't run.
@@ -86,6 +91,29 @@ fn is_known(what: &Protection, doc: &Doc) -> bool {
             status.is_none_or(|status| status.is_terminal() || *paused == (status == JobStatus::Paused))
         }
     }
+}
+
+/// Writes that go with a document which is put in force over what the store has: the mark by which a session is told of
+/// an answer, and the places of a timer in the indexes.
+fn index_writes(record: &ProtectionRecord, doc: &Doc) -> Vec<DocWrite> {
+    let Protection::Document { key, value, .. } = &record.what else { return Vec::new() };
+    if let Some(id) = key.strip_prefix(keys::APPROVALS).and_then(|id| JobId::new(id).ok()) {
+        let mark = DocWrite::put(keys::answer_due(record.at, &id), "");
+        return value.iter().map(|_| mark.clone()).collect();
+    }
+    if !key.starts_with(keys::TIMERS) {
+        return Vec::new();
+    }
+    let timer = |bytes: &[u8]| decode::stored::<Timer>(bytes).ok();
+    let mut writes = Vec::new();
+    if let Some(before) = doc.value.as_deref().and_then(timer) {
+        writes.push(DocWrite::delete(keys::timer_due(before.due, &before.id)));
+        writes.push(DocWrite::delete(keys::agent_timer(&before.agent, &before.id)));
+    }
+    if let Some(ended) = value.as_ref().and_then(|value| timer(value.as_bytes())) {
+        writes.push(DocWrite::mark(keys::timer_due(ended.due, &ended.id)));
+    }
+    writes
 }
 
 impl JournaledStore {
@@ -143,12 +171,12 @@ impl JournaledStore {
                     Some(value) => DocWrite::put(key.clone(), value.clone()),
                     None => DocWrite::delete(key.clone()),
                 };
-                self.rewrite(record, write.at(doc.version)).await
+                self.rewrite(record, write.at(doc.version), index_writes(record, doc)).await
             }
             Protection::Spending { key, value, .. } => {
                 let merged = larger_account(doc.value.as_deref(), value.as_bytes());
                 let Some(merged) = merged else { return Ok(true) };
-                self.rewrite(record, DocWrite::put(key.clone(), merged).at(doc.version)).await
+                self.rewrite(record, DocWrite::put(key.clone(), merged).at(doc.version), Vec::new()).await
             }
             Protection::End { session: token, job, status, result, outbox } => {
                 let finish = JobFinish { job: job.clone(), status: *status, result: Bytes::from(result.clone()) };
@@ -168,12 +196,18 @@ impl JournaledStore {
     }
 
     /// Writes, and tells the queue which version it has now: the store counts on from before the loss.
-    async fn rewrite(&self, record: &ProtectionRecord, write: DocWrite) -> Result<bool, StoreError> {
-        let owner = &record.owner;
-        if self.inner.write(record.at, owner, std::slice::from_ref(&write)).await? != OutsideWrite::Done {
+    async fn rewrite(
+        &self,
+        record: &ProtectionRecord,
+        write: DocWrite,
+        others: Vec<DocWrite>,
+    ) -> Result<bool, StoreError> {
+        let (owner, key) = (&record.owner, write.key.clone());
+        let writes: Vec<_> = [write].into_iter().chain(others).collect();
+        if self.inner.write(record.at, owner, &writes).await? != OutsideWrite::Done {
             return Ok(false);
         }
-        let doc = self.inner.read(owner, std::slice::from_ref(&write.key)).await?.pop().unwrap_or_default();
+        let doc = self.inner.read(owner, &[key]).await?.pop().unwrap_or_default();
         let what = match &record.what {
             Protection::Document { key, value, .. } => {
                 Protection::Document { key: key.clone(), version: doc.version, value: value.clone() }

@@ -7,6 +7,7 @@
 //! ```
 
 mod buffer;
+mod compare;
 mod force;
 mod protect;
 mod seam;
@@ -21,9 +22,11 @@ use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
 use crate::domain::protection::{Protection, ProtectionRecord};
 use crate::domain::quota::Quota;
+use crate::domain::tail::Loss;
 use crate::domain::time::Millis;
 use crate::domain::venue_mac::VenueMac;
 use buffer::EntryBuffer;
+pub use compare::JournalComparison;
 pub use force::Forced;
 use parking_lot::Mutex;
 pub use seam::{Journal, JournalError, JournalPart};
@@ -80,6 +83,8 @@ pub struct JournaledStore {
     entries: EntryBuffer,
     /// Records that the last check of the history has put in force.
     forced: Mutex<Vec<Forced>>,
+    /// Turns and changes of sessions that the store lacked before anything ran on it.
+    early: Mutex<Vec<(JournalEntry, Loss)>>,
 }
 
 impl JournaledStore {
@@ -95,6 +100,7 @@ impl JournaledStore {
             telling: tokio::sync::RwLock::default(),
             entries: EntryBuffer::new(by, key),
             forced: Mutex::default(),
+            early: Mutex::default(),
         }
     }
 
@@ -294,6 +300,7 @@ impl Layer for JournaledStore {
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+        self.check_sizes(owner, writes).await?;
         let written = self.inner.write(now, owner, writes).await?;
         if written == OutsideWrite::Done {
             self.written(now, owner, writes).await?;
@@ -308,6 +315,7 @@ impl Layer for JournaledStore {
         writes: &[DocWrite],
         quota: &Quota,
     ) -> Result<OutsideWrite, StoreError> {
+        self.check_sizes(owner, writes).await?;
         let written = self.inner.write_within(now, owner, writes, quota).await?;
         if written == OutsideWrite::Done {
             self.written(now, owner, writes).await?;

@@ -5,6 +5,10 @@ use super::{
     Change, Doc, DocWrite, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
     SessionKey, StoreError, keys,
 };
+use crate::domain::approval::Approval;
+use crate::domain::bounds::{AGENT_BYTES, OversizedDocument};
+use crate::domain::decode;
+use crate::domain::timer::{Phase, Timer};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
@@ -14,23 +18,55 @@ const AT_ONCE: usize = 32;
 /// How often the record of a document is sent anew that others write at the same time; their own records follow.
 const TRIES: usize = 5;
 
-/// A record with more text than this doesn't fit into a message; the journal names the change.
-const MOST_TEXT: usize = 700_000;
+/// A document of fewer bytes fits a message, whatever is in it: a byte takes at most six there.
+const SURELY_FITS: usize = 100_000;
 
-/// The record of the end of a job from outside its turns, where it fits.
+/// The record of the end of a job from outside its turns; without its output where that fits no message.
 pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxEntry]) -> Option<Protection> {
     let message = |entry: &OutboxEntry| Some((entry.id.clone(), text_of(&entry.message)?));
     let messages: Option<Vec<_>> = outbox.iter().map(message).collect();
     let (result, outbox) = (text_of(&finish.result)?, messages?);
-    let bytes = result.len() + outbox.iter().map(|(_, message)| message.len()).sum::<usize>();
     let end =
         Protection::End { session: session.token(), job: finish.job.clone(), status: finish.status, result, outbox };
-    (bytes <= MOST_TEXT).then_some(end)
+    Some(if end.fits_message() { end } else { end.without_output() })
+}
+
+/// Whether a message of the queue holds this document as it is written.
+fn fits_message(key: &str, bytes: &Bytes) -> bool {
+    bytes.len() < SURELY_FITS
+        || text_of(bytes).is_none_or(|text| {
+            Protection::Document { key: key.to_owned(), version: u64::MAX, value: Some(text) }.fits_message()
+        })
 }
 
 impl JournaledStore {
+    /// Refuses settings that protect somebody and that the queue can't keep: a loss of the store would undo them. What is
+    /// as large already is of an older build: it may be written, above all to stop or to shorten it.
+    pub(super) async fn check_sizes(&self, owner: &Owner, writes: &[DocWrite]) -> Result<(), StoreError> {
+        for write in writes.iter().filter(|write| keys::is_setting_of_people(&write.key)) {
+            let Change::Put(bytes) = &write.change else { continue };
+            if fits_message(&write.key, bytes) {
+                continue;
+            }
+            let before = self.inner.read(owner, std::slice::from_ref(&write.key)).await?.pop();
+            if before.and_then(|doc| doc.value).is_none_or(|value| fits_message(&write.key, &value)) {
+                return Err(StoreError::Oversized(OversizedDocument {
+                    what: format!("document `{}` of `{owner}`", write.key),
+                    bytes: bytes.len(),
+                    most: AGENT_BYTES,
+                    advice: "the queue can't keep it against a loss of the store; make it shorter",
+                }));
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the queue, which answers when it has all of them.
     pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
+        let (what, large): (Vec<_>, Vec<_>) = what.into_iter().partition(Protection::fits_message);
+        for what in large {
+            tracing::warn!(%owner, "{what}, and it is too large for the queue: a loss of the store may undo it; make it shorter");
+        }
         let records = what.into_iter().map(|what| ProtectionRecord::sealed(owner.clone(), at, what, &self.key));
         let _telling = self.telling.read().await;
         let told = stream::iter(records).map(|record| async {
@@ -49,8 +85,8 @@ impl JournaledStore {
         match failed {
             None => Ok(()),
             Some(error) => Err(JournalError(format!(
-                "the change is stored, but the queue, which keeps it against a loss of the store, didn't take it \
-                 ({error}); make it again"
+                "the change is stored and may be in force already, but the queue, which keeps it against a loss of the store, \
+                 didn't take it ({error}); make it again, until it is answered"
             ))
             .into_store_error()),
         }
@@ -122,10 +158,6 @@ impl JournaledStore {
             let docs = self.inner.read(owner, &unknown).await?;
             documents.extend(unknown.into_iter().zip(docs).filter_map(|(key, doc)| record_of(key, &doc)));
         }
-        documents.retain(|document| match document {
-            Protection::Document { value, .. } => value.as_ref().is_none_or(|value| value.len() <= MOST_TEXT),
-            Protection::End { .. } | Protection::Hold { .. } | Protection::Spending { .. } => true,
-        });
         self.protect_documents(now, owner, documents).await
     }
 }
@@ -147,7 +179,20 @@ fn record_of(key: String, doc: &Doc) -> Option<Protection> {
     Some(Protection::Document { key, version: doc.version, value })
 }
 
-/// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, or it erases.
+/// Whether a write is of an approval that a person has answered: a rejection forbids a call.
+fn is_answered(write: &DocWrite) -> bool {
+    let Change::Put(bytes) = &write.change else { return false };
+    decode::stored::<Approval>(bytes).is_ok_and(|approval| approval.answer.is_some())
+}
+
+/// Whether a write is of a timer that somebody has cancelled.
+fn is_cancelled(write: &DocWrite) -> bool {
+    let Change::Put(bytes) = &write.change else { return false };
+    decode::stored::<Timer>(bytes).is_ok_and(|timer| timer.phase == Phase::Cancelled)
+}
+
+/// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, it answers an
+/// approval, cancels a timer, or erases.
 fn is_protective(write: &DocWrite) -> bool {
     let key = write.key.as_str();
     let is_erased = |mark: &str| match &write.change {
@@ -157,6 +202,8 @@ fn is_protective(write: &DocWrite) -> bool {
     };
     let deletes = matches!(write.change, Change::Delete);
     keys::is_setting_of_people(key)
+        || key.starts_with(keys::APPROVALS) && is_answered(write)
+        || key.starts_with(keys::TIMERS) && is_cancelled(write)
         || keys::is_turn_record(key) && !deletes && is_erased("\"erased\":true")
         || key.starts_with("j/") && !deletes && is_erased(crate::domain::lines::ERASED.text())
         || ["p.t/", "p/", "dead/", "h/", "m/", "r/"].iter().any(|prefix| key.starts_with(prefix)) && deletes

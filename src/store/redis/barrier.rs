@@ -2,7 +2,7 @@
 //! what protects somebody is put in force there first.
 
 use super::failure::{is_cut, passes};
-use crate::store::HistoryCheck;
+use crate::store::{HistoryCheck, KnownHistory};
 use parking_lot::Mutex;
 use redis::RedisError;
 use std::io;
@@ -21,6 +21,8 @@ pub struct Barrier {
     /// Broken connections up to the last check that succeeded.
     checked: Arc<AtomicU64>,
     check: Mutex<Option<Weak<dyn HistoryCheck>>>,
+    /// Histories of the servers: the driver of a cluster finds a new primary without an error.
+    history: KnownHistory,
     /// Held by the call that has the store checked.
     turn: tokio::sync::Mutex<()>,
 }
@@ -36,6 +38,14 @@ impl Barrier {
         if is_cut(error) || error.is_io_error() || error.is_timeout() || passes(error) {
             self.broken.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// Notes the histories of servers: behind one that is new calls wait as behind a broken connection.
+    pub fn note_history(&self, names: &[String]) {
+        if self.history.is_another(names) && CHECKING.try_with(|()| ()).is_err() {
+            self.broken.fetch_add(1, Ordering::SeqCst);
+        }
+        self.history.know(names.to_vec());
     }
 
     fn is_open(&self) -> bool {

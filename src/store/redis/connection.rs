@@ -215,7 +215,11 @@ impl Pool {
         attempts: &mut Attempts,
     ) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
         loop {
-            match attempts.run(wire.ask_all(cmd)).await {
+            let answers = attempts.run(wire.ask_all(cmd, |error| self.barrier.note(error))).await;
+            if let Err(error) = &answers {
+                self.barrier.note(error);
+            }
+            match answers {
                 Err(error) if passes(&error) && attempts.pause(&error).await => {}
                 answers => {
                     let each = |(node, answer): (_, Result<_, RedisError>)| (node, answer.map_err(|e| self.failed(&e)));
@@ -238,8 +242,9 @@ impl Pool {
 
     /// The same at once, of those that answer.
     pub async fn everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
-        let answers = Patience::Once.start().run(self.wires.next().ask_all(cmd)).await.unwrap_or_default();
-        answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect()
+        let asked = self.wires.next().ask_all(cmd, |error| self.barrier.note(error));
+        let answers = Patience::Once.start().run(asked).await.inspect_err(|error| self.barrier.note(error));
+        answers.unwrap_or_default().into_iter().filter_map(|(_, answer)| answer.ok()).collect()
     }
 
     /// What Sentinels say, where they name the primary.

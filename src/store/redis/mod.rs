@@ -485,6 +485,7 @@ impl Inspect for RedisStore {
         self.tidy_libraries().await;
         let history = settings::history(&self.pool).await;
         self.registered.know(&history);
+        self.pool.barrier.note_history(&history);
         Ok(history)
     }
 

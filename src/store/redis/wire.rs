@@ -201,10 +201,19 @@ impl Wire {
         }
     }
 
-    /// Asks every primary; each answers for itself. Without a cluster there is one, without a name.
-    pub async fn ask_all(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, RedisError>)>, RedisError> {
+    /// Asks every primary; each answers for itself. Without a cluster there is one, without a name. `note` is told of a
+    /// connection that turns out to be dropped: the answer may be another server's.
+    pub async fn ask_all(
+        &self,
+        cmd: &Cmd,
+        note: impl Fn(&RedisError),
+    ) -> Result<Vec<(String, Result<Value, RedisError>)>, RedisError> {
         let Self::Cluster(wire) = self else {
-            return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd), async |_| Ok(())).await {
+            let before = async |error: &RedisError| {
+                note(error);
+                Ok(())
+            };
+            return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd), before).await {
                 Ok(mut answers) => Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]),
                 Err(error) if passes(&error) || !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
                 // Its answer: it refuses this.

@@ -6,8 +6,9 @@ use super::{AuditError, SetBack};
 use crate::domain::limits::LOSSES_KEPT;
 use crate::domain::tail::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
+use crate::store::journaled::{Forced, JournaledStore};
 use crate::store::tail::Compared;
-use crate::store::{DocWrite, StoreError, Window, keys};
+use crate::store::{DocWrite, Window, keys};
 use crate::venue::{Venue, venue_owner};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -25,6 +26,12 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
     let (mut untold, mut journal) = (Vec::new(), JournalWatch::default());
     loop {
         let looked = async {
+            untold.extend(put_in_force(&venue));
+            let early = journal.take_early_losses(&venue).await?;
+            for loss in &early {
+                tracing::warn!("{loss}");
+            }
+            untold.extend(early);
             look(&venue, &by, &mut untold).await?;
             journal.look(&venue, &by).await
         };
@@ -45,8 +52,21 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
     }
 }
 
+/// Records that this process has put in force since it was asked last; the log has them.
+fn put_in_force(venue: &Venue) -> Vec<Loss> {
+    let forced = venue.history.journal().map(JournaledStore::take_forced).unwrap_or_default();
+    let loss = |Forced { record, failed }: Forced| Loss {
+        owner: record.owner.clone(),
+        acknowledged: record.at,
+        kind: "protections".to_owned(),
+        what: record.what.to_string(),
+        lost: failed.map(|why| format!("it isn't in force: {why}")),
+    };
+    forced.into_iter().map(loss).collect()
+}
+
 /// One look. What it finds is in `untold` until it is kept.
-async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), StoreError> {
+async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), AuditError> {
     if let Some(Compared { is_another, losses, left }) = venue.compare_history().await? {
         let (all, gone) = (losses.len(), losses.iter().filter(|loss| loss.lost.is_some()).count());
         if all > 0 {
@@ -70,8 +90,11 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Sto
         untold.extend(losses);
     }
     if !untold.is_empty() {
+        // Another process may have told some of them, and an operator have settled that.
+        let new = without_known(venue, untold.clone()).await?;
         let now = venue.now();
-        for (n, part) in Losses::split(now, by, untold.clone(), Vec::new()).iter().enumerate() {
+        let parts = if new.is_empty() { Vec::new() } else { Losses::split(now, by, new, Vec::new()) };
+        for (n, part) in parts.iter().enumerate() {
             let new = DocWrite::json(keys::losses_part(now, by, n), part);
             venue.keep_newest(keys::LOSSES, LOSSES_KEPT, new).await?;
         }
@@ -101,7 +124,7 @@ async fn read_finds(venue: &Venue) -> Result<Vec<Losses>, AuditError> {
 }
 
 /// Those that no process has told yet: the journal still has what was told of the last loss.
-pub(super) async fn untold(venue: &Venue, mut losses: Vec<Loss>) -> Result<Vec<Loss>, AuditError> {
+pub(super) async fn without_known(venue: &Venue, mut losses: Vec<Loss>) -> Result<Vec<Loss>, AuditError> {
     if losses.is_empty() {
         return Ok(losses);
     }

@@ -12,6 +12,7 @@ use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::timer::TimerId;
+use crate::domain::visible::check_line;
 use crate::store::{Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
@@ -33,11 +34,14 @@ const COUNTED: usize = 100;
 pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Option<&str>) -> Result<(), LifeError> {
     if let Some(title) = title {
         let bytes = title.len();
-        if title.trim().is_empty() || bytes > SESSION_TITLE_BYTES || title.chars().any(char::is_control) {
+        if title.trim().is_empty() || bytes > SESSION_TITLE_BYTES {
             return Err(LifeError::Config(format!(
                 "`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line, got {bytes}"
             )));
         }
+        check_line(title).map_err(|rule| {
+            LifeError::Config(format!("`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line: {rule}"))
+        })?;
     }
     let deadline = venue.clock.steady() + LET_GO;
     loop {
@@ -142,15 +146,21 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
             jobs::cancel(venue, owner, job, Some(&reason)).await?;
         }
         let then = Amendment::Gone { arrivals: seen.arrivals };
-        let writes = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
+        let mut writes: Vec<_> = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
+        // With the session, and not after it: by then a session that has begun anew may have set it.
+        let wake = timers::cancellation(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
+        writes.extend(wake.iter().flat_map(|(_, writes)| writes.iter().cloned()));
         let amend = Amend { version: seen.version, was: seen.state, then, writes };
         match venue.store.amend(venue.now(), owner, key, &amend).await? {
-            Amended::Done => break,
+            Amended::Done => {
+                if let Some((timer, _)) = &wake {
+                    timers::arm(venue, owner, timer).await;
+                }
+                return Ok(true);
+            }
             Amended::Held | Amended::Stirred => look_again(venue, key, deadline).await?,
         }
     }
-    timers::cancel(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
-    Ok(true)
 }
 
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest

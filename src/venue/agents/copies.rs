@@ -66,7 +66,7 @@ impl<'a> Claim<'a> {
     async fn write(&mut self, mut writes: Vec<DocWrite>) -> Result<bool, StoreError> {
         let now = self.venue.now();
         writes.push(DocWrite::json(self.key.as_str(), &now).at(self.version));
-        let done = self.venue.store.write(now, self.owner, &writes).await? == OutsideWrite::Done;
+        let done = self.venue.keep(self.owner, &writes).await? == OutsideWrite::Done;
         self.version += u64::from(done);
         Ok(done)
     }
@@ -88,7 +88,7 @@ impl<'a> Claim<'a> {
                 break;
             }
         }
-        let seat = Seat { version: at, state: Bytes::from(state), within: None };
+        let seat = Seat { version: at, state: Bytes::from(state), within: Some(venue.quota().await) };
         match venue.store.seat(venue.now(), owner, to, Some(&seat), &[]).await? {
             Seated::Done => {}
             Seated::Held(_) | Seated::Taken | Seated::Changed => return Err(LifeError::Taken(to.clone())),

@@ -5,6 +5,7 @@ use super::{ending, fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
+use crate::domain::bounds::cut_reason;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::store::{Edit, StoreError};
 use crate::venue::Venue;
@@ -116,6 +117,9 @@ async fn change(
         let Some(after) = change(&record)? else { return Ok(Edit::nothing((record, false))) };
         let after = AgentRecord { updated: venue.now(), ..after };
         let is_larger = after.config != record.config;
+        if is_larger {
+            after.check_size().map_err(StoreError::Oversized)?;
+        }
         let edit = Edit::write(writes(&after, version), (after, true));
         // Of an owner who keeps as much as it may an agent is stopped and let go on, and not made larger.
         Ok(if is_larger { edit.within(venue.quota().await) } else { edit })
@@ -199,7 +203,7 @@ pub async fn suspend(
 }
 
 fn suspended(record: &AgentRecord, reason: &str) -> AgentRecord {
-    AgentRecord { status: AgentStatus::Suspended, error: Some(reason.to_owned()), ..record.clone() }
+    AgentRecord { status: AgentStatus::Suspended, error: Some(cut_reason(reason.to_owned())), ..record.clone() }
 }
 
 /// Suspends an agent that can't be run as it is configured, unless its configuration is another by
@@ -313,6 +317,7 @@ async fn put_fork(
                 (AgentRecord { config_version, created, ..new.clone() }, version)
             }
         };
+        record.check_size().map_err(StoreError::Oversized)?;
         let mut wanted = writes(&record, version).to_vec();
         wanted.extend(unmarked);
         Ok(Edit::write(wanted, (record, created)).within(venue.quota().await))

@@ -137,6 +137,7 @@ pub async fn apply(
             Some((record, version)) => (replaced(record, config, maker, now), version, Applied::Updated),
             None => (fresh(id, config, maker, now), absent(venue, owner, id).await?, Applied::Created),
         };
+        record.check_size().map_err(StoreError::Oversized)?;
         let mut wanted = writes(&record, version).to_vec();
         wanted.extend(unmarked);
         Ok(Edit::write(wanted, (record, applied)).within(venue.quota().await))

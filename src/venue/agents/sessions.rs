@@ -13,7 +13,7 @@ use crate::store::{EventKind, SessionFacts, StoreError, decode as document, keys
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
-/// Sessions that one step of a search for one looks at: mostly it is among the first few.
+/// Sessions that one step of a list looks at.
 const FOUND: usize = 20;
 
 /// A page of an agent's sessions, by id, after the one named; and where the next page begins.
@@ -83,22 +83,7 @@ pub async fn over(venue: &Venue, owner: &Owner, key: &SessionKey, ttl: Option<&T
 
 /// One session; `None` when nothing was ever sent to it.
 pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
-    let mut sessions = venue.store.all_sessions(owner, Some(&key.agent)).after(before(key)).of(FOUND);
-    while let Some(page) = sessions.next().await? {
-        let behind = page.into_iter().find(|facts| facts.key.token() >= key.token());
-        if behind.is_some() {
-            return Ok(behind.filter(|facts| facts.key == *key));
-        }
-    }
-    Ok(None)
-}
-
-/// A place in the order of sessions that is before this one, and mostly just before it.
-fn before(key: &SessionKey) -> Option<SessionKey> {
-    let mut name = key.session.as_str().to_owned();
-    name.pop();
-    let session = SessionId::new(name).ok()?;
-    Some(SessionKey { agent: key.agent.clone(), session })
+    venue.store.find_session(owner, key).await
 }
 
 /// Turns of a session after turn `after`, oldest first, with what was heard and said as far as `reader`

@@ -21,6 +21,7 @@ pub use reads::{READ, Reads};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
 use crate::domain::authority::{Authority, Capability, ResourcePath};
+use crate::domain::call::ReplyStart;
 use crate::domain::event::Mandate;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::Parent;
@@ -173,6 +174,8 @@ pub struct TurnSite<'a> {
     pub call: u32,
     /// The instance that it is about.
     pub instance: Option<&'a str>,
+    /// When the turn of the reply began.
+    pub start: ReplyStart,
     /// What of the turn's context goes with it: a child job gets it as sections of its own.
     pub handed: &'a [ScopedSection],
     /// The request that the turn serves.
@@ -187,6 +190,15 @@ pub struct TurnSite<'a> {
     pub delegable: Option<&'a [Capability]>,
     /// How long the agent lets one call run; absent = as long as the venue.
     pub time: Option<Duration>,
+}
+
+impl TurnSite<'_> {
+    /// The place of the call, as ids of what it sends are made from it.
+    pub fn id_of_call(&self) -> IdOf<'_> {
+        let Self { lease, turn, call, instance, start, .. } = *self;
+        let (owner, session, start) = (&lease.owner, &lease.session, start.in_ids());
+        IdOf::Call { owner, session, turn, call, instance, start }
+    }
 }
 
 /// Everything an operation may use.
@@ -223,9 +235,7 @@ impl Invocation<'_> {
     pub fn idempotency_key(&self) -> Option<String> {
         let owner = &self.caller.owner;
         let place = match &self.site {
-            Site::Turn(TurnSite { lease, turn, call, instance, .. }) => {
-                IdOf::Call { owner, session: &lease.session, turn: *turn, call: *call, instance: *instance }
-            }
+            Site::Turn(site) => site.id_of_call(),
             Site::Api { key } => IdOf::Operation { owner, key: key.as_ref()? },
         };
         let id = EventId::of_venue(&self.venue.key, place);

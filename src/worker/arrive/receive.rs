@@ -57,6 +57,8 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
                 super::stray::collect(worker);
                 more = !deliveries.is_empty();
                 serve(worker, deliveries, &later).await;
+                // Slots may be held long by now, and make room for owners that hold none.
+                due::call(worker).await;
             }
         }
     }

@@ -6,13 +6,15 @@
 //! So that the messages of others are seen behind its own, more is taken from the queue than there are slots for. A
 //! session that comes while
 //! no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
-//! is remembered here. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
+//! is remembered here. While slots are held long, as by models that never answer, sessions of owners that hold none begin
+//! beyond the slots. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
 //! owner has as many here, and who scales a fleet by the queue sees them.
 
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
-use crate::domain::share::{PlaceShares, Sharers, TakenPlaces, first_with_fewest};
+use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
 use crate::venue::census::OwnerCensus;
+use crate::worker::holds::{HoldTable, LongHoldCounts};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -65,6 +67,9 @@ struct Table {
     tenants: HashMap<OwnerPart, TenantSlots>,
     /// Tenants of which sessions wait, those first that are called first.
     turns: VecDeque<OwnerPart>,
+    holds: HoldTable<u64>,
+    /// Slots that were ever taken: the number of the next.
+    numbered: u64,
 }
 
 /// What the users of one tenant have here.
@@ -99,10 +104,16 @@ impl Table {
         self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
     }
 
-    fn taken_beside(&self, owner: &Owner) -> TakenPlaces {
+    fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let tenant = self.tenants.get(owner.tenant());
         let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
-        TakenPlaces { all: self.taken, tenant: tenant.map_or(0, |tenant| tenant.taken), user }
+        let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
+        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.beside(owner.tenant()) }
+    }
+
+    /// Slots that are held long; it matters only where none of `slots` is free.
+    fn long_holds(&self, slots: usize) -> LongHoldCounts {
+        if self.taken < slots { LongHoldCounts::default() } else { self.holds.long() }
     }
 
     /// The first session of an owner begins to wait.
@@ -208,6 +219,7 @@ pub(crate) enum Waits<'a> {
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Arc<Seats>,
+    number: u64,
     /// Whose.
     pub(crate) owner: Owner,
 }
@@ -233,32 +245,42 @@ impl Seats {
         self.changed.notify_one();
     }
 
+    /// Notes who wants a slot: the second owner is seen with its first message.
+    fn meet(&self, owner: &Owner) {
+        if self.census.meet(owner) {
+            self.note_census();
+        }
+    }
+
     /// Slots that are left to an owner.
     fn room(&self, table: &Table, owner: &Owner) -> usize {
-        self.shares.room(table.taken_beside(owner), self.census.sharers(owner.tenant()))
+        let taken = table.taken_beside(owner, &table.long_holds(self.slots));
+        self.shares.room(taken, self.census.sharers(owner.tenant()))
     }
 
     /// Whose session is called next: of the tenants that have room the one with the fewest slots, and of its users that
     /// have room the one with the fewest; those that have as many take turns.
     fn next_turn(&self, table: &Table) -> Option<LinePlace> {
+        let long = table.long_holds(self.slots);
         let tenants = table.turns.iter().map(|name| {
             let slots = table.tenants.get(name);
             (
                 slots.map_or(0, |slots| slots.taken),
-                slots.is_some_and(|slots| self.next_user(table, name, slots).is_some()),
+                slots.is_some_and(|slots| self.next_user(table, name, slots, &long).is_some()),
             )
         });
         let tenant = first_with_fewest(tenants)?;
         let name = table.turns.get(tenant)?;
-        let user = self.next_user(table, name, table.tenants.get(name)?)?;
+        let user = self.next_user(table, name, table.tenants.get(name)?, &long)?;
         Some(LinePlace { tenant, user })
     }
 
-    fn next_user(&self, table: &Table, name: &OwnerPart, slots: &TenantSlots) -> Option<usize> {
+    fn next_user(&self, table: &Table, name: &OwnerPart, slots: &TenantSlots, long: &LongHoldCounts) -> Option<usize> {
         let sharers = self.census.sharers(name);
-        let taken = |user| TakenPlaces { all: table.taken, tenant: slots.taken, user };
-        // Where the tenant has no room, none of its users has.
-        if self.shares.room(taken(0), Sharers { users: false, ..sharers }) == 0 {
+        let long = long.beside(name);
+        let taken = |user| TakenPlaces { all: table.taken, tenant: slots.taken, user, long };
+        // Where one that holds none has no room, no user has.
+        if self.shares.room(taken(0), sharers) == 0 {
             return None;
         }
         let users = slots.turns.iter().map(|user| slots.taken_by(user));
@@ -293,6 +315,7 @@ impl Seats {
 
     /// A slot for a session of this owner; none when all are taken, it has its share, or others of its sessions wait.
     pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
+        self.meet(owner);
         let mut table = self.table.lock();
         let others_wait = table.find(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
         if others_wait || self.room(&table, owner) == 0 {
@@ -305,12 +328,16 @@ impl Seats {
         table.taken += 1;
         table.tenant_mut(&owner).taken += 1;
         table.sitting_mut(&owner).taken += 1;
-        Seat { seats: Arc::clone(self), owner }
+        let number = table.numbered;
+        table.numbered += 1;
+        table.holds.begin(number, owner.clone());
+        Seat { seats: Arc::clone(self), number, owner }
     }
 
     /// Remembers a session that came in vain. Returns whether its message is kept unacknowledged, until
     /// [`Seats::release`] says that nothing is to be seen in it any more.
     pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey, why: &Waits<'_>) -> bool {
+        self.meet(owner);
         let mut table = self.table.lock();
         let (is_full, may_hold) = (table.waiting >= REMEMBERED_IN_ALL, table.held < HELD);
         let sitting = table.sitting_mut(owner);
@@ -372,9 +399,6 @@ impl Seats {
     /// The session that is called next, with its slot: the one that has waited longest of the owner whose turn it is.
     pub(crate) fn next(self: &Arc<Self>) -> Option<(Seat, SessionKey)> {
         let mut table = self.table.lock();
-        if table.taken >= self.slots {
-            return None;
-        }
         let turn = self.next_turn(&table)?;
         let (owner, session) = table.take_waiting(turn)?;
         Some((self.sit(&mut table, owner), session))
@@ -445,6 +469,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut table = self.seats.table.lock();
         table.taken = table.taken.saturating_sub(1);
+        table.holds.end(&self.number);
         if let Some(tenant) = table.tenants.get_mut(self.owner.tenant()) {
             tenant.taken = tenant.taken.saturating_sub(1);
         }

@@ -110,7 +110,13 @@ fn questions(arguments: &Value, usual: Duration) -> Result<(ApprovalSubject, Dur
 
 fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Duration) -> CallOutcome {
     let setting = round.setting();
-    let place = CallPlace { owner: &setting.owner, session: &setting.session, turn: round.turn(), call: made.index };
+    let place = CallPlace {
+        owner: &setting.owner,
+        session: &setting.session,
+        turn: round.turn(),
+        call: made.index,
+        start: round.reply_turn.start.in_ids(),
+    };
     let venue = &round.worker.venue;
     let now = venue.now();
     let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));

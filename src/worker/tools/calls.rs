@@ -9,7 +9,7 @@ use crate::domain::authority::Capability;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Causes, causes};
-use crate::domain::call::{Outcome, PlannedCall, Resolved};
+use crate::domain::call::{Outcome, PlannedCall, ReplyTurn, Resolved};
 use crate::domain::context::result::{Rest, ResultRoom};
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
@@ -21,7 +21,6 @@ use crate::domain::load::{LoadChange, Loads};
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
-use crate::domain::time::Millis;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Setting, Turn};
 use crate::domain::visible::told;
@@ -51,8 +50,8 @@ pub(crate) struct Round<'a> {
     pub(crate) caller: Caller,
     parent: Parent,
     turn: u64,
-    /// The turn whose reply has the calls, and when it began.
-    pub(super) reply_turn: (u64, Millis),
+    /// The turn whose reply has the calls.
+    pub(super) reply_turn: ReplyTurn,
     children: usize,
     /// Places of calls that cause something elsewhere, and what.
     causes: Vec<(u32, Causes)>,
@@ -346,6 +345,7 @@ impl Round<'_> {
                 turn: self.turn,
                 call: index,
                 instance: call.instance.as_deref(),
+                start: self.reply_turn.start,
                 handed: &call.scoped,
                 mandate: &self.setting.mandate,
                 parent: &self.parent,
@@ -388,7 +388,7 @@ pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Store(error @ StoreError::Contended { .. }) => Ok(wrong(Outcome::Error, &error)),
         // Asking again would not mend what is damaged.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
-        OpError::Store(error @ StoreError::Over(_)) => Ok(wrong(Outcome::Limit, &error)),
+        OpError::Store(error @ (StoreError::Over(_) | StoreError::Oversized(_))) => Ok(wrong(Outcome::Limit, &error)),
         OpError::Store(error) => Ok(wrong(Outcome::Error, &error)),
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, told(error.to_string()))),
         OpError::Invalid(_) | OpError::Arguments { .. } => Ok(wrong(Outcome::Arguments, &error)),

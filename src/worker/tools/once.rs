@@ -131,7 +131,7 @@ impl Round<'_> {
         repeatable: bool,
     ) -> Result<BegunCall, Stop> {
         let (venue, lease) = (&self.worker.venue, &self.leased.lease);
-        let (turn, start) = self.reply_turn;
+        let (turn, start) = (self.reply_turn.number, self.reply_turn.start.time());
         let listed = UnknownOutcome {
             id: outcome_id(&venue.key, &lease.owner, &lease.session, CallPosition { turn, start, index }),
             job: self.setting().plan.job().cloned(),

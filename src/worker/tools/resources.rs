@@ -125,7 +125,8 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
         job: setting.plan.job().map(ToString::to_string),
     };
     let (owner, session, turn, instance) = (&setting.owner, &setting.session, round.turn(), call.instance.as_deref());
-    let place = IdOf::Call { owner, session, turn, call: index, instance };
+    let start = round.reply_turn.start.in_ids();
+    let place = IdOf::Call { owner, session, turn, call: index, instance, start };
     let key = EventId::of_venue(&venue.key, place).to_string();
     let request = ResourceCall { access, name: &call.tool, index, source, key };
     let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);

@@ -19,7 +19,7 @@ use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::upkeep::audit::{self, AuditError};
 
 /// Cases at a time: mostly they wait.
-const AT_ONCE: usize = 20;
+const AT_ONCE: usize = 10;
 
 /// Kinds whose loss may be silent, and why that is harmless.
 const HARMLESS: &[(&str, &str)] = &[];

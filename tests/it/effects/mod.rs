@@ -1,5 +1,6 @@
 //! Calls that must not be repeated: what is surely before them, what is unknown after them, and what becomes of that.
 
+mod begun_anew;
 mod dead_workers;
 mod ends;
 mod requests;

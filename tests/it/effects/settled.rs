@@ -19,7 +19,7 @@ use trellis::venue::operation::Caller;
 fn rules(site: &Site) -> String {
     let call = |path: &str| {
         format!(
-            "{{ tool = \"http_post\", arguments = {{ url = \"{}\", body = \"10 EUR\", timeout = 500 }} }}",
+            "{{ tool = \"http_post\", arguments = {{ url = \"{}\", body = \"10 EUR\", timeout = 20000 }} }}",
             site.url(path)
         )
     };
@@ -77,7 +77,8 @@ async fn a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again(on: On) 
     // The key is a function of the call's place, and each call has its own.
     let key = SessionKey { agent: "payer".parse().unwrap(), session: session.parse().unwrap() };
     for index in 0..2 {
-        let place = IdOf::Call { owner: &venue.owner, session: &key, turn: 1, call: index, instance: None };
+        let (owner, start) = (&venue.owner, Some(turns[0].start));
+        let place = IdOf::Call { owner, session: &key, turn: 1, call: index, instance: None, start };
         let id = EventId::of_venue(&venue.venue.key, place);
         let expected =
             format!("idempotency-key: {}\r\n", &sha256_hex(format!("idempotency-key {id}").as_bytes())[..32]);

@@ -55,11 +55,12 @@ async fn site(on: On) -> Option<Site> {
 }
 
 /// The ids of the first call of the boss's first turn in session `s1`: as anybody could compute it once,
-/// and as it is.
+/// and as it is where that turn begins now.
 fn of_call(site: &Site) -> (String, String) {
     let guess = format!("call-{}", &sha256_hex(b"local/me/boss/s1/1/0")[..32]);
     let session = SessionKey { agent: "boss".parse().unwrap(), session: "s1".parse().unwrap() };
-    let place = IdOf::Call { owner: &site.venue.owner, session: &session, turn: 1, call: 0, instance: None };
+    let (owner, start) = (&site.venue.owner, Some(site.venue.venue.now()));
+    let place = IdOf::Call { owner, session: &session, turn: 1, call: 0, instance: None, start };
     (guess, EventId::of_venue(&site.venue.venue.key, place).to_string())
 }
 

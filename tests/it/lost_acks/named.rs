@@ -24,15 +24,15 @@ use trellis::upkeep::audit;
 use trellis::venue::history::History;
 use trellis::venue::load_or_make_key;
 
-fn owner() -> Owner {
+pub(super) fn owner() -> Owner {
     "acme/ada".parse().unwrap()
 }
 
-fn session(name: &str) -> SessionKey {
+pub(super) fn session(name: &str) -> SessionKey {
     SessionKey { agent: "clerk".parse().unwrap(), session: name.parse().unwrap() }
 }
 
-fn job(n: u8) -> JobId {
+pub(super) fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
 }
 
@@ -123,7 +123,7 @@ async fn write(store: &dyn Store, writes: Vec<DocWrite>) {
 }
 
 /// What is there before the seconds that are lost.
-async fn prepare(store: &dyn Store) {
+pub(super) async fn prepare(store: &dyn Store) {
     let gate = DocWrite::put(keys::agent_gate(&session("main").agent), "ACTIVE 8 1000000 queue");
     let [nested, changed] = ["w.e/a/old", "w/a"].map(|key| DocWrite::put(key, "1"));
     write(store, vec![gate, nested, changed]).await;
@@ -191,8 +191,10 @@ async fn lost(opened: &Opened, count: u64) -> (Vec<String>, Vec<String>) {
     loop {
         let books = audit::all(&opened.venue.venue).await.unwrap();
         if books.lost_total >= count {
+            // What was put in force is listed, too.
+            let is_gone = |line: &&String| line.contains(": lost, ");
             let part = |line: &String| Some(line.split_once(": ")?.1.split_once(", acknowledged at ")?.0.to_owned());
-            let mut named: Vec<String> = books.lost.iter().filter_map(part).collect();
+            let mut named: Vec<String> = books.lost.iter().filter(is_gone).filter_map(part).collect();
             named.sort();
             return (named, books.lost);
         }

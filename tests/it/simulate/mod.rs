@@ -52,9 +52,9 @@ const REGRESSIONS: &[(u64, &str)] = &[];
 const SHORT: u64 = 8;
 /// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGED: &[(&str, u64)] = &[
-    ("NoFence", 13),
-    ("DropOutbox", 11),
-    ("ForgetReply", 1),
+    ("NoFence", 61),
+    ("DropOutbox", 10),
+    ("ForgetReply", 14),
     ("AdmitAgain", 1),
     ("LoseMessages", 11),
     ("LoseCompletions", 1),

@@ -4,7 +4,7 @@ use super::*;
 use crate::approval::{Approval, ApprovalSubject, CallPlace, Verdict};
 
 fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
-    let place = CallPlace { owner, session, turn: 5, call };
+    let place = CallPlace { owner, session, turn: 5, call, start: Some(Millis(1)) };
     let subject = ApprovalSubject::Call {
         operation: "v/ops/lattice/read".into(),
         arguments: json!({}),

@@ -102,6 +102,41 @@ fn owners_whose_sessions_wait_take_turns() {
     assert!(seats.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn slots_that_are_held_long_make_room_for_owners_that_hold_none() {
+    let (seats, [a, b, c, d]) = (seats(2, 75, OwnerSpread::Alone), ["x/a", "x/b", "x/c", "x/d"].map(owner));
+    let mut kept: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
+    assert_eq!(kept.len(), 2, "it is alone");
+    due(&seats, &a, "more");
+    for other in [&b, &c, &d] {
+        due(&seats, other, "waits");
+        due(&seats, other, "waits-too");
+    }
+    assert!(seats.next().is_none() && seats.is_full(&b), "the first may end at once");
+    tokio::time::advance(crate::domain::share::LONG_HOLD * 2).await;
+    assert!(!seats.is_full(&owner("x/e")) && seats.is_full(&a));
+    let next: Vec<_> = std::iter::from_fn(|| seats.next()).collect();
+    assert_eq!(next.iter().map(|(seat, _)| &seat.owner).collect::<Vec<_>>(), [&b, &c, &d], "one of each");
+    assert_eq!(seats.ask(true).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
+    drop(next);
+    kept.clear();
+    assert!(seats.next().is_some(), "what waits goes on");
+    seats.give_up();
+    assert!(seats.is_empty());
+}
+
+#[test]
+fn the_second_owner_shares_with_its_first_message() {
+    let (seats, [a, b, c]) = (seats(8, 75, OwnerSpread::Alone), ["x/a", "x/b", "x/c"].map(owner));
+    let mut kept = Vec::new();
+    for _ in 0..8 {
+        kept.extend(seats.take(&a));
+        kept.extend(seats.take(&b));
+    }
+    assert_eq!(kept.len(), 7, "one is left for an owner that holds none");
+    assert!(seats.take(&c).is_some());
+}
+
 /// Takes slots until there is none, and says how many.
 fn fill(seats: &Arc<Seats>, kept: &mut Vec<Seat>, name: &str) -> usize {
     let before = kept.len();

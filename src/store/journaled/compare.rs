@@ -1,0 +1,225 @@
+//! What the store lacks of the journal: compared before anything runs on a store whose history is another, and once more
+//! when living processes have put back what they know.
+
+use super::{JournalError, JournaledStore, Millis, Owner, Store, StoreError, keys};
+use crate::domain::ids::{AgentId, EventId, SessionId, SessionKey};
+use crate::domain::job::JobStatus;
+use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current};
+use crate::domain::tail::{Loss, SafePoint};
+use crate::store::{Admit, EventKind, Intake, NewEvent, SessionFacts};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// The journal is read from so long before the safe point: clocks differ, and batches come a little later.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// [`SLACK`] of a cluster, of which another node than that of the safe point may be set back.
+const CLUSTER_SLACK: Duration = Duration::from_mins(10);
+
+/// Entries that are compared at a time.
+const AT_ONCE: usize = 32;
+
+/// What a comparison has found.
+#[derive(Debug, Default)]
+pub struct JournalComparison {
+    /// Changes that the store lacks.
+    pub losses: Vec<Loss>,
+    /// Limits of the journal, in words.
+    pub notes: Vec<String>,
+}
+
+impl JournaledStore {
+    /// Changes of the journal since a safe point that a store with these servers lacks.
+    pub async fn compare(&self, safe: &SafePoint, names: &[String]) -> Result<JournalComparison, StoreError> {
+        let since = begin_of_comparison(safe, names);
+        let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
+        let mut notes = Vec::new();
+        if let Some(begins) = part.begins.filter(|begins| *begins > since && since.0 > 0) {
+            notes.push(format!(
+                "the journal reaches back to {} only: what was acknowledged since {} and before isn't known",
+                begins.rfc3339(),
+                since.rfc3339()
+            ));
+        }
+        let dropped: u64 = part.batches.iter().map(|batch| batch.dropped).sum();
+        if dropped > 0 {
+            notes.push(format!("the journal lacks {dropped} changes: the queue was away for too long"));
+        }
+        let entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
+        let losses = self.find_losses(&entries).await?.into_iter().map(|(_, loss)| loss).collect();
+        Ok(JournalComparison { losses, notes })
+    }
+
+    /// Notes turns and changes of sessions that a store with these servers lacks, if it isn't the one of the safe point:
+    /// what runs next may hide them behind other turns.
+    pub(super) async fn note_early_losses(&self, names: &[String]) -> Result<(), StoreError> {
+        let safe = self.inner.get::<SafePoint>(&keys::venue_owner(), keys::SAFE_POINT).await?;
+        let safe = safe.unwrap_or_default();
+        if safe.is_of(names) {
+            return Ok(());
+        }
+        let since = begin_of_comparison(&safe, names);
+        let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
+        let mut entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
+        let is_hidden_later = |change: &JournaledChange| match change {
+            JournaledChange::Turn { .. } | JournaledChange::Session { .. } => true,
+            JournaledChange::Event { .. }
+            | JournaledChange::End { .. }
+            | JournaledChange::Document { .. }
+            | JournaledChange::Hold { .. }
+            | JournaledChange::Deletion { .. } => false,
+        };
+        entries.retain(|entry| is_hidden_later(&entry.change));
+        let found = self.find_losses(&entries).await?;
+        self.early.lock().extend(found);
+        Ok(())
+    }
+
+    /// Whether losses are noted that [`Self::confirm_early_losses`] hasn't taken.
+    pub fn has_early_losses(&self) -> bool {
+        !self.early.lock().is_empty()
+    }
+
+    /// Takes the losses that were noted before anything ran, without those for which a later change stands. To be called
+    /// some seconds later, when living processes have sent their entries.
+    pub async fn confirm_early_losses(&self) -> Result<Vec<Loss>, StoreError> {
+        let early = self.early.lock().clone();
+        let Some(since) = early.iter().map(|(entry, _)| entry.at).min() else { return Ok(Vec::new()) };
+        let since = Millis(since.0.saturating_sub(millis(SLACK)));
+        let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
+        let entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
+        let entries: HashSet<_> = entries.iter().map(entry_name).collect();
+        self.early.lock().retain(|other| !early.contains(other));
+        Ok(early.into_iter().filter(|(entry, _)| entries.contains(&entry_name(entry))).map(|(_, loss)| loss).collect())
+    }
+
+    /// The entries that the store lacks, with how it stands instead.
+    async fn find_losses(&self, entries: &[JournalEntry]) -> Result<Vec<(JournalEntry, Loss)>, StoreError> {
+        let looks: Vec<_> = entries.iter().map(|entry| find_difference(&*self.inner, entry)).collect();
+        let looks: Vec<Result<Option<String>, StoreError>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        let mut losses = Vec::new();
+        for (entry, look) in entries.iter().zip(looks) {
+            let instead = match look {
+                Ok(None) => continue,
+                Ok(instead) => instead,
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => Some(error.to_string()),
+            };
+            let loss = Loss {
+                owner: entry.owner.clone(),
+                acknowledged: entry.at,
+                kind: entry.change.kind().to_owned(),
+                what: entry.change.to_string(),
+                lost: instead,
+            };
+            losses.push((entry.clone(), loss));
+        }
+        Ok(losses)
+    }
+}
+
+/// When the journal is read from, for a comparison since a safe point.
+fn begin_of_comparison(safe: &SafePoint, names: &[String]) -> Millis {
+    let slack = if names.len() > 1 { CLUSTER_SLACK } else { SLACK };
+    Millis(safe.at.0.saturating_sub(millis(slack)))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn entry_name(entry: &JournalEntry) -> (String, Millis, String) {
+    (entry.owner.to_string(), entry.at, entry.change.to_string())
+}
+
+/// How it stands instead of what was acknowledged, in words; `None`: it is there.
+async fn find_difference(store: &dyn Store, entry: &JournalEntry) -> Result<Option<String>, StoreError> {
+    let owner = &entry.owner;
+    let lost = |is_lost: bool, how: &str| is_lost.then(|| how.to_owned());
+    Ok(match &entry.change {
+        JournaledChange::Event { job: Some(job), .. } => {
+            let head = store.doc(owner, &keys::job_head(job)).await?;
+            lost(head.value.is_none(), "the store doesn't know its job")
+        }
+        JournaledChange::Event { id, job: None, .. } => {
+            let probed = store.admit(entry.at, &probe(owner, id)).await?.intake;
+            lost(matches!(probed, Intake::Refused(_)), "the store doesn't know it")
+        }
+        JournaledChange::End { job, status } => match store.doc(owner, &keys::job_status(job)).await?.status() {
+            None => Some("the store doesn't know the job".to_owned()),
+            Some((is, _)) => (is != *status).then(|| format!("it is {}", is.as_str())),
+        },
+        JournaledChange::Hold { job, paused } => match store.doc(owner, &keys::job_status(job)).await?.status() {
+            None => Some("the store doesn't know the job".to_owned()),
+            Some((is, _)) => {
+                let is_so = is.is_terminal() || *paused == (is == JobStatus::Paused);
+                (!is_so).then(|| format!("it is {}", is.as_str()))
+            }
+        },
+        JournaledChange::Document { key, mark, version } => {
+            let doc = store.doc(owner, key).await?;
+            let is_same = doc.value.as_ref().map(|bytes| content_mark(bytes)) == *mark;
+            match version {
+                _ if is_same => None,
+                Some(version) => lost(doc.version <= *version, "it is as before or otherwise"),
+                None => Some("unless somebody else has changed it since".to_owned()),
+            }
+        }
+        JournaledChange::Deletion { key, .. } => {
+            lost(store.doc(owner, key).await?.value.is_some(), "it is there again")
+        }
+        JournaledChange::Turn { session, turn } => {
+            let turns = find_session(store, owner, session).await?.map(|facts| facts.version);
+            match turns {
+                Some(turns) => (turns < *turn).then(|| format!("its session has {turns} turns")),
+                None => Some("its session is gone".to_owned()),
+            }
+        }
+        JournaledChange::Session { session, turns, mark } => {
+            let facts = find_session(store, owner, session).await?;
+            match (facts, mark) {
+                (None, None) => None,
+                (None, Some(_)) => Some("the store doesn't know it".to_owned()),
+                (Some(facts), Some(mark)) => {
+                    let state = facts.state.as_ref().map(|bytes| content_mark(bytes));
+                    let is_so = facts.version > *turns || facts.version == *turns && state.as_ref() == Some(mark);
+                    lost(!is_so, "it is as before or otherwise")
+                }
+                (Some(_), None) => Some("it is there again".to_owned()),
+            }
+        }
+    })
+}
+
+async fn find_session(store: &dyn Store, owner: &Owner, token: &str) -> Result<Option<SessionFacts>, StoreError> {
+    match SessionKey::from_token(token) {
+        Ok(key) => store.find_session(owner, &key).await,
+        Err(_) => Ok(None),
+    }
+}
+
+/// The event once more, for an agent that nobody has: the store knows it as a duplicate or refuses it, and takes
+/// nothing.
+fn probe(owner: &Owner, id: &EventId) -> Admit {
+    let nobody = format!("nobody-{}", uuid::Uuid::new_v4().simple());
+    let event = NewEvent {
+        id: id.clone(),
+        body_hash: String::new(),
+        kind: EventKind::Message,
+        job: None,
+        order: "0".to_owned(),
+        body: Bytes::new(),
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+        within: None,
+        asks_way: false,
+    };
+    let session = SessionKey {
+        agent: AgentId::new(nobody).expect("a legal name"),
+        session: SessionId::new("probe").expect("a legal name"),
+    };
+    Admit { owner: owner.clone(), session, event: Some(event), lease: None }
+}
