@@ -1,7 +1,7 @@
 //! What a turn asks of its store and of its bus: calls and bytes of the common turns, as tables that a change must
 //! argue with.
 
-mod counted;
+pub mod counted;
 
 use crate::support::both::{On, on_both};
 use crate::support::nats;
