@@ -111,8 +111,9 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
     let next = found.next.as_ref().map(Cursor::as_str);
+    let back = found.next.as_ref().map(Cursor::created);
     let items = items(who, &found.jobs, asked.flag("details")?);
-    Ok(axum::Json(json!({"items": items, "next": next, "limit": limit})).into_response())
+    Ok(axum::Json(json!({"items": items, "next": next, "lookedBackTo": back, "limit": limit})).into_response())
 }
 
 fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {

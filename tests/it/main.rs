@@ -137,6 +137,7 @@ mod timers;
 mod turn_costs;
 mod upkeep;
 mod values;
+mod waits;
 mod warnings;
 mod worker;
 mod workspace;

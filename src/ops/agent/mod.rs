@@ -139,7 +139,8 @@ impl Operation for Create {
         call.reads.went(&[format!("g/{id}")]);
         let config = parsed(call, config, state)?;
         let warnings = agents::names::checked(call.venue, &call.caller.owner, &config, strict);
-        let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+        let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+        warnings.extend(agents::names::missing_keys(call.venue, &call.caller.owner, &config).await?);
         if dry_run {
             return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}).into());
         }

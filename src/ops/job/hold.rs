@@ -46,7 +46,7 @@ impl Operation for PauseJob {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        held(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id).await?).await
+        held(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id, &call.caller.name).await?).await
     }
 }
 

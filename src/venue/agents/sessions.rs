@@ -13,7 +13,7 @@ use crate::store::{EventKind, SessionFacts, StoreError, decode as document, keys
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
-/// Sessions that one step of a search for one looks at: mostly it is among the first few.
+/// Sessions that each step but the first of a search for one looks at: mostly it is the first.
 const FOUND: usize = 20;
 
 /// A page of an agent's sessions, by id, after the one named; and where the next page begins.
@@ -38,7 +38,7 @@ pub async fn list(
 }
 
 /// What a session remembers; of a damaged one nothing.
-pub(super) fn state(session: &SessionFacts) -> SessionState {
+pub(in crate::venue) fn state(session: &SessionFacts) -> SessionState {
     session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok()).unwrap_or_default()
 }
 
@@ -83,12 +83,13 @@ pub async fn over(venue: &Venue, owner: &Owner, key: &SessionKey, ttl: Option<&T
 
 /// One session; `None` when nothing was ever sent to it.
 pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
-    let mut sessions = venue.store.all_sessions(owner, Some(&key.agent)).after(before(key)).of(FOUND);
+    let mut sessions = venue.store.all_sessions(owner, Some(&key.agent)).after(before(key)).of(1);
     while let Some(page) = sessions.next().await? {
         let behind = page.into_iter().find(|facts| facts.key.token() >= key.token());
         if behind.is_some() {
             return Ok(behind.filter(|facts| facts.key == *key));
         }
+        sessions = sessions.of(FOUND);
     }
     Ok(None)
 }

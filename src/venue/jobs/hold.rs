@@ -1,7 +1,7 @@
 //! Jobs that are paused and let go on. The turn that runs when a job is paused commits, and none begins
 //! for it until it goes on; children, timers and approvals go on, and so does its time.
 
-use super::{end, get};
+use super::{end, get, waits};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{Job, JobResult, JobStatus};
 use crate::store::{Finished, Parked, StoreError};
@@ -18,8 +18,8 @@ pub enum HoldOutcome {
     Unknown,
 }
 
-/// Pauses an open job of an agent.
-pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutcome, StoreError> {
+/// Pauses an open job of an agent, in the name of this caller.
+pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId, by: &str) -> Result<HoldOutcome, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(HoldOutcome::Unknown) };
     if job.head.op.is_some() {
         let status = job.status.as_str();
@@ -29,7 +29,11 @@ pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutco
     }
     match venue.store.park(venue.now(), owner, &session(&job), id, true).await? {
         Parked::Unknown => Ok(HoldOutcome::Unknown),
-        Parked::Done | Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
+        Parked::Done => {
+            waits::note_pause(venue, owner, id, by).await?;
+            shown(venue, owner, id).await
+        }
+        Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
         Parked::Already(status) => {
             Ok(HoldOutcome::Not(format!("job `{id}` is {} and can't be paused any more", status.as_str())))
         }

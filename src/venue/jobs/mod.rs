@@ -4,13 +4,12 @@ pub mod hold;
 pub mod list;
 pub mod queued;
 pub mod spend;
+pub mod waits;
 
 use self::list::JobFilter;
 use crate::bus::LiveSubject;
-use crate::domain::agent::{AgentRecord, AgentStatus};
-use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
@@ -24,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// First and longest pause between two looks at a job.
@@ -43,8 +42,8 @@ pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job
     venue.store.get(owner, &keys::job_head(id)).await
 }
 
-/// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs
-/// under it have used.
+/// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs under it have
+/// used. Why it waits else, [`waits::explain`] finds out.
 pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
     look_around(venue, owner, &mut found).await?;
@@ -104,7 +103,7 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
     let waiting = waiting.decode(&keys::job_wait(id))?;
     let outbound = outbound.decode(&keys::outbound(id))?;
     let tally = tally.decode(&keys::job_spend(id))?;
-    Ok(Some(Job { head, status, updated, result, waiting, outbound, tally, tree: None }))
+    Ok(Some(Job { head, status, updated, result, waiting, wait: None, outbound, tally, tree: None }))
 }
 
 /// A record; the field that may be large is not decoded when it is.
@@ -163,30 +162,8 @@ async fn listed(
 
 /// What people want to know of jobs that stands in other documents than theirs.
 async fn look_around(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
-    say_who_is_suspended(venue, owner, jobs).await?;
+    waits::note_suspended(venue, owner, jobs).await?;
     spend::add_up(venue, owner, jobs).await
-}
-
-/// Open jobs of suspended agents wait for somebody who resumes those.
-async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
-    let is_open = |job: &&mut Job| !job.status.is_terminal() && job.head.op.is_none();
-    let agents: BTreeSet<_> = jobs.iter_mut().filter(is_open).map(|job| job.head.agent.clone()).collect();
-    if agents.is_empty() {
-        return Ok(());
-    }
-    let keys: Vec<_> = agents.iter().map(keys::agent).collect();
-    let records = venue.store.read(owner, &keys).await?;
-    for (agent, doc) in agents.iter().zip(records) {
-        // A damaged record is told where the agent is looked at.
-        let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
-        let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
-        let why = record.error.map(|why| format!(": {why}")).unwrap_or_default();
-        let waiting = Waiting { reason: format!("agent `{agent}` is suspended{why}"), until: None };
-        for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
-            job.waiting = Some(waiting.clone());
-        }
-    }
-    Ok(())
 }
 
 /// A page of a list.
