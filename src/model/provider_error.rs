@@ -32,9 +32,9 @@ const UNUSABLE_TYPES: [&str; 8] = [
     "NOT_FOUND",
 ];
 
-/// Words of a refusal that no other request mends either, of providers whose type of error doesn't say it: Anthropic
-/// answers 400 with `invalid_request_error` where nothing is paid.
-const UNUSABLE_WORDS: [&str; 1] = ["credit balance is too low"];
+/// Words of a refusal that no other request mends either, of providers whose type of error doesn't say that nothing is
+/// paid: Anthropic answers 400 with `invalid_request_error`, DeepSeek and OpenRouter 402.
+const UNUSABLE_WORDS: [&str; 3] = ["credit balance is too low", "insufficient balance", "insufficient credits"];
 
 /// What an answer says before its body.
 #[derive(Debug, Clone)]
@@ -269,6 +269,7 @@ mod tests {
                 "none",
                 "403: Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.",
             ),
+            (r#"{"error": {"message": "Insufficient Balance"}}"#, "none", "403: Insufficient Balance"),
             (r#"{"error": "a text"}"#, "not this", "403: a text"),
             (r#"{"message": "a text"}"#, "not this", "403: a text"),
             (r#"{"detail": "a text"}"#, "not this", "403: a text"),

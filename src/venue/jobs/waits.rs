@@ -43,7 +43,7 @@ pub async fn explain(venue: &Venue, owner: &Owner, job: &mut Job) -> Result<(), 
 pub async fn of_session(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<WaitReason>, StoreError> {
     let Some(facts) = sessions::find(venue, owner, key).await? else { return Ok(None) };
     let mut look = WaitLook::new(venue, owner);
-    Ok(look.session(&facts).await?.map(|(reason, _)| reason).unwrap_or_default())
+    Ok(look.session(&facts).await?.and_then(|(reason, _)| reason))
 }
 
 /// Why an agent's work does not go on: it is suspended, or what the first of these sessions waits for that waits.
@@ -59,7 +59,7 @@ pub async fn of_agent(
     let mut look = WaitLook::new(venue, owner);
     let is_waiting = |facts: &&SessionFacts| !facts.mailbox.is_empty() && !is_leased(facts, venue.now());
     let Some(first) = among.iter().find(is_waiting) else { return Ok(None) };
-    Ok(look.session(first).await?.map(|(reason, _)| reason).unwrap_or_default())
+    Ok(look.session(first).await?.and_then(|(reason, _)| reason))
 }
 
 /// Records who has paused a job, for those who look at it.

@@ -52,9 +52,10 @@ const TRIES: u32 = 3_000;
 async fn venue(on: On, clock: Clock) -> Option<(TestVenue, tempfile::TempDir)> {
     let (mut venue, dir) = on.venue(RULES, clock).await?;
     venue.retry.total = Some(Duration::from_hours(1));
-    for agent in ["limited", "unpaid", "parent", "asker", "plain"] {
+    for agent in ["limited", "unpaid", "parent", "plain"] {
         venue.agent(agent, json!({})).await;
     }
+    venue.agent("asker", json!({"tools": ["v/ops/human/ask"]})).await;
     venue.agent("stuck", json!({"concurrency": 1})).await;
     let pay = json!({"operation": "v/ops/test/delay", "name": "pay", "approval": "ask"});
     venue.agent("payer", json!({"tools": [pay], "defaultTools": false})).await;
