@@ -323,6 +323,14 @@ impl Waiting {
 }
 
 impl Job {
+    /// It is shown as waiting for this from now on.
+    pub fn tell_wait(&mut self, wait: WaitReason) {
+        if matches!(wait, WaitReason::Suspended { .. }) {
+            self.waiting = Some(Waiting { reason: wait.to_string(), until: None, cause: WaitCause::Other });
+        }
+        self.wait = Some(wait);
+    }
+
     /// The record as the HTTP API and the command line show it.
     pub fn to_json(&self) -> Value {
         let mut record = serde_json::json!({

@@ -3,7 +3,7 @@
 use crate::ids::{AgentId, JobId};
 use crate::time::Millis;
 use crate::visible::told;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
 
@@ -101,8 +101,7 @@ pub enum WaitReason {
 }
 
 /// Kind of a reason that only the worker knows that gave the work back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WaitCause {
     /// A rate limit of the provider's, as the venue counts it.
     ProviderLimit,
@@ -120,6 +119,19 @@ pub enum WaitCause {
     /// An older or a newer build has noted it.
     #[default]
     Other,
+}
+
+/// As a map of `kind` and, of a provider that failed, `tries`.
+impl Serialize for WaitCause {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let noted = match self {
+            Self::BackingOff { tries } => json!({"kind": self.kind(), "tries": tries}),
+            Self::ProviderLimit | Self::SpendingLimit | Self::Paused | Self::NotPublished | Self::Other => {
+                json!({"kind": self.kind()})
+            }
+        };
+        noted.serialize(to)
+    }
 }
 
 /// Notes of newer builds with other kinds are read too.

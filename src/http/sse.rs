@@ -13,7 +13,7 @@ use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::{JobSight, Reader};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitReason;
-use crate::venue::jobs::{self, waits};
+use crate::venue::{jobs, waits};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive};

@@ -50,7 +50,9 @@ fn task_of(job: &Job) -> Result<Event, RedriveError> {
     let not = |why| RedriveError::Not { job: job.head.id.clone(), why };
     match job.status {
         JobStatus::Failed => {}
-        JobStatus::Cancelled => return Err(not("it was cancelled; submit its task again under a new id")),
+        JobStatus::Cancelled => {
+            return Err(not("it was cancelled and has not FAILED; submit its task again under a new id"));
+        }
         JobStatus::Pending
         | JobStatus::Started
         | JobStatus::Complete

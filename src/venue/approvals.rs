@@ -9,7 +9,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::event::order;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
-use crate::domain::job::{ErrorCode, Job, JobStatus};
+use crate::domain::job::JobStatus;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
@@ -17,18 +17,12 @@ use crate::domain::values::inject::reserved;
 use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
-use crate::venue::dead;
-use crate::venue::jobs::{self, ListPage, waits};
+use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
-use crate::venue::outcomes;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// What can be done about a task that was cancelled.
-const CANCELLED_ADVICE: &str =
-    "submit it again under a new id: its old id gives this job back, and only FAILED jobs are driven again";
 
 /// Name under which the venue itself answers.
 const VENUE: &str = "venue";
@@ -168,40 +162,8 @@ fn about(approval: &Approval) -> ResourcePath {
     }
 }
 
-/// A job's record, with why it waits; of one that waits for a person with what is asked, of an operation of unknown outcome with what
-/// a person has found out.
-pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
-    let owner = &caller.owner;
-    let mut job = job.clone();
-    waits::explain(venue, owner, &mut job).await?;
-    let mut record = caller.reader().record(&job);
-    if job.status == JobStatus::InputRequired {
-        let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-        let mut waiting = unanswered(venue, owner, &awaited(venue, owner, &session).await?).await?;
-        waiting.retain(|approval| approval.job.as_ref() == Some(&job.head.id));
-        waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
-        record["approvals"] = waiting.iter().map(|approval| seen_by(caller, approval)).collect();
-    }
-    let is_task = job.head.op.is_none();
-    if is_task && job.status == JobStatus::Failed {
-        if let Some(again) = dead::driven_as(venue, owner, &job.head.id).await? {
-            record["redrivenAs"] = json!(again);
-        }
-    }
-    if is_task && job.status == JobStatus::Cancelled {
-        record["advice"] = CANCELLED_ADVICE.into();
-    }
-    let code = job.result.as_ref().and_then(|result| result.error_code);
-    if code == Some(ErrorCode::OutcomeUnknown)
-        && let Some(settled) = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled)
-    {
-        record["settled"] = json!(settled);
-    }
-    Ok(record)
-}
-
 /// Approvals that a session awaits, answered ones included.
-async fn awaited(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<Vec<JobId>, StoreError> {
+pub(super) async fn awaited(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<Vec<JobId>, StoreError> {
     let Some(facts) = sessions::find(venue, owner, session).await? else { return Ok(Vec::new()) };
     let calls = sessions::state(&facts).awaiting.map(|awaiting| awaiting.calls).unwrap_or_default();
     Ok(calls.into_iter().map(|call| call.approval).collect())

@@ -18,10 +18,10 @@ use crate::domain::turn::options::{self, NamedLoads};
 use crate::ops::child::{millis, still_running};
 use crate::store::{keys, steps};
 use crate::venue::agents;
-use crate::venue::jobs::{self, waits};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
 };
+use crate::venue::{jobs, waits};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

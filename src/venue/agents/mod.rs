@@ -21,7 +21,6 @@ use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
-use crate::venue::jobs::waits;
 use crate::venue::operation::Need;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
@@ -222,7 +221,6 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
         "created": record.created,
         "updated": record.updated,
         "error": record.error,
-        "waiting": waits::of_agent(venue, owner, &record, &sessions).await?.map(|wait| wait.to_json()),
     })))
 }
 

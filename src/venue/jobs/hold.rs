@@ -1,10 +1,11 @@
 //! Jobs that are paused and let go on. The turn that runs when a job is paused commits, and none begins
 //! for it until it goes on; children, timers and approvals go on, and so does its time.
 
-use super::{end, get, waits};
+use super::{end, get};
 use crate::domain::ids::{JobId, Owner, SessionKey};
-use crate::domain::job::{Job, JobResult, JobStatus};
-use crate::store::{Finished, Parked, StoreError};
+use crate::domain::job::{Job, JobResult, JobStatus, Waiting};
+use crate::domain::wait::WaitCause;
+use crate::store::{DocWrite, Finished, Parked, StoreError, keys};
 use crate::venue::Venue;
 
 /// What became of it.
@@ -30,7 +31,7 @@ pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId, by: &str) -> Result
     match venue.store.park(venue.now(), owner, &session(&job), id, true).await? {
         Parked::Unknown => Ok(HoldOutcome::Unknown),
         Parked::Done => {
-            waits::note_pause(venue, owner, id, by).await?;
+            note_pause(venue, owner, id, by).await?;
             shown(venue, owner, id).await
         }
         Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
@@ -38,6 +39,12 @@ pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId, by: &str) -> Result
             Ok(HoldOutcome::Not(format!("job `{id}` is {} and can't be paused any more", status.as_str())))
         }
     }
+}
+
+/// Records who has paused a job, for those who look at it.
+async fn note_pause(venue: &Venue, owner: &Owner, job: &JobId, by: &str) -> Result<(), StoreError> {
+    let note = Waiting { reason: by.to_owned(), until: None, cause: WaitCause::Paused };
+    venue.store.write(venue.now(), owner, &[DocWrite::json(keys::job_wait(job), &note)]).await.map(|_| ())
 }
 
 /// Lets a paused job go on.

@@ -4,15 +4,17 @@ pub mod hold;
 pub mod list;
 pub mod queued;
 pub mod spend;
-pub mod waits;
 
 use self::list::JobFilter;
 use crate::bus::LiveSubject;
+use crate::domain::agent::{AgentRecord, AgentStatus};
+use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
+use crate::domain::wait::WaitReason;
 use crate::outbox;
 use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps};
 use crate::venue::Venue;
@@ -23,7 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// First and longest pause between two looks at a job.
@@ -43,7 +45,7 @@ pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job
 }
 
 /// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs under it have
-/// used. Why it waits else, [`waits::explain`] finds out.
+/// used. Why it waits else, [`crate::venue::waits::explain`] finds out.
 pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
     look_around(venue, owner, &mut found).await?;
@@ -123,7 +125,7 @@ fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) ->
     serde_json::from_value(record.into()).map_err(|error| corrupt(key, &error))
 }
 
-async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let keys: Vec<_> = ids.iter().flat_map(documents).collect();
     let docs = venue.store.read(owner, &keys).await?;
     let jobs = ids.iter().zip(docs.chunks(6)).map(|(id, docs)| assembled(id, docs, Extent::Whole));
@@ -162,8 +164,33 @@ async fn listed(
 
 /// What people want to know of jobs that stands in other documents than theirs.
 async fn look_around(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
-    waits::note_suspended(venue, owner, jobs).await?;
+    say_who_is_suspended(venue, owner, jobs).await?;
     spend::add_up(venue, owner, jobs).await
+}
+
+/// Open jobs of suspended agents wait for somebody who resumes those.
+async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+    let is_open = |job: &&mut Job| !job.status.is_terminal() && job.head.op.is_none();
+    let agents: BTreeSet<_> = jobs.iter_mut().filter(is_open).map(|job| job.head.agent.clone()).collect();
+    if agents.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<_> = agents.iter().map(keys::agent).collect();
+    let records = venue.store.read(owner, &keys).await?;
+    for (agent, doc) in agents.iter().zip(records) {
+        // A damaged record is told where the agent is looked at.
+        let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
+        let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
+        for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
+            job.tell_wait(suspended(&record));
+        }
+    }
+    Ok(())
+}
+
+/// The reason of work whose agent is suspended.
+pub(in crate::venue) fn suspended(agent: &AgentRecord) -> WaitReason {
+    WaitReason::Suspended { agent: agent.id.clone(), why: agent.error.clone() }
 }
 
 /// A page of a list.

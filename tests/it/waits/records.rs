@@ -100,7 +100,7 @@ async fn what_was_driven_again_and_what_was_cancelled_say_so(on: On) {
     let shown = run(&venue, "v/ops/job/result", json!({"id": job})).await.unwrap();
     assert!(shown["advice"].as_str().unwrap().contains("under a new id"), "{shown}");
     let refused = run(&venue, "v/ops/dead/redrive", json!({"id": job})).await.unwrap_err().to_string();
-    assert!(refused.contains("it was cancelled; submit its task again under a new id"), "{refused}");
+    assert!(refused.contains("it was cancelled and has not FAILED; submit its task again under a new id"), "{refused}");
 }
 
 async fn many_jobs_are_paused_and_go_on_by_a_filter(on: On) {

@@ -1,9 +1,7 @@
 //! Why jobs, sessions and agents wait, as any process can tell it: by the records of sessions, the notes of workers that
 //! gave work back, and the list of workers.
 
-use super::get_many;
 use crate::domain::agent::{AgentRecord, AgentStatus};
-use crate::domain::decode;
 use crate::domain::event::EventKind;
 use crate::domain::gate::Gate;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -14,11 +12,13 @@ use crate::domain::roll::FleetState;
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::domain::wait::{WaitCause, WaitReason};
-use crate::store::{DocWrite, MailboxEntry, SessionFacts, StoreError, keys};
+use crate::store::{MailboxEntry, SessionFacts, StoreError, keys};
 use crate::venue::agents::{self, sessions};
 use crate::venue::roll;
-use crate::venue::{Venue, approvals};
-use std::collections::BTreeSet;
+use crate::venue::{Venue, approvals, jobs};
+
+/// Sessions of an agent that are looked at for one that waits.
+const SESSIONS: usize = 200;
 
 /// Sessions that one question looks at: a parent, its children and theirs.
 const LOOKS: usize = 24;
@@ -31,7 +31,7 @@ pub async fn of_job(venue: &Venue, owner: &Owner, job: &Job) -> Result<Option<Wa
 /// Sets why a job does not go on, for those who look at it.
 pub async fn explain(venue: &Venue, owner: &Owner, job: &mut Job) -> Result<(), StoreError> {
     match of_job(venue, owner, job).await? {
-        Some(wait) => tell(job, wait),
+        Some(wait) => job.tell_wait(wait),
         // It runs: what it waited for is over.
         None if !job.status.is_terminal() => (job.wait, job.waiting) = (None, None),
         None => {}
@@ -46,31 +46,16 @@ pub async fn of_session(venue: &Venue, owner: &Owner, key: &SessionKey) -> Resul
     Ok(look.session(&facts).await?.and_then(|(reason, _)| reason))
 }
 
-/// Why an agent's work does not go on: it is suspended, or what the first of these sessions waits for that waits.
-pub async fn of_agent(
-    venue: &Venue,
-    owner: &Owner,
-    agent: &AgentRecord,
-    among: &[SessionFacts],
-) -> Result<Option<WaitReason>, StoreError> {
+/// Why an agent's work does not go on: it is suspended, or what the first of its sessions waits for that waits.
+pub async fn of_agent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<WaitReason>, StoreError> {
+    let Some((agent, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
     if agent.status == AgentStatus::Suspended {
-        return Ok(Some(suspended(agent)));
+        return Ok(Some(jobs::suspended(&agent)));
     }
-    let mut look = WaitLook::new(venue, owner);
-    let is_waiting = |facts: &&SessionFacts| !facts.mailbox.is_empty() && !is_leased(facts, venue.now());
-    let Some(first) = among.iter().find(is_waiting) else { return Ok(None) };
-    Ok(look.session(first).await?.and_then(|(reason, _)| reason))
-}
-
-/// Records who has paused a job, for those who look at it.
-pub async fn note_pause(venue: &Venue, owner: &Owner, job: &JobId, by: &str) -> Result<(), StoreError> {
-    let note = Waiting { reason: by.to_owned(), until: None, cause: WaitCause::Paused };
-    venue.store.write(venue.now(), owner, &[DocWrite::json(keys::job_wait(job), &note)]).await.map(|_| ())
-}
-
-/// Who answers for a suspension, in words.
-pub(super) fn suspended(agent: &AgentRecord) -> WaitReason {
-    WaitReason::Suspended { agent: agent.id.clone(), why: agent.error.clone() }
+    let is_waiting = |facts: &SessionFacts| !facts.mailbox.is_empty() && !is_leased(facts, venue.now());
+    let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
+    let Some(first) = sessions.into_iter().find(is_waiting) else { return Ok(None) };
+    Ok(WaitLook::new(venue, owner).session(&first).await?.and_then(|(reason, _)| reason))
 }
 
 fn is_leased(facts: &SessionFacts, now: Millis) -> bool {
@@ -158,7 +143,7 @@ impl<'v> WaitLook<'v> {
         let now = self.venue.now();
         let agent = agents::get(self.venue, self.owner, &facts.key.agent).await?.map(|(agent, _)| agent);
         if let Some(agent) = agent.as_ref().filter(|agent| agent.status == AgentStatus::Suspended) {
-            return Ok(Some(suspended(agent)));
+            return Ok(Some(jobs::suspended(agent)));
         }
         if is_leased(facts, now) {
             return Ok(None);
@@ -179,7 +164,8 @@ impl<'v> WaitLook<'v> {
         let has_news = facts.mailbox.iter().any(|entry| entry.kind != EventKind::Task);
         if state.parked
             && !has_news
-            && let Some(child) = self.child(state).await? {
+            && let Some(child) = self.child(state).await?
+        {
             return Ok(Some(child));
         }
         self.slot(facts, agent.as_ref()).await.map(Some)
@@ -230,7 +216,7 @@ impl<'v> WaitLook<'v> {
             return Ok(None);
         }
         let mut found: Option<(JobId, AgentId, Option<WaitReason>)> = None;
-        let children = get_many(self.venue, self.owner, &ids).await?;
+        let children = jobs::get_many(self.venue, self.owner, &ids).await?;
         let open: Vec<Job> = children.into_iter().filter(|job| !job.status.is_terminal()).collect();
         for child in &open {
             let wait = Box::pin(self.job(child)).await?;
@@ -261,32 +247,4 @@ fn next_task<'f>(facts: &'f SessionFacts, state: &SessionState) -> Option<&'f Ma
 fn paused(job: &JobId, note: Option<&Waiting>) -> WaitReason {
     let by = note.filter(|note| note.cause == WaitCause::Paused).map(|note| note.reason.clone());
     WaitReason::Paused { job: job.clone(), by }
-}
-
-/// Says of open jobs of suspended agents that they wait for somebody who resumes those.
-pub(super) async fn note_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
-    let is_open = |job: &&mut Job| !job.status.is_terminal() && job.head.op.is_none();
-    let agents: BTreeSet<_> = jobs.iter_mut().filter(is_open).map(|job| job.head.agent.clone()).collect();
-    if agents.is_empty() {
-        return Ok(());
-    }
-    let keys: Vec<_> = agents.iter().map(keys::agent).collect();
-    let records = venue.store.read(owner, &keys).await?;
-    for (agent, doc) in agents.iter().zip(records) {
-        // A damaged record is told where the agent is looked at.
-        let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
-        let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
-        for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
-            tell(job, suspended(&record));
-        }
-    }
-    Ok(())
-}
-
-/// The job says so from now on.
-pub(super) fn tell(job: &mut Job, wait: WaitReason) {
-    if matches!(wait, WaitReason::Suspended { .. }) {
-        job.waiting = Some(Waiting { reason: wait.to_string(), until: None, cause: WaitCause::Other });
-    }
-    job.wait = Some(wait);
 }
