@@ -300,7 +300,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     };
     let told = guarantees(config, &app).await?;
     match role {
-        Role::Up | Role::Serve => listen::serve(config, &app, &shutdown).await?,
+        Role::Up | Role::Serve => listen::serve(config, &app, role, &shutdown).await?,
         Role::Worker => listen::health(config, &app, &shutdown).await?,
         Role::Command | Role::Doctor => {}
     }

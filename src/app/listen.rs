@@ -12,10 +12,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// Serves the API until no turn runs any more, and as long as a balancer may still send somebody here.
-pub(super) async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
+pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shutdown) -> Result<(), AppError> {
     let (listener, url) = bind(config.http.listen, "--listen").await?;
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
-    let options = http_options(&config.http, url, Arc::clone(&app.auth), shutdown);
+    let options = HttpOptions {
+        needs_worker: role == Role::Serve,
+        ..http_options(&config.http, url, Arc::clone(&app.auth), shutdown)
+    };
     let (venue, shutdown, linger) = (Arc::clone(&app.venue), shutdown.clone(), config.http.linger);
     shutdown.clone().spawn_service("http", async move {
         let over = async move {

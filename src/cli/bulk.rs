@@ -1,4 +1,5 @@
-//! Many jobs at once, after their number was asked: `job cancel` and `dead redrive` with a filter.
+//! Many jobs at once, after their number was asked: `job cancel`, `job pause`, `job resume` and `dead redrive` with a
+//! filter.
 
 use super::client::Client;
 use super::confirm::confirm;

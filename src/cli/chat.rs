@@ -4,6 +4,7 @@ use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::output::{field, remark};
 use super::submit::NO_AGENT;
+use super::wait::{LOOKS, WaitNotes};
 use super::{Context, input};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::ingress;
@@ -11,9 +12,6 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
-
-/// Longest wait of one request: the client gives up after a minute.
-const ONE_WAIT: Duration = Duration::from_secs(25);
 
 /// Sends an agent a message and waits for its next reply
 ///
@@ -87,8 +85,10 @@ impl Chat {
         // The same id again finds the same message: a wait that is too long for one request is several.
         let id = ingress::fresh_id();
         let start = std::time::Instant::now();
+        let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
         loop {
-            let left = self.timeout.saturating_sub(start.elapsed()).min(ONE_WAIT);
+            let left = self.timeout.saturating_sub(start.elapsed()).min(look);
+            look = (look * 2).min(LOOKS.1);
             let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             let mut body = json!({"agentId": self.agent, "message": message, "timeout": millis});
             if let Some(session) = &*session {
@@ -104,6 +104,7 @@ impl Chat {
                 context.out.value(&answer, || field(&answer, "response"))?;
                 return Ok(Exit::Ok);
             }
+            reasons.show(&answer);
             if start.elapsed() >= self.timeout {
                 let text = format!(
                     "no reply within {}; the agent goes on, `trellis session show {} {}` shows what it says",

@@ -1,8 +1,12 @@
 //! Options of lists: by state, time and text.
 
+use super::client::Client;
+use super::exit::Failure;
+use super::output::{remark, time as time_text};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
+use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Which records of a list are wanted.
@@ -94,6 +98,36 @@ impl JobFilter {
     fn place(&self) -> impl Iterator<Item = (&'static str, String)> {
         let agent = self.agent.as_ref().map(|agent| ("agent", agent.to_string()));
         agent.into_iter().chain(self.session.as_ref().map(|session| ("session", session.to_string())))
+    }
+}
+
+/// A filtered list up to `limit` of its items, whatever has to be looked through for them: one answer of the API looks
+/// at no more than 1,000 records.
+pub(super) async fn look_on(
+    client: &Client,
+    path: &str,
+    key: &str,
+    mut query: Vec<(&'static str, String)>,
+    limit: usize,
+) -> Result<Value, Failure> {
+    let mut items: Vec<Value> = Vec::new();
+    loop {
+        let mut asked = query.clone();
+        asked.push(("limit", (limit - items.len()).to_string()));
+        let mut page = client.get(path, &asked).await?;
+        if let Some(Value::Array(found)) = page.get_mut(key).map(Value::take) {
+            items.extend(found);
+        }
+        let next = page["next"].as_str().map(str::to_owned).filter(|_| items.len() < limit);
+        let Some(next) = next else {
+            page[key] = items.into();
+            return Ok(page);
+        };
+        if !page["lookedBackTo"].is_null() {
+            remark(&format!("{} found, looked back to {}", items.len(), time_text(&page["lookedBackTo"])));
+        }
+        query.retain(|(name, _)| *name != "cursor");
+        query.push(("cursor", next));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::bulk::Many;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::filter::{JobFilter, more};
+use super::filter::{JobFilter, look_on, more};
 use super::output::{Out, field, plain, time};
 use super::{Context, input, outcome, spend, wait, watch};
 use crate::domain::ids::{EventId, JobId};
@@ -31,8 +31,8 @@ pub(crate) enum Job {
     },
     /// List jobs, newest first
     ///
-    /// One call of a filtered list looks at no more than 1,000 jobs, and says where to go on. Tokens and cost are
-    /// those of a job with all jobs under it.
+    /// A filtered list is looked through until `--limit` jobs are found, or its end. Tokens and cost are those of a job
+    /// with all jobs under it.
     #[command(
         after_help = "Examples:\n  trellis job list --state failed --agent helper --since 2h --output ndjson\n  trellis job list --outcome unknown"
     )]
@@ -87,22 +87,32 @@ pub(crate) enum Job {
         #[command(flatten)]
         server: Server,
     },
-    /// Pause a job: the running turn commits, and none begins until `job resume`
+    /// Pause a job, or all open ones of agents that a filter takes: running turns commit, and none begins until `job resume`
     ///
-    /// Its children, timers and approvals go on, and so does its deadline.
-    #[command(after_help = "Example:\n  trellis job pause 0123456789abcdef0123456789abcdef")]
+    /// Children, timers and approvals go on, and so do deadlines.
+    #[command(
+        after_help = "Examples:\n  trellis job pause 0123456789abcdef0123456789abcdef\n  trellis job pause --agent helper --yes"
+    )]
     Pause {
         /// Its id
-        id: JobId,
+        id: Option<JobId>,
+        /// Which ones
+        #[command(flatten)]
+        many: Box<Many>,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
     },
-    /// Let a paused job go on
-    #[command(after_help = "Example:\n  trellis job resume 0123456789abcdef0123456789abcdef")]
+    /// Let a paused job go on, or all paused ones that a filter takes
+    #[command(
+        after_help = "Examples:\n  trellis job resume 0123456789abcdef0123456789abcdef\n  trellis job resume --agent helper --yes"
+    )]
     Resume {
         /// Its id
-        id: JobId,
+        id: Option<JobId>,
+        /// Which ones
+        #[command(flatten)]
+        many: Box<Many>,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -171,8 +181,12 @@ impl Job {
                     None => many.run(&client, out, ("cancel", "cancelled"), more).await,
                 }
             }
-            Self::Pause { id, server } => hold(&Client::new(&server)?, out, &id, "pause").await,
-            Self::Resume { id, server } => hold(&Client::new(&server)?, out, &id, "resume").await,
+            Self::Pause { id, many, server } => {
+                hold(&Client::new(&server)?, out, (id, &many), ["pause", "paused"]).await
+            }
+            Self::Resume { id, many, server } => {
+                hold(&Client::new(&server)?, out, (id, &many), ["resume", "resumed"]).await
+            }
             Self::Message { id, input, text, key, server } => {
                 let said = json!({"id": id, "message": input::value(&input, text)?});
                 let key = key.unwrap_or_else(ingress::fresh_id);
@@ -201,11 +215,13 @@ async fn list(
     limit: usize,
 ) -> Result<Exit, Failure> {
     let filtered = !query.is_empty();
-    query.extend([("details", "true".to_owned()), ("limit", limit.to_string())]);
-    if offset > 0 || !filtered {
-        query.push(("offset", offset.to_string()));
-    }
-    let page = client.get("jobs", &query).await?;
+    query.push(("details", "true".to_owned()));
+    let page = if offset > 0 || !filtered {
+        query.extend([("limit", limit.to_string()), ("offset", offset.to_string())]);
+        client.get("jobs", &query).await?
+    } else {
+        look_on(client, "jobs", "items", query, limit).await?
+    };
     out.page(&page, "items", |items| {
         let rows: Vec<Vec<String>> = items
             .iter()
@@ -244,7 +260,14 @@ async fn cancel(client: &Client, out: Out, id: &JobId, reason: Option<String>) -
     Ok(Exit::Ok)
 }
 
-async fn hold(client: &Client, out: Out, id: &JobId, verb: &str) -> Result<Exit, Failure> {
+async fn hold(
+    client: &Client,
+    out: Out,
+    (id, many): (Option<JobId>, &Many),
+    [verb, done]: [&str; 2],
+) -> Result<Exit, Failure> {
+    many.check(id.is_some())?;
+    let Some(id) = id else { return many.run(client, out, (verb, done), json!({})).await };
     let record = client.put(&format!("jobs/{id}/{verb}"), &json!({})).await?;
     out.value(&record, || format!("{id} {}", field(&record, "status")))?;
     Ok(Exit::Ok)
@@ -264,6 +287,7 @@ fn details(out: Out, record: &Value) -> String {
         let text = match key.as_str() {
             "created" | "updated" => time(value),
             "spend" => spend::line(value),
+            "waiting" => wait::text(record).unwrap_or_default(),
             "status" => out.status(&field(record, "status"), &field(record, "status")),
             _ => plain(value),
         };

@@ -1,10 +1,10 @@
 //! `trellis session list|show|fork`.
 
-use super::Context;
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::output::time;
 use super::output::{Out, field, plain};
+use super::{Context, wait};
 use crate::domain::ids::{AgentId, SessionId};
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -131,7 +131,8 @@ async fn show(
     let path = format!("agents/{}/sessions/{}", encode(agent.as_str()), encode(session.as_str()));
     let page = client.get(&path, &[("after", after.to_string()), ("limit", limit.to_string())]).await?;
     out.page(&page, "turns", |turns| {
-        let text: Vec<String> = turns.iter().map(|turn| transcript(out, turn)).collect();
+        let waits = wait::text(&page).map(|text| out.dim(&format!("waits: {text}")));
+        let text: Vec<String> = turns.iter().map(|turn| transcript(out, turn)).chain(waits).collect();
         more(text.join("\n\n"), &page)
     })?;
     Ok(Exit::Ok)

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, note, plain, remark, write_line};
+use super::output::{Format, Out, field, note, plain, remark, time, write_line};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::outbox::OMITTED;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest wait of one request: common proxies hang up after 30 s.
-const LONG_POLL: Duration = Duration::from_secs(20);
+/// First and longest time between two looks at why a job waits.
+pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// How long a server may be away while its job is waited for: a restart.
 pub(crate) const AWAY: RetryPolicy = RetryPolicy {
@@ -26,16 +26,15 @@ pub(crate) const AWAY: RetryPolicy = RetryPolicy {
 pub(crate) async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut away = AWAY.waits();
-    let mut told = false;
+    let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
     loop {
-        let left = deadline.map_or(LONG_POLL, |at| at.saturating_duration_since(Instant::now()).min(LONG_POLL));
+        let left = deadline.map_or(look, |at| at.saturating_duration_since(Instant::now()).min(look));
+        look = (look * 2).min(LOOKS.1);
         let millis = u64::try_from(left.as_millis()).unwrap_or_default();
         match client.run("v/ops/job/result", &json!({"id": job, "wait": millis}), None).await {
             Ok(record) => {
                 away = AWAY.waits();
-                if record["status"] == JobStatus::InputRequired.as_str() && !std::mem::replace(&mut told, true) {
-                    note("the job waits for a person: `trellis approvals` shows what is asked");
-                }
+                reasons.show(&record);
                 if ended(&record) || deadline.is_some_and(|at| Instant::now() >= at) {
                     return Ok(record);
                 }
@@ -51,6 +50,36 @@ pub(crate) async fn until_ended(client: &Client, job: &JobId, limit: Option<Dura
             Err(failure) => return Err(failure),
         }
     }
+}
+
+/// Tells on stderr why something waits, once for each change of the reason.
+#[derive(Debug, Default)]
+pub(crate) struct WaitNotes(Option<String>);
+
+impl WaitNotes {
+    /// Tells the reason that a record names, unless it was told last or is over within moments.
+    pub(crate) fn show(&mut self, record: &Value) {
+        if ended(record) || record["waiting"]["kind"] == "due" {
+            return;
+        }
+        let Some(text) = text(record) else { return };
+        if self.0.as_ref() != Some(&text) {
+            note(&format!("waits: {text}"));
+            self.0 = Some(text);
+        }
+    }
+}
+
+fn reason(record: &Value) -> Option<String> {
+    record["waiting"]["reason"].as_str().map(str::to_owned)
+}
+
+/// Why a job, a session or an agent waits, until when, and what can be done about it.
+pub(crate) fn text(record: &Value) -> Option<String> {
+    let waiting = &record["waiting"];
+    let until = (!waiting["until"].is_null()).then(|| format!("; it goes on at {}", time(&waiting["until"])));
+    let advice = waiting["advice"].as_str().map(|advice| format!("; {advice}"));
+    reason(record).map(|reason| format!("{reason}{}{}", until.unwrap_or_default(), advice.unwrap_or_default()))
 }
 
 /// Whether nothing changes a job any more.
@@ -80,7 +109,11 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
                 write_line(&id)?;
             }
             let status = field(record, "status");
-            note(&format!("job `{id}` is still {status} after {}; it goes on: `trellis job wait {id}`", shown(limit)));
+            let why = reason(record).map(|why| format!(" ({why})")).unwrap_or_default();
+            note(&format!(
+                "job `{id}` is still {status}{why} after {}; it goes on: `trellis job wait {id}`",
+                shown(limit)
+            ));
             Ok(Exit::TimedOut)
         }
     }
@@ -89,9 +122,12 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
 fn why(status: JobStatus, record: &Value) -> String {
     let error = field(record, "error");
     let error = if error.is_empty() { String::new() } else { format!(": {error}") };
+    let advice = record["advice"].as_str().map(|advice| format!("; {advice}")).unwrap_or_default();
+    let again = record["redrivenAs"].as_str().map(|job| format!("; it was driven again as job `{job}`"));
+    let again = again.unwrap_or_default();
     match record["errorCode"].as_str() {
-        Some(code) => format!("{} ({code}){error}", status.as_str()),
-        None => format!("{}{error}", status.as_str()),
+        Some(code) => format!("{} ({code}){error}{advice}{again}", status.as_str()),
+        None => format!("{}{error}{advice}{again}", status.as_str()),
     }
 }
 

@@ -5,14 +5,15 @@ use super::escape;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
-use super::wait::{self, AWAY};
+use super::wait::{self, AWAY, WaitNotes};
 use crate::domain::ids::JobId;
 use futures::StreamExt;
 use serde_json::Value;
 
 /// Follows a job to its end.
 pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Failure> {
-    let mut shown = Shown { out, status: String::new(), in_line: false, last: None };
+    let (status, reasons) = (String::new(), WaitNotes::default());
+    let mut shown = Shown { out, status, reasons, in_line: false, last: None };
     let mut away = AWAY.waits();
     loop {
         match stream(client, job, &mut shown).await {
@@ -64,6 +65,7 @@ async fn stream(client: &Client, job: &JobId, shown: &mut Shown) -> Result<Optio
 struct Shown {
     out: Out,
     status: String,
+    reasons: WaitNotes,
     /// The cursor stands behind streamed text.
     in_line: bool,
     /// Place of the last piece: a connection that breaks goes on behind it.
@@ -87,6 +89,10 @@ impl Shown {
                 }
                 self.status = status;
             }
+            if !data["waiting"].is_null() {
+                self.end_line()?;
+            }
+            self.reasons.show(&data);
             return Ok(None);
         }
         if event.id.is_some() {

@@ -5,6 +5,7 @@ mod check;
 pub mod entry;
 pub mod merge;
 pub mod schema;
+mod style;
 pub mod seed;
 pub mod tool;
 
@@ -135,9 +136,9 @@ pub struct AgentConfig {
     /// The output of a task is put into the buckets that its request names by `contextIds`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub context_write: bool,
-    /// Sessions that run at once.
-    #[serde(default = "default_concurrency")]
-    pub concurrency: u32,
+    /// Sessions that run at once; absent = no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
     /// Pending events per session.
     #[serde(default = "default_mailbox")]
     pub mailbox: u32,
@@ -296,10 +297,6 @@ const fn yes() -> bool {
     true
 }
 
-const fn default_concurrency() -> u32 {
-    limits::AGENT_CONCURRENCY
-}
-
 const fn default_mailbox() -> u32 {
     limits::MAILBOX_EVENTS
 }
@@ -384,7 +381,9 @@ impl AgentConfig {
                 return Err(Wrong::root(Code::Unknown, format!("key `{key}` is not supported by this version")));
             }
             if !KEYS.contains(&key.as_str()) {
-                let hint = did_you_mean(key, &KEYS);
+                let all = || format!("; known are {}", KEYS.map(|key| format!("`{key}`")).join(", "));
+                let near = Some(did_you_mean(key, &KEYS)).filter(|near| !near.is_empty());
+                let hint = near.unwrap_or_else(all);
                 return Err(Wrong::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
             }
         }
@@ -403,15 +402,6 @@ impl AgentConfig {
             !tool.approval.is_none() || tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
         };
         self.tools.iter().any(|entry| matches!(entry, ToolEntry::Named(tool) if asks(tool)))
-    }
-
-    /// What stands in its prompts. An agent with a typed output and nothing to call reads a task and answers it:
-    /// there is nothing in the rest that it could act on.
-    pub fn prompt_style(&self) -> PromptStyle {
-        let calls_nothing = self.tools.is_empty() && !self.default_tools && self.resources.is_empty();
-        let is_typed = self.looping == Looping::Chat && self.outputs.complete.is_some();
-        let own = if calls_nothing && is_typed { PromptStyle::Plain } else { PromptStyle::Full };
-        self.prompt.unwrap_or(own)
     }
 
     /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
@@ -486,7 +476,8 @@ impl AgentRecord {
             AgentStatus::Suspended => GateStatus::Suspended,
             AgentStatus::Terminated => GateStatus::Terminated,
         };
-        Gate { status, concurrency: self.config.concurrency, mailbox: self.config.mailbox, busy: self.config.busy }
+        let concurrency = self.config.concurrency.unwrap_or(Gate::UNLIMITED);
+        Gate { status, concurrency, mailbox: self.config.mailbox, busy: self.config.busy }
     }
 }
 

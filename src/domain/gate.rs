@@ -6,7 +6,7 @@
 pub struct Gate {
     /// Whether it takes and runs work.
     pub status: GateStatus,
-    /// Sessions that run at once.
+    /// Sessions that run at once; [`Gate::UNLIMITED`] = any number.
     pub concurrency: u32,
     /// Pending events per session.
     pub mailbox: u32,
@@ -39,6 +39,9 @@ pub enum BusyPolicy {
 }
 
 impl Gate {
+    /// Concurrency of an agent without a limit of its own.
+    pub const UNLIMITED: u32 = u32::MAX;
+
     /// The stored line.
     pub fn encode(&self) -> String {
         let status = match self.status {

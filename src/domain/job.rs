@@ -15,6 +15,7 @@ use crate::priority::Priority;
 use crate::scope::Handed;
 use crate::spend::{self, Tally, Tree};
 use crate::time::Millis;
+use crate::wait::{WaitCause, WaitReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -289,8 +290,10 @@ pub struct Job {
     pub updated: Millis,
     /// How it ended.
     pub result: Option<JobResult>,
-    /// What it waited for last.
+    /// What a worker has noted last of why it waits.
     pub waiting: Option<Waiting>,
+    /// Why it does not go on now, where that was looked for.
+    pub wait: Option<WaitReason>,
     /// Of a job of an external worker: how it stands with that one.
     pub outbound: Option<Watch>,
     /// What it has used itself; of jobs of older versions it isn't known.
@@ -307,9 +310,27 @@ pub struct Waiting {
     /// When it goes on; absent = when somebody lets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
+    /// What kind of reason it is.
+    #[serde(default, skip_serializing_if = "WaitCause::is_other")]
+    pub cause: WaitCause,
+}
+
+impl Waiting {
+    /// The reason that the note stands for.
+    pub fn to_reason(&self) -> WaitReason {
+        WaitReason::Noted { cause: self.cause, text: self.reason.clone(), until: self.until }
+    }
 }
 
 impl Job {
+    /// It is shown as waiting for this from now on.
+    pub fn tell_wait(&mut self, wait: WaitReason) {
+        if matches!(wait, WaitReason::Suspended { .. }) {
+            self.waiting = Some(Waiting { reason: wait.to_string(), until: None, cause: WaitCause::Other });
+        }
+        self.wait = Some(wait);
+    }
+
     /// The record as the HTTP API and the command line show it.
     pub fn to_json(&self) -> Value {
         let mut record = serde_json::json!({
@@ -341,8 +362,11 @@ impl Job {
             record["ignored"] = serde_json::json!({"sessionContext": self.head.ignored});
         }
         let waits = !self.status.is_terminal() && self.status != JobStatus::Paused;
-        if let Some(waiting) = self.waiting.as_ref().filter(|_| waits) {
-            record["waiting"] = serde_json::json!(waiting);
+        // Who has paused it last says nothing of one that goes on.
+        let noted = self.waiting.as_ref().filter(|note| waits && note.cause != WaitCause::Paused);
+        let noted = noted.map(Waiting::to_reason);
+        if let Some(wait) = self.wait.as_ref().or(noted.as_ref()) {
+            record["waiting"] = wait.to_json();
         }
         if let Some(outbound) = &self.outbound {
             record["outbound"] = outbound.shown();

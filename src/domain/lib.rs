@@ -13,6 +13,7 @@ pub mod decode;
 pub mod kept;
 pub mod format;
 pub mod ids;
+pub mod wait;
 pub mod identity;
 pub mod hosts;
 pub mod headers;

@@ -4,9 +4,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Sessions of one agent that run at once.
-pub const AGENT_CONCURRENCY: u32 = 8;
-
 /// Pending events of one session: a backlog that no agent works off in a day.
 pub const MAILBOX_EVENTS: u32 = 1_000;
 

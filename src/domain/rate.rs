@@ -11,6 +11,7 @@ mod turns;
 use crate::chat::ModelSettings;
 use crate::kept::KeptKeys;
 use crate::time::Millis;
+use crate::wait::WaitCause;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -163,6 +164,8 @@ pub struct Wait {
     pub reason: String,
     /// It is told when it may be tried sooner.
     pub told: bool,
+    /// What kind of limit it is.
+    pub cause: WaitCause,
 }
 
 impl fmt::Display for Limit {
@@ -233,7 +236,8 @@ impl Limit {
             && is_full(others, limit)
         {
             let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
-            return Err(Wait { until: now.plus(LOOK_AGAIN), reason, told: true });
+            let cause = WaitCause::ProviderLimit;
+            return Err(Wait { until: now.plus(LOOK_AGAIN), reason, told: true, cause });
         }
         let kept = meter.kept_for_earlier(place, now);
         let shares = [
@@ -249,7 +253,8 @@ impl Limit {
             if over > 0 && ahead > 0 {
                 let pause = Duration::from_micros(over.min(ahead)).min(LONGEST_PAUSE);
                 let reason = format!("rate limit of `{}`: {limit} {what} per minute", self.of);
-                return Err(Wait { until: now.plus(pause.max(Duration::from_millis(1))), reason, told });
+                let (until, cause) = (now.plus(pause.max(Duration::from_millis(1))), WaitCause::ProviderLimit);
+                return Err(Wait { until, reason, told, cause });
             }
         }
         Ok(())

@@ -97,6 +97,7 @@ mod tests {
             updated: Millis(6),
             result,
             waiting: None,
+            wait: None,
             outbound: None,
             tally: None,
             tree: None,

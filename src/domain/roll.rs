@@ -1,7 +1,9 @@
 //! The list of workers: what each says of itself, and the order that makes one leave.
 
+use crate::ids::Owner;
 use crate::kept::KeptKeys;
 use crate::time::Millis;
+use crate::wait::WaitReason;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -9,8 +11,11 @@ use std::time::Duration;
 /// A worker says that it lives at least so often.
 pub const SIGN_EVERY: Duration = Duration::from_secs(10);
 
-/// One that has said nothing for so long is gone, or stands still.
-const SILENT: Duration = Duration::from_secs(45);
+/// One that has said nothing for two heartbeats is gone, or stands still.
+const SILENT: Duration = Duration::from_secs(2 * SIGN_EVERY.as_secs());
+
+/// Owners at their share of the slots that a worker names.
+pub const AT_SHARE: usize = 64;
 
 /// What a silent one has said is forgotten after so long.
 const FORGOTTEN: Duration = Duration::from_hours(24);
@@ -50,6 +55,12 @@ pub struct WorkerRecord {
     /// The order that makes it so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainOrder>,
+    /// Sessions of one owner that it lets run at once in the fleet; absent = any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_cap: Option<u32>,
+    /// Owners whose sessions wait here because others of theirs hold their share of its slots, [`AT_SHARE`] at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_share: Vec<String>,
     /// Of a newer build.
     #[serde(flatten)]
     pub kept: KeptKeys,
@@ -87,6 +98,55 @@ impl WorkerRecord {
             shown["drain"] = json!({"at": at, "by": by});
         }
         shown
+    }
+}
+
+/// What all workers together say of themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FleetState {
+    /// Workers that live and take work.
+    pub workers: usize,
+    /// Their slots.
+    pub slots: u64,
+    /// Those of them in which sessions run.
+    pub busy: u64,
+    /// Sessions of one owner that run at once; absent = any number.
+    pub owner_cap: Option<u32>,
+    /// Name and last sign of the worker that was heard last.
+    pub last: Option<(String, Millis)>,
+    at_share: Vec<String>,
+}
+
+impl FleetState {
+    /// Of the workers that are on the list.
+    pub fn new(all: &[WorkerRecord], now: Millis) -> Self {
+        let live: Vec<_> = all.iter().filter(|worker| worker.is_live(now) && !worker.leaving).collect();
+        let last = all.iter().max_by_key(|worker| worker.seen).map(|worker| (worker.name.clone(), worker.seen));
+        Self {
+            workers: live.len(),
+            slots: live.iter().map(|worker| u64::from(worker.slots)).sum(),
+            busy: live.iter().map(|worker| u64::from(worker.busy.min(worker.slots))).sum(),
+            owner_cap: live.iter().filter_map(|worker| worker.owner_cap).min(),
+            last,
+            at_share: live.iter().flat_map(|worker| worker.at_share.iter().cloned()).collect(),
+        }
+    }
+
+    /// The reason of work that needs a worker while none lives.
+    pub fn no_worker(&self) -> Option<WaitReason> {
+        (self.workers == 0).then(|| WaitReason::NoWorker { last: self.last.clone() })
+    }
+
+    /// Why a session of this owner that is due doesn't run.
+    pub fn due_reason(&self, owner: &Owner) -> WaitReason {
+        let owner = owner.to_string();
+        if self.at_share.contains(&owner) {
+            WaitReason::OwnerShare
+        } else if self.busy >= self.slots {
+            WaitReason::SlotsTaken { slots: self.slots }
+        } else {
+            WaitReason::Due
+        }
     }
 }
 
@@ -150,6 +210,8 @@ mod tests {
             seen,
             leaving: false,
             drain: None,
+            owner_cap: None,
+            at_share: Vec::new(),
             kept,
         }
     }
@@ -187,6 +249,32 @@ mod tests {
         check(|_| {}, 70_000, "works");
         check(|worker| worker.drain = Some(DrainOrder { at: Millis(1), by: "me".into() }), 70_000, "told to leave");
         check(|worker| worker.leaving = true, 70_000, "leaving");
-        check(|_| {}, 105_000, "silent");
+        check(|_| {}, 79_999, "leaving");
+        check(|_| {}, 80_000, "silent");
+    }
+
+    #[test]
+    fn a_fleet_says_why_due_work_does_not_run() {
+        let owner: Owner = "t/u".parse().unwrap();
+        let now = Millis(100_000);
+        let of = |all: &[WorkerRecord]| FleetState::new(all, now);
+        let (idle, silent) = (worker("a-1", "a", 99_000), worker("b-1", "b", 1));
+        let full = WorkerRecord { busy: 16, ..idle.clone() };
+        let shared = WorkerRecord { at_share: vec!["t/u".into()], ..idle.clone() };
+        let leaving = WorkerRecord { leaving: true, ..idle.clone() };
+        assert_eq!(of(&[]).no_worker(), Some(WaitReason::NoWorker { last: None }));
+        for gone in [&silent, &leaving] {
+            let last = Some((gone.name.clone(), gone.seen));
+            assert_eq!(of(std::slice::from_ref(gone)).no_worker(), Some(WaitReason::NoWorker { last }));
+        }
+        assert_eq!(of(&[idle.clone(), silent]).no_worker(), None);
+        for (all, expected) in [
+            (vec![idle.clone()], WaitReason::Due),
+            (vec![full.clone()], WaitReason::SlotsTaken { slots: 16 }),
+            (vec![full, idle], WaitReason::Due),
+            (vec![shared], WaitReason::OwnerShare),
+        ] {
+            assert_eq!(of(&all).due_reason(&owner), expected);
+        }
     }
 }

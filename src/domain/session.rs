@@ -1,6 +1,6 @@
 //! Session state between turns, and the record that every turn leaves.
 
-use crate::approval::Awaiting;
+use crate::approval::{Awaiting, DecidedCall};
 use crate::authority::{Authority, Capability};
 use crate::budget::Deadline;
 use crate::call::{ReplyStart, ReplyTurn};
@@ -190,6 +190,9 @@ pub struct TurnRecord {
     pub end: Millis,
     /// The configuration that it ran with.
     pub config_version: u64,
+    /// Name of the worker that committed it; older records don't say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub worker: String,
     /// The model that answered, `provider/name`; of a turn without a reply the agent's own.
     pub model: String,
     /// Models of the agent that were to be asked before and gave no reply.
@@ -395,6 +398,12 @@ pub struct CallRecord {
     /// `ok`, `error`, `denied`, `unknown tool`, `refused scope`, `bad arguments`, `limit reached`, `cancelled`,
     /// `outcome unknown`, `awaiting approval` or `rejected`.
     pub outcome: String,
+    /// When it was first made, by whichever worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Millis>,
+    /// How it was decided on, where a person was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<DecidedCall>,
     /// The instance that it was about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,

@@ -73,7 +73,9 @@ pub(super) async fn apply(
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
     let config = AgentConfig::parse(&body).map_err(Problem::wrong)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
-    let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict).map_err(Problem::bad_request)?;
+    let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict);
+    let mut warnings = warnings.map_err(Problem::bad_request)?;
+    warnings.extend(agents::names::missing_keys(&api.venue, who.owner(), &config).await?);
     for need in keys_needed(&json!(config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;

@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::problem::Problem;
+use crate::venue::roll;
 use crate::venue::venue_owner;
 use crate::venue::work::Work;
 use axum::Router;
@@ -55,10 +56,22 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
         Ok(Ok(_)) if api.venue.fill().await.is_full() => {
             Err(missing("not ready: the store takes no writes; `trellis doctor` says why".into()))
         }
-        Ok(Ok(_)) => Ok(axum::Json(json!({"status": "ready"})).into_response()),
+        Ok(Ok(_)) => match without_worker(&api).await {
+            Some(reason) => Err(missing(format!("not ready: {reason}; what is submitted waits for a worker"))),
+            None => Ok(axum::Json(json!({"status": "ready"})).into_response()),
+        },
         Ok(Err(error)) => Err(missing(format!("not ready: {error}"))),
         Err(_) => Err(missing(format!("not ready: the store didn't answer within {} s", READY.as_secs()))),
     }
+}
+
+/// Why nothing that is accepted here would run; a list of workers that can't be read in time keeps nobody out.
+async fn without_worker(api: &Api) -> Option<String> {
+    if !api.options.needs_worker {
+        return None;
+    }
+    let fleet = tokio::time::timeout(READY, roll::fleet(&api.venue)).await.ok()?.ok()?;
+    Some(fleet.no_worker()?.to_string())
 }
 
 /// `GET /readyz` of a worker: it can take work, and say how it ended.

@@ -10,7 +10,7 @@ use crate::domain::job::{Job, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::JobSight;
 use crate::upkeep::retention::{self, Deleted};
-use crate::venue::approvals;
+use crate::venue::job_view;
 use crate::venue::jobs::list::{self, Cursor, JobFilter};
 use crate::venue::jobs::{self, Cancelled, queued};
 use axum::extract::{Path, State};
@@ -111,8 +111,9 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
     let next = found.next.as_ref().map(Cursor::as_str);
+    let back = found.next.as_ref().map(Cursor::created);
     let items = items(who, &found.jobs, asked.flag("details")?);
-    Ok(axum::Json(json!({"items": items, "next": next, "limit": limit})).into_response())
+    Ok(axum::Json(json!({"items": items, "next": next, "lookedBackTo": back, "limit": limit})).into_response())
 }
 
 fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {
@@ -182,7 +183,7 @@ pub(super) async fn get(
     sight(&api, &who, &id).await?;
     let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
     let job = job.ok_or_else(|| unknown(&id))?;
-    Ok(axum::Json(approvals::shown(&api.venue, &who.caller, &job).await?).into_response())
+    Ok(axum::Json(job_view::record_for(&api.venue, &who.caller, &job).await?).into_response())
 }
 
 /// Why something is done.

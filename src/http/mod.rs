@@ -74,6 +74,8 @@ pub struct HttpOptions {
     pub heartbeat: Duration,
     /// Cancelled when the process is told to end: requests are still taken, and `/readyz` says that soon they won't be.
     pub leaving: CancellationToken,
+    /// The process runs no turns itself: it is ready only while a worker lives elsewhere.
+    pub needs_worker: bool,
 }
 
 impl HttpOptions {
@@ -93,6 +95,7 @@ impl HttpOptions {
             drain: Duration::from_secs(3),
             heartbeat: Duration::from_secs(15),
             leaving: CancellationToken::new(),
+            needs_worker: false,
         }
     }
 }

@@ -246,7 +246,17 @@ fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, P
     }
     let result = invoked::ended(ran);
     let (status, updated) = (result.status, api.venue.now());
-    Ok(Job { status, updated, result: Some(result), waiting: None, outbound: None, tally: None, tree: None, head })
+    Ok(Job {
+        status,
+        updated,
+        result: Some(result),
+        waiting: None,
+        wait: None,
+        outbound: None,
+        tally: None,
+        tree: None,
+        head,
+    })
 }
 
 /// Makes a job of an operation that a worker runs; false: there is one of that id.

@@ -12,7 +12,8 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::{JobSight, Reader};
 use crate::domain::time::Millis;
-use crate::venue::jobs;
+use crate::domain::wait::WaitReason;
+use crate::venue::{jobs, waits};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive};
@@ -26,6 +27,9 @@ use tokio::time::Instant;
 
 /// First and longest pause between two looks at the job.
 const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// Pause between two looks at why a job waits.
+const WAIT_LOOK: Duration = Duration::from_secs(2);
 
 /// Longest wait of the last record for text that the queue has and has not delivered yet.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -63,6 +67,8 @@ pub(super) async fn stream(
         held: None,
         last: None,
         seen: None,
+        wait: None,
+        wait_look: Instant::now(),
         pause: Duration::ZERO,
         look: Instant::now(),
         ended: false,
@@ -96,6 +102,10 @@ struct Watch {
     last: Option<LastRecord>,
     /// Status and time of the last record that was sent.
     seen: Option<(JobStatus, Millis)>,
+    /// Why the job waits, as the last record says.
+    wait: Option<WaitReason>,
+    /// The next look at that.
+    wait_look: Instant,
     pause: Duration,
     look: Instant,
     ended: bool,
@@ -169,10 +179,12 @@ impl Watch {
         self.pause = (self.pause * 3 / 2).clamp(POLL.0, POLL.1);
         self.look = Instant::now() + self.pause;
         let state = jobs::state(&self.api.venue, &self.owner, &self.job).await;
-        if state.is_ok_and(|state| state.is_some() && state == self.seen) {
+        let is_same = state.is_ok_and(|state| state.is_some() && state == self.seen);
+        if is_same && Instant::now() < self.wait_look {
             return None;
         }
-        let job: Job = match jobs::shown(&self.api.venue, &self.owner, &self.job).await {
+        self.wait_look = Instant::now() + WAIT_LOOK;
+        let mut job: Job = match jobs::shown(&self.api.venue, &self.owner, &self.job).await {
             Ok(Some(job)) => job,
             Ok(None) => {
                 self.ended = true;
@@ -183,11 +195,15 @@ impl Watch {
                 return None;
             }
         };
+        if let Err(error) = waits::explain(&self.api.venue, &self.owner, &mut job).await {
+            tracing::debug!(%error, job = %self.job, "why the job waits isn't known");
+        }
         let now = Some((job.status, job.updated));
-        if self.seen == now {
+        if self.seen == now && self.wait == job.wait {
             return None;
         }
         self.seen = now;
+        self.wait.clone_from(&job.wait);
         self.pause = Duration::ZERO;
         let record = self.reader.record(&job);
         if !job.status.is_terminal() {

@@ -56,7 +56,9 @@ pub(super) async fn list(
         shown["session"] = session.as_str().into();
         shown
     });
-    Ok(axum::Json(json!({"turns": shown.collect::<Vec<_>>(), "next": found.next})).into_response())
+    let back = found.looked_back_to(&filter);
+    let turns: Vec<_> = shown.collect();
+    Ok(axum::Json(json!({"turns": turns, "next": found.next, "lookedBackTo": back})).into_response())
 }
 
 async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Result<(SessionKey, PastTurn), Problem> {

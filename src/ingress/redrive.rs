@@ -48,8 +48,18 @@ impl RedriveError {
 /// The task of a job that failed, as it was.
 fn task_of(job: &Job) -> Result<Event, RedriveError> {
     let not = |why| RedriveError::Not { job: job.head.id.clone(), why };
-    if job.status != JobStatus::Failed {
-        return Err(not("it has not FAILED"));
+    match job.status {
+        JobStatus::Failed => {}
+        JobStatus::Cancelled => {
+            return Err(not("it was cancelled and has not FAILED; submit its task again under a new id"));
+        }
+        JobStatus::Pending
+        | JobStatus::Started
+        | JobStatus::Complete
+        | JobStatus::Rejected
+        | JobStatus::Paused
+        | JobStatus::InputRequired
+        | JobStatus::AuthRequired => return Err(not("it has not FAILED")),
     }
     if job.head.op.is_some() {
         return Err(not("it is the run of an operation; run that again"));

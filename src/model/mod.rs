@@ -24,7 +24,7 @@ pub mod template;
 
 pub mod mock_server;
 
-use crate::domain::chat::{ModelRequest, Reply};
+use crate::domain::chat::{ModelRequest, ModelSettings, Reply};
 use crate::model::meter::CallMeter;
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
@@ -111,4 +111,9 @@ pub trait Model: Send + Sync + 'static {
     /// One reply; `secrets` are those that `request.model` names. Dropping the future aborts the call; what is known of
     /// it then is in the meter of `live`. A crash before it returns: the call is made again, for no reply was received.
     async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError>;
+
+    /// Why no call of this model can be made for want of a key in the environment; `None`: it isn't known to be missing.
+    fn missing_key(&self, _model: &ModelSettings) -> Option<String> {
+        None
+    }
 }

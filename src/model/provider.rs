@@ -1,7 +1,7 @@
 //! Real providers: the codecs of [`wire`] over one HTTP client, within limits of bytes.
 
 use crate::domain::charge::{CallStage, is_end_unknown};
-use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, Reply};
+use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, ModelSettings, Reply};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::sha256_hex;
 use crate::domain::media::Attachment;
@@ -10,6 +10,7 @@ use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
 use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
+use crate::model::target_error::TargetError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::outbound::departure::WatchedBody;
 use crate::venue::secrets::Secret;
@@ -238,6 +239,13 @@ impl Model for ModelProvider {
             outcome = self.call(&target, &plain, masks, live).await;
         }
         outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &errors))
+    }
+
+    fn missing_key(&self, model: &ModelSettings) -> Option<String> {
+        match resolve(model, &[], &self.options) {
+            Err(error @ TargetError::NoKey(_)) => Some(error.to_string()),
+            Ok(_) | Err(_) => None,
+        }
     }
 }
 

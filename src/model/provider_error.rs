@@ -32,6 +32,10 @@ const UNUSABLE_TYPES: [&str; 8] = [
     "NOT_FOUND",
 ];
 
+/// Words of a refusal that no other request mends either, of providers whose type of error doesn't say that nothing is
+/// paid: Anthropic answers 400 with `invalid_request_error`, DeepSeek and OpenRouter 402.
+const UNUSABLE_WORDS: [&str; 3] = ["credit balance is too low", "insufficient balance", "insufficient credits"];
+
 /// What an answer says before its body.
 #[derive(Debug, Clone)]
 pub struct AnswerHead {
@@ -64,7 +68,7 @@ pub fn refusal(head: &AnswerHead, body: &str, model: &str, mask: &Mask) -> Model
     let report = ProviderReport::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
     let said = if report.message.is_empty() { "no reason given" } else { &report.message };
     let reason = format!("{}: {said}", head.status.as_u16());
-    if is_unusable(head.status) || is_of(&report, &UNUSABLE_TYPES) {
+    if is_unusable(head.status) || is_of_unusable(&report) {
         unusable(model, reason)
     } else if is_transient(head.status) {
         transient(model, reason, retry_after(&head.headers))
@@ -100,13 +104,18 @@ pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask)
 fn reported(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelError {
     let reason = report.message.clone();
     let status = report.status.and_then(|status| StatusCode::from_u16(status).ok());
-    if is_of(report, &UNUSABLE_TYPES) || status.is_some_and(is_unusable) {
+    if is_of_unusable(report) || status.is_some_and(is_unusable) {
         unusable(model, reason)
     } else if is_of(report, &PERMANENT_TYPES) || status.is_some_and(|status| !is_transient(status)) {
         permanent(model, reason)
     } else {
         transient(model, reason, retry_after(&head.headers))
     }
+}
+
+fn is_of_unusable(report: &ProviderReport) -> bool {
+    let message = report.message.to_lowercase();
+    is_of(report, &UNUSABLE_TYPES) || UNUSABLE_WORDS.iter().any(|words| message.contains(words))
 }
 
 fn is_of(report: &ProviderReport, types: &[&str]) -> bool {
@@ -255,6 +264,12 @@ mod tests {
             (r#"{"error": {"type": "permission_error", "message": "no"}}"#, "none", "403: no"),
             (r#"{"error": {"code": "insufficient_quota", "message": "paid?"}}"#, "none", "403: paid?"),
             (r#"[{"error": {"status": "PERMISSION_DENIED", "message": "no"}}]"#, "none", "403: no"),
+            (
+                r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."}}"#,
+                "none",
+                "403: Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.",
+            ),
+            (r#"{"error": {"message": "Insufficient Balance"}}"#, "none", "403: Insufficient Balance"),
             (r#"{"error": "a text"}"#, "not this", "403: a text"),
             (r#"{"message": "a text"}"#, "not this", "403: a text"),
             (r#"{"detail": "a text"}"#, "not this", "403: a text"),

@@ -1,6 +1,6 @@
 //! The model that a worker is given: it finds the provider a request names, and holds what every provider keeps to.
 
-use crate::domain::chat::{ModelRequest, Reply};
+use crate::domain::chat::{ModelRequest, ModelSettings, Reply};
 use crate::domain::wire::reply::check_size;
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::endpoint::ProviderOptions;
@@ -85,5 +85,9 @@ impl Model for Models {
         let reply = answer.unwrap_or_else(|_| Err(too_long(&model(), self.timeout)))?;
         check_size(request.model.max_tokens, &reply).map_err(|limit| too_much(&model(), &limit))?;
         Ok(reply)
+    }
+
+    fn missing_key(&self, model: &ModelSettings) -> Option<String> {
+        if model.provider == SCRIPTED { None } else { self.provider.missing_key(model) }
     }
 }

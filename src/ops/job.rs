@@ -8,7 +8,7 @@ mod outcomes;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::catalog::RUN;
-use crate::venue::approvals;
+use crate::venue::job_view;
 use crate::venue::jobs::{self, queued};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation,
@@ -101,6 +101,6 @@ impl Operation for Look {
         let Some(job) = job else {
             return Err(OpError::NotFound(queued::missing(call.venue, &call.caller.owner, &self.id).await));
         };
-        Ok(approvals::shown(call.venue, call.caller, &job).await?.into())
+        Ok(job_view::record_for(call.venue, call.caller, &job).await?.into())
     }
 }

@@ -42,6 +42,8 @@
 //! | `marker` | `<until> <worker>`: who leaves the marks by which a store that was set back is known; in the venue's own owner only | workers | for good |
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
+//! | `h.open/<approval>` | empty; approvals that nobody has answered | the commit that asks, retention where an older build has asked | until it is answered, and as the approval |
+//! | `h.listed` | empty; whether all approvals of builds that knew no such entries have theirs | the first list | for good |
 //! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
 //! | `u/<outcome>` | JSON of a call whose outcome is unknown, see `domain::outcome` | commits, ends of invoked operations, people | `retention.jobs` after it, or after its settlement |
 //! | `u.due/<due>-<outcome>` | JSON of a call that has begun, by the time at which it is looked at, see `domain::outcome` | checkpoints, `run` | until its end is recorded, or it is listed |
@@ -56,6 +58,7 @@
 //! | `origin/<hour>/<event>` | number of the turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours to two days, with retention |
 //! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `g/<agent>/spend/<session>` | JSON of what is spent under a session's cap, see `domain::cap` | workers, around model calls | as the session |
+//! | `g/<agent>/wait/<session>` | JSON of what a session waited for last that serves no task | workers | as the session |
 //! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
 //! | `cap/<date>/<user>` | the same of one of its users | workers, around model calls | 40 days, with retention |
 //! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
@@ -88,7 +91,7 @@ pub use marks::*;
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, is_spending, job_spend, keeps_work_going, model_book, owner_book,
-    rate, session_book, session_day, session_days, session_of_day, user_book,
+    rate, session_book, session_day, session_days, session_of_day, session_wait, user_book,
 };
 
 /// Document of an owner's policy.

@@ -8,17 +8,17 @@ use crate::domain::approval::{Answer, Approval, ApprovalSubject, Verdict};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::order;
 use crate::domain::event::{Event, Payload};
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
-use crate::domain::job::{ErrorCode, Job, JobStatus};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
+use crate::domain::job::JobStatus;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
 use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
+use crate::venue::agents::sessions;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
-use crate::venue::outcomes;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -54,7 +54,11 @@ pub async fn list(
             known.push((approval.asked, approval.index, approval.id, approval.job.filter(|_| !all)));
         }
     };
-    each(venue, owner, &mut look).await?;
+    if all {
+        each(venue, owner, &mut look).await?;
+    } else {
+        each_open(venue, owner, &mut look).await?;
+    }
     known.sort_by_key(|(asked, index, ..)| std::cmp::Reverse((*asked, *index)));
     let mut places = Vec::with_capacity(known.len());
     for some in known.chunks(LIST_PAGE) {
@@ -81,6 +85,54 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) 
         }
     }
     Ok(())
+}
+
+/// Shows the approvals that nobody has answered, as their entries name them.
+async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
+    if venue.store.doc(owner, keys::APPROVALS_LISTED).await?.value.is_none() {
+        list_older(venue, owner).await?;
+    }
+    let mut entries = venue.store.entries(owner, keys::OPEN_APPROVALS).of(PAGE);
+    while let Some(page) = entries.keys().await? {
+        let ids: Vec<JobId> = page.iter().filter_map(|key| keys::approval_of_open(key)).collect();
+        unanswered(venue, owner, &ids).await?.into_iter().for_each(&mut *look);
+    }
+    Ok(())
+}
+
+/// Gives the approvals of builds that knew no entries theirs, once for an owner.
+async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
+    let mut open = Vec::new();
+    let mut look = |approval: Approval| {
+        if approval.answer.is_none() {
+            open.push(approval.id);
+        }
+    };
+    each(venue, owner, &mut look).await?;
+    for some in open.chunks(PAGE) {
+        list_unlisted(venue, owner, some).await?;
+    }
+    // An owner without approvals gets no documents by being looked at.
+    if open.is_empty() && venue.store.scan(owner, keys::APPROVALS, None, false, 1).await?.is_empty() {
+        return Ok(());
+    }
+    venue.store.write(venue.now(), owner, &[DocWrite::mark(keys::APPROVALS_LISTED.to_owned())]).await.map(|_| ())
+}
+
+/// Writes the entries of these unanswered approvals that have none: a worker of an older build has asked.
+///
+/// An entry of one that is answered meanwhile stays until the approval goes, and is passed over.
+pub async fn list_unlisted(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<(), StoreError> {
+    let entries: Vec<_> = ids.iter().map(keys::open_approval).collect();
+    let docs = venue.store.read(owner, &entries).await?;
+    let missing = entries.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_none());
+    let writes: Vec<_> = missing.map(|(entry, _)| DocWrite::mark(entry)).collect();
+    if writes.is_empty() { Ok(()) } else { venue.store.write(venue.now(), owner, &writes).await.map(|_| ()) }
+}
+
+/// The writes by which a commit asks.
+pub fn asking_writes(approval: &Approval) -> [DocWrite; 2] {
+    [DocWrite::json(keys::approval(&approval.id), approval), DocWrite::mark(keys::open_approval(&approval.id))]
 }
 
 /// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who
@@ -110,29 +162,40 @@ fn about(approval: &Approval) -> ResourcePath {
     }
 }
 
-/// A job's record; of one that waits for a person with what is asked, of an operation of unknown outcome with what
-/// a person has found out.
-pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
-    let owner = &caller.owner;
-    let mut record = caller.reader().record(job);
-    if job.status == JobStatus::InputRequired {
-        let mut waiting = Vec::new();
-        let mut look = |approval: Approval| {
-            if approval.job.as_ref() == Some(&job.head.id) && is_unanswered(venue, &approval) {
-                waiting.push(approval);
-            }
-        };
-        each(venue, owner, &mut look).await?;
-        waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
-        record["approvals"] = waiting.iter().map(|approval| seen_by(caller, approval)).collect();
+/// Approvals that a session awaits, answered ones included.
+pub(super) async fn awaited(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<Vec<JobId>, StoreError> {
+    let Some(facts) = sessions::find(venue, owner, session).await? else { return Ok(Vec::new()) };
+    let calls = sessions::state(&facts).awaiting.map(|awaiting| awaiting.calls).unwrap_or_default();
+    Ok(calls.into_iter().map(|call| call.approval).collect())
+}
+
+/// Those of these approvals that somebody can still answer.
+pub async fn unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
     }
-    let code = job.result.as_ref().and_then(|result| result.error_code);
-    if code == Some(ErrorCode::OutcomeUnknown)
-        && let Some(settled) = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled)
-    {
-        record["settled"] = json!(settled);
+    let wanted: Vec<_> = ids.iter().map(keys::approval).collect();
+    let docs = venue.store.read(owner, &wanted).await?;
+    let found = docs.iter().zip(&wanted).map(|(doc, key)| doc.decode::<Approval>(key));
+    let found: Vec<Option<Approval>> = found.collect::<Result<_, _>>()?;
+    Ok(found.into_iter().flatten().filter(|approval| is_unanswered(venue, approval)).collect())
+}
+
+/// The write by which a job goes on as `STARTED` with the last answer that its session awaits: nobody else is asked.
+async fn started_write(venue: &Venue, owner: &Owner, answered: &Approval) -> Result<Option<DocWrite>, StoreError> {
+    let Some(job) = &answered.job else { return Ok(None) };
+    let key = keys::job_status(job);
+    let status = venue.store.doc(owner, &key).await?;
+    if status.status().is_none_or(|(status, _)| status != JobStatus::InputRequired) {
+        return Ok(None);
     }
-    Ok(record)
+    let mut others = awaited(venue, owner, &answered.session).await?;
+    others.retain(|other| *other != answered.id);
+    if !unanswered(venue, owner, &others).await?.is_empty() {
+        return Ok(None);
+    }
+    let started = keys::encode_status(JobStatus::Started, venue.now());
+    Ok(Some(DocWrite::put(key, started).at(status.version)))
 }
 
 fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
@@ -159,13 +222,15 @@ pub async fn answer(
         };
         let (None, Some(verdict)) = (&approval.answer, &close) else { return Ok(Edit::nothing(approval.answer)) };
         let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
-        Ok(Edit::write([put(&closed, version)], closed.answer))
+        Ok(Edit::write(answer_writes(&closed, version), closed.answer))
     };
     venue.store.edit(venue.now(), owner, ("approval", id), attempt).await
 }
 
-fn put(approval: &Approval, version: u64) -> DocWrite {
-    DocWrite::json(keys::approval(&approval.id), approval).at(version)
+/// The writes of an answer, of an approval at this version.
+fn answer_writes(answered: &Approval, version: u64) -> [DocWrite; 2] {
+    let record = DocWrite::json(keys::approval(&answered.id), answered).at(version);
+    [record, DocWrite::delete(keys::open_approval(&answered.id))]
 }
 
 /// Answers an approval for a caller, and wakes the session that waits. The same answer again changes
@@ -198,7 +263,9 @@ pub async fn decide(
                 let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
                 let mark = DocWrite::put(mark_of(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
-                Ok(Edit::write([put(&decided, version), mark], decided).within(venue.quota_to_end(bytes).await))
+                let started = started_write(venue, owner, &decided).await?;
+                let writes = answer_writes(&decided, version).into_iter().chain([mark]).chain(started);
+                Ok(Edit::write(writes.collect::<Vec<_>>(), decided).within(venue.quota_to_end(bytes).await))
             }
         }
     };
@@ -288,7 +355,8 @@ fn check(
         }
         // A delegate's task and a tool's own arguments are what the tool takes: any map.
         if venue.catalog.resolve(operation).is_some() {
-            dispatch::settle(&venue.catalog, operation, edited.clone(), true)?.needs()?;
+            // Its caller was shown the arguments, and writes others: an error shows them.
+            dispatch::settle(&venue.catalog, operation, edited.clone(), false)?.needs()?;
         }
         if dispatch::hides(&venue.catalog, operation, edited) {
             return Err(OpError::Invalid(

@@ -42,6 +42,13 @@ pub(crate) fn id_of(venue: &Venue, job: &JobId) -> EventId {
     EventId::of_venue(&venue.key, IdOf::Redrive(job))
 }
 
+/// The job as which this one was driven again.
+pub async fn driven_as(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<JobId>, StoreError> {
+    let again = JobId::derive(&venue.key, owner, &id_of(venue, job));
+    let status = venue.store.doc(owner, &keys::job_status(&again)).await?;
+    Ok(status.value.is_some().then_some(again))
+}
+
 /// Which of these jobs were driven again.
 pub async fn driven(venue: &Venue, owner: &Owner, jobs: &[JobId]) -> Result<Vec<bool>, StoreError> {
     let heads: Vec<DocKey> =

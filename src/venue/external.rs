@@ -46,6 +46,7 @@ use crate::domain::job::watch::{Ignored, Watch, WatchLook};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::limits::OUTBOUND_GRACE;
 use crate::domain::time::Millis;
+use crate::domain::wait::WaitCause;
 use crate::outbox::{self, RelayedJob, Unpublished};
 use crate::store::{DocWrite, Edit, Finished, JobFinish, Store, StoreError, keys};
 use crate::venue::Venue;
@@ -108,7 +109,8 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
     let (result, is_running) = match why {
         Unpublished::Queue(error @ (BusError::Full { .. } | BusError::Unavailable { .. })) => {
             let until = venue.now().plus(OUTBOUND_GRACE);
-            let note = Waiting { reason: format!("it is not published yet: {error}"), until: Some(until) };
+            let cause = WaitCause::NotPublished;
+            let note = Waiting { reason: format!("it is not published yet: {error}"), until: Some(until), cause };
             let write = DocWrite::json(keys::job_wait(job), &note);
             venue.store.write(venue.now(), owner, &[write]).await?;
             return Ok(());

@@ -1,6 +1,7 @@
 //! The worker of this very process, where it has one: what is submitted here goes straight to a free slot of it, and no
 //! message lies between.
 
+use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, Intake, StoreError};
 use async_trait::async_trait;
 use parking_lot::RwLock;
@@ -23,6 +24,9 @@ pub trait DirectWorker: Send + Sync {
     /// After it: as after [`crate::store::Store::admit`]; the session needs no wake. A crash before it: nothing, or the
     /// event is taken and its session is due when the lease is over.
     async fn admit(&self, admit: Admit) -> Brought;
+
+    /// Why this worker has no API key for a model, where it is the environment that would have to have it.
+    fn missing_key(&self, model: &ModelSettings) -> Option<String>;
 }
 
 /// The worker of this process, while it takes work.
@@ -38,6 +42,12 @@ impl LocalWorker {
     /// The name of the worker that this process has, or had.
     pub fn name(&self) -> Option<String> {
         self.0.read().as_ref().map(|(name, _)| name.clone())
+    }
+
+    /// Why the worker of this process has no API key for a model; `None` also where there is no worker.
+    pub fn missing_key(&self, model: &ModelSettings) -> Option<String> {
+        let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
+        worker.and_then(|worker| worker.missing_key(model))
     }
 
     /// Brings an event to the worker.

@@ -13,6 +13,8 @@ pub mod jobs;
 pub mod dead;
 pub mod timers;
 pub mod approvals;
+pub mod waits;
+pub mod job_view;
 pub mod outcomes;
 pub mod open_calls;
 pub mod request_call;

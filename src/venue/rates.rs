@@ -4,6 +4,7 @@ use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::rate::{self, Limit, Meter, RatedCall, Wait};
 use crate::domain::time::Millis;
+use crate::domain::wait::WaitCause;
 use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
 use crate::venue::own_records;
 use crate::venue::{Venue, venue_owner};
@@ -172,7 +173,8 @@ async fn change(venue: &Venue, limits: &[Limit], step: Step) -> Result<Result<Ve
     };
     match made {
         Err(StoreError::Contended { .. }) => {
-            Ok(Err(Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into(), told: false }))
+            let (reason, cause) = ("many calls begin at once".into(), WaitCause::ProviderLimit);
+            Ok(Err(Wait { until: now.plus(PAUSE), reason, told: false, cause }))
         }
         changed => changed,
     }

@@ -4,7 +4,7 @@
 //! can't give one. It takes an operator of the API, or the store's own password.
 
 use super::{Venue, venue_owner};
-use crate::domain::roll::{DrainOrder, Whom, WorkerRecord};
+use crate::domain::roll::{DrainOrder, FleetState, Whom, WorkerRecord};
 use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::failure::OpError;
 use serde_json::{Value, json};
@@ -65,6 +65,11 @@ pub async fn all(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
         venue.store.write(now, &owner, &gone).await?;
     }
     Ok(workers)
+}
+
+/// What those that live say together.
+pub async fn fleet(venue: &Venue) -> Result<FleetState, StoreError> {
+    Ok(FleetState::new(&all(venue).await?, venue.now()))
 }
 
 /// The list as operators see it.

@@ -148,7 +148,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                         let deadline = deadline(&turn);
                         turn.pay(calls);
                         waits::remember_calls(worker, leased, &turn).await?;
-                        return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
+                        return waits::give_back_until(worker, leased, wait, deadline).await;
                     }
                 }
             }

@@ -31,12 +31,12 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
     run(&venue, "asset/pin", json!({"path": asset, "name": "base"})).await.unwrap();
     let over = json!({"systemPrompt": "said here", "concurrency": 2});
     for (n, given, prompt, concurrency) in [
-        (0, json!({"definition": "w/agents/base"}), "from a path", 8),
-        (1, json!({"definition": asset}), "from an asset", 8),
-        (2, json!({"config": stored["hash"]}), "from an asset", 8),
-        (3, json!({"definition": "o/base"}), "from an asset", 8),
-        (4, json!({"definition": "w/agents/base", "config": over}), "said here", 2),
-        (5, json!({"config": ["w/agents/base", {"concurrency": 3}, asset]}), "from an asset", 3),
+        (0, json!({"definition": "w/agents/base"}), "from a path", None),
+        (1, json!({"definition": asset}), "from an asset", None),
+        (2, json!({"config": stored["hash"]}), "from an asset", None),
+        (3, json!({"definition": "o/base"}), "from an asset", None),
+        (4, json!({"definition": "w/agents/base", "config": over}), "said here", Some(2)),
+        (5, json!({"config": ["w/agents/base", {"concurrency": 3}, asset]}), "from an asset", Some(3)),
     ] {
         let mut input = given.clone();
         input["agentId"] = format!("a{n}").into();
@@ -47,7 +47,7 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
     }
     run(&venue, "agent/update", json!({"agentId": "a0", "config": [asset, {"concurrency": 5}]})).await.unwrap();
     let config = venue.record("a0").await.config;
-    assert_eq!((config.system_prompt.as_str(), config.concurrency), ("from an asset", 5));
+    assert_eq!((config.system_prompt.as_str(), config.concurrency), ("from an asset", Some(5)));
     for (given, part) in [
         (json!("w/none"), "no configuration at `w/none`"),
         (json!("q/x"), "got `q/x`"),

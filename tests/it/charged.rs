@@ -41,7 +41,7 @@ async fn venue(on: On, server: &ModelServer, cap: &str) -> Option<(TestVenue, te
 
 fn agent(provider: &str, attempts: u32) -> Value {
     let model = json!({"provider": provider, "name": "m", "maxTokens": 200});
-    json!({"model": model, "defaultTools": false, "retry": {"attempts": attempts}})
+    json!({"model": model, "defaultTools": false, "prompt": "full", "retry": {"attempts": attempts}})
 }
 
 /// The books whose keys begin and go on so, as one.

@@ -141,6 +141,7 @@ mod timers;
 mod turn_costs;
 mod upkeep;
 mod values;
+mod waits;
 mod warnings;
 mod worker;
 mod workspace;

@@ -1,7 +1,7 @@
 //! What a turn asks of its store and of its bus: calls and bytes of the common turns, as tables that a change must
 //! argue with.
 
-mod counted;
+pub mod counted;
 
 use crate::support::both::{On, on_both};
 use crate::support::nats;
@@ -70,10 +70,10 @@ a turn with a read and one without
   store  admit 1, checkpoint 1, commit 2, published 1, read 2, 29696 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, published 1, read 3, usage 1, 30208 bytes
+  store  admit 1, checkpoint 1, commit 2, published 1, read 3, usage 1, 30464 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, published 3, read 8, usage 1, write 1, 32256 bytes
+  store  admit 3, checkpoint 2, commit 3, published 3, read 8, usage 1, write 1, 32512 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 

@@ -7,7 +7,7 @@ mod table;
 use super::Context;
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
-use super::filter::{Filter, more};
+use super::filter::{Filter, look_on, more};
 use super::output::time;
 use super::output::{Out, field};
 use super::submit::NO_AGENT;
@@ -172,8 +172,7 @@ impl Turn {
             Self::List { agent, session, filter, limit, server } => {
                 let mut query = filter.query();
                 query.extend(session.map(|session| ("session", session)));
-                query.push(("limit", limit.to_string()));
-                list(&Client::new(&server)?, out, &agent, &query).await
+                list(&Client::new(&server)?, out, &agent, (query, limit)).await
             }
             Self::Show { turn, prompt, server } => show(&Client::new(&server)?, out, &turn, prompt).await,
             Self::Diff { before, after, server } => {
@@ -189,8 +188,13 @@ impl Turn {
     }
 }
 
-async fn list(client: &Client, out: Out, agent: &AgentId, query: &[(&str, String)]) -> Result<Exit, Failure> {
-    let page = client.get(&format!("agents/{}/turns", encode(agent.as_str())), query).await?;
+async fn list(
+    client: &Client,
+    out: Out,
+    agent: &AgentId,
+    (query, limit): (Vec<(&'static str, String)>, usize),
+) -> Result<Exit, Failure> {
+    let page = look_on(client, &format!("agents/{}/turns", encode(agent.as_str())), "turns", query, limit).await?;
     out.page(&page, "turns", |turns| {
         let rows: Vec<_> = turns.iter().map(row).collect();
         let table = out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows);

@@ -35,13 +35,20 @@ fn handed(section: &Value) -> String {
     }
 }
 
+/// What the model said, without what it called.
+fn reply(record: &Value) -> Option<String> {
+    let said = list(&record["said"]).iter().find(|said| said["role"] == "assistant")?;
+    Some(field(said, "text")).filter(|text| !text.is_empty())
+}
+
 /// A whole turn.
 pub(super) fn turn(out: Out, turn: &Value) -> String {
     let record = &turn["record"];
     let mut lines = vec![out.bold(&format!("turn {}", field(turn, "name")))];
     if !record.is_null() {
         let took = record["end"].as_u64().unwrap_or(0).saturating_sub(record["start"].as_u64().unwrap_or(0));
-        lines.push(format!("began     {} and took {took} ms", time(&record["start"])));
+        let by = record["worker"].as_str().map(|worker| format!(", on worker {worker}")).unwrap_or_default();
+        lines.push(format!("began     {} and took {took} ms{by}", time(&record["start"])));
         let usage = &record["usage"];
         let counted = in_and_out(usage, grouped);
         lines.push(format!("model     {}: {counted}", field(record, "model")));
@@ -58,7 +65,17 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
         for call in list(&record["calls"]) {
             let handed: Vec<_> = list(&call["scoped"]).iter().map(handed).collect();
             let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
-            lines.push(format!("called    {}: {}{handed}", field(call, "tool"), field(call, "outcome")));
+            let began = (!call["began"].is_null()).then(|| format!(", first made {}", time(&call["began"])));
+            let began = began.unwrap_or_default();
+            lines.push(format!("called    {}: {}{handed}{began}", field(call, "tool"), field(call, "outcome")));
+            if let Some(how) = call["decided"]["how"].as_str() {
+                let decided = &call["decided"];
+                let (by, at) = (field(decided, "by"), time(&decided["at"]));
+                lines.push(format!("          {how} by {by} {at}, approval {}", field(decided, "approval")));
+            }
+        }
+        if let Some(reply) = reply(record) {
+            lines.push(format!("replied   {}", reply.replace('\n', "\n          ")));
         }
     }
     match &turn["ledger"] {

@@ -33,7 +33,7 @@ fn check_model(model: &ModelSettings) -> Result<(), String> {
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let bad = |text: String| Err(text.into());
-        if self.concurrency == 0 {
+        if self.concurrency == Some(0) {
             return bad("`concurrency`: expected at least 1, got 0".into());
         }
         if self.mailbox == 0 {

@@ -96,6 +96,32 @@ pub enum Verdict {
     Withdrawn,
 }
 
+/// How a call was decided on, for those who look at its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecidedCall {
+    /// The approval.
+    pub approval: JobId,
+    /// `approved`, `rejected`, `answered`, `expired` or `withdrawn`.
+    pub how: String,
+    /// Name of the caller who answered; the venue's when time ran out.
+    pub by: String,
+    /// Time of the answer.
+    pub at: Millis,
+}
+
+impl Verdict {
+    /// Its word in records.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Approved { .. } => "approved",
+            Self::Rejected { .. } => "rejected",
+            Self::Answered { .. } => "answered",
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
 /// What becomes of a call that was answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ruling {
@@ -111,6 +137,12 @@ pub enum Ruling {
 }
 
 impl Answer {
+    /// The record of it beside the call.
+    pub fn to_record(&self, approval: &JobId) -> DecidedCall {
+        let (how, by) = (self.verdict.as_str().to_owned(), self.by.clone());
+        DecidedCall { approval: approval.clone(), how, by, at: self.at }
+    }
+
     /// What becomes of a call that was answered so.
     pub fn ruling(&self, planned: &PlannedCall) -> Ruling {
         match &self.verdict {

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use answer::{Answer, AnswerBody, AnswerError, GivenAnswer, Ruling, Verdict, check_questions};
+pub use answer::{Answer, AnswerBody, AnswerError, DecidedCall, GivenAnswer, Ruling, Verdict, check_questions};
 
 /// What a person is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -40,6 +40,7 @@ impl Ends<'_> {
 pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
     let named = |name: &str| config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == name));
     let mut offered = match config.looping {
+        Looping::Chat if config.ends_with_text() && ends.output.is_none() => Vec::new(),
         Looping::Chat => endings(ends),
         Looping::GoalTree => goals(config, ends, named),
     };

@@ -181,7 +181,7 @@ pub fn conclude(missed: &[MissedModel]) -> Option<Miss> {
     Some(match leading {
         Miss::Later(first) => {
             let until = waits.clone().map(|wait| wait.until).min().unwrap_or(first.until);
-            Miss::Later(Wait { until, reason, told: waits.clone().any(|wait| wait.told) })
+            Miss::Later(Wait { until, reason, told: waits.clone().any(|wait| wait.told), cause: first.cause })
         }
         Miss::Failed(failure) => Miss::Failed(match failure {
             ModelFailure::Transient { exhausted, .. } => ModelFailure::Transient { reason, exhausted: *exhausted },
@@ -198,6 +198,7 @@ mod tests {
     use super::*;
     use crate::job::ErrorCode;
     use crate::time::Millis;
+    use crate::wait::WaitCause;
 
     fn transient(exhausted: bool) -> Miss {
         Miss::Failed(ModelFailure::Transient { reason: "model `p/t` is unavailable: 503".into(), exhausted })
@@ -220,7 +221,12 @@ mod tests {
     }
 
     fn later(until: u64) -> Miss {
-        Miss::Later(Wait { until: Millis(until), reason: format!("until {until}"), told: until == 1 })
+        Miss::Later(Wait {
+            until: Millis(until),
+            reason: format!("until {until}"),
+            told: until == 1,
+            cause: WaitCause::ProviderLimit,
+        })
     }
 
     #[test]
@@ -266,6 +272,7 @@ mod tests {
                     until: Millis(1),
                     reason: format!("model `p/a` is not asked: until 7; {t}; model `p/b` is not asked: until 1"),
                     told: true,
+                    cause: WaitCause::ProviderLimit,
                 }),
             ),
         ];

@@ -30,7 +30,7 @@ mod tests;
 mod typed;
 mod verdict;
 
-use crate::approval::{Answer, AwaitingCall, Ruling};
+use crate::approval::{Answer, AwaitingCall, DecidedCall, Ruling};
 use crate::authority::Capability;
 use crate::call::{Outcome, PlannedCall, ReplyStart, ReplyTurn};
 use crate::chat::{ModelRequest, Reply};
@@ -111,8 +111,8 @@ enum Phase {
 pub(super) struct Settling {
     /// The turn whose reply they are of.
     exchange: TurnRecord,
-    /// What becomes of each.
-    ruled: Vec<(AwaitingCall, Ruling)>,
+    /// What becomes of each, and who decided so.
+    ruled: Vec<(DecidedCall, AwaitingCall, Ruling)>,
 }
 
 /// What is kept of a prompt until its reply is there.
@@ -202,10 +202,10 @@ impl Turn {
                 }
                 (ruling, _) => ruling,
             };
-            (call, ruling)
+            (answer.to_record(&call.approval), call, ruling)
         };
         let ruled: Vec<_> = decided.into_iter().map(rule).collect();
-        let approved = |(call, ruling): &(AwaitingCall, Ruling)| match ruling {
+        let approved = |(_, call, ruling): &(DecidedCall, AwaitingCall, Ruling)| match ruling {
             Ruling::Make { planned, .. } => Some((call.call, PlannedCall::clone(planned))),
             Ruling::Say(..) => None,
         };

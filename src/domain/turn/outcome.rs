@@ -1,6 +1,6 @@
 //! What a call of a reply came to.
 
-use crate::approval::Approval;
+use crate::approval::{Approval, DecidedCall};
 use crate::authority::Capability;
 use crate::call::Outcome;
 use crate::call::PlannedCall;
@@ -8,6 +8,7 @@ use crate::call::Unmade;
 use crate::ids::{AgentId, JobId};
 use crate::load::LoadChange;
 use crate::origin::Seen;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
 /// What a call came to.
@@ -39,6 +40,12 @@ pub struct CallOutcome {
     /// What was read for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Seen>,
+    /// When it was first made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Millis>,
+    /// How it was decided on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<DecidedCall>,
 }
 
 /// A call that waits for a person.
@@ -63,6 +70,8 @@ impl CallOutcome {
             went_out: false,
             note: None,
             reads: Vec::new(),
+            began: None,
+            decided: None,
         }
     }
 

@@ -21,6 +21,7 @@ pub(super) fn record(
         start: recorded.map_or(setting.start, |r| r.start.time()),
         end: now,
         config_version: recorded.map_or(setting.config_version, |r| r.config_version),
+        worker: String::new(),
         model: model.id(),
         failed_models: Vec::new(),
         usage: recorded.map_or_else(Usage::default, |r| r.reply.usage),
@@ -72,6 +73,8 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         tool: call.tool.clone(),
         operation: call.operation(),
         outcome: outcome.outcome.as_str().to_owned(),
+        began: outcome.began,
+        decided: outcome.decided.clone(),
         instance: call.instance.clone(),
         // Of a call that was not made nothing went anywhere.
         scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(ScopedSection::note).collect(),
@@ -94,6 +97,8 @@ pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome
     }
     if let Some(record) = exchange.calls.get_mut(at) {
         outcome.outcome.as_str().clone_into(&mut record.outcome);
+        record.began = record.began.or(outcome.began);
+        record.decided.clone_from(&outcome.decided);
         record.needs.clone_from(&outcome.needs);
         record.went_out = outcome.went_out;
         record.note.clone_from(&outcome.note);

@@ -3,7 +3,7 @@
 use super::decide::{CANCELLED, Decision, count_children, started};
 use super::record::{answer, call_record, record};
 use super::{CallOutcome, Setting, Settling};
-use crate::approval::{AwaitingCall, Ruling};
+use crate::approval::{AwaitingCall, DecidedCall, Ruling};
 use crate::call::Outcome;
 use crate::event::Payload;
 use crate::ids::JobId;
@@ -15,12 +15,12 @@ use crate::time::Millis;
 pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
     let mut made = outcomes.into_iter();
     let lost = || CallOutcome::plain(Outcome::Error, "error: the call has no outcome");
-    let outcome = |(call, ruling): (AwaitingCall, Ruling)| match ruling {
-        Ruling::Say(outcome, text) => (call, CallOutcome::plain(outcome, text)),
-        Ruling::Make { note, .. } => {
-            let made = made.next().unwrap_or_else(lost);
-            (call, CallOutcome { note, ..made })
-        }
+    let outcome = |(decided, call, ruling): (DecidedCall, AwaitingCall, Ruling)| {
+        let outcome = match ruling {
+            Ruling::Say(outcome, text) => CallOutcome::plain(outcome, text),
+            Ruling::Make { note, .. } => CallOutcome { note, ..made.next().unwrap_or_else(lost) },
+        };
+        (call, CallOutcome { decided: Some(decided), ..outcome })
     };
     let outcomes: Vec<_> = settling.ruled.into_iter().map(outcome).collect();
     decision(setting, settling.exchange, &outcomes, now)

@@ -76,10 +76,16 @@ pub(in crate::http) struct Job {
     /// Milliseconds since 1970.
     updated: u64,
     input: Option<Value>,
+    /// Of a job that has not ended and does not run: why.
+    waiting: Option<Waiting>,
     caller: Option<String>,
     parent: Option<String>,
     /// The failed job that it drives again.
     redrive_of: Option<String>,
+    /// Of a failed job: the job as which it was driven again.
+    redriven_as: Option<String>,
+    /// Of a cancelled job: what can be done.
+    advice: Option<String>,
     /// Absent is 0.
     #[schemars(extend("enum" = [-1, 1]))]
     priority: Option<i8>,
@@ -95,6 +101,34 @@ pub(in crate::http) struct Job {
     /// `input`, `output`, `error` and `waiting` are left out: the job ran under authority that the reader does not
     /// hold, and he did not ask for it.
     hidden: Option<String>,
+}
+
+/// Why work does not go on, with what belongs to a reason of its kind.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Waiting {
+    /// `not-admitted`, `due`, `no-worker`, `slots-taken`, `owner-share`, `agent-limit`, `owner-limit`, `suspended`,
+    /// `paused`, `behind` (an earlier task of its session), `person`, `child`, `external-worker`, `timer`,
+    /// `provider-limit`, `spending-limit`, `backing-off`, `not-published` or `other`.
+    kind: String,
+    /// In words.
+    reason: String,
+    /// Milliseconds since 1970: it goes on then by itself.
+    until: Option<u64>,
+    /// What can be done about it.
+    advice: Option<String>,
+    agent: Option<String>,
+    /// The child, or the earlier task.
+    job: Option<String>,
+    /// What that one waits for: a reason like this one.
+    waiting: Option<Object>,
+    /// Those that people have to answer.
+    approvals: Option<Vec<String>>,
+    /// Who has paused it.
+    by: Option<String>,
+    queue: Option<String>,
+    limit: Option<u64>,
+    tries: Option<u32>,
 }
 
 /// Of a job of an external worker: its queue, its times in milliseconds since 1970, the first and the last sign of its
@@ -144,6 +178,7 @@ struct Spent {
 }
 
 #[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Page {
     items: Vec<Value>,
     /// Absent where a list is filtered: it is not counted.
@@ -154,6 +189,10 @@ pub(in crate::http) struct Page {
     /// Where there is more: the `offset` of the next page, or of a filtered list its `cursor`; else null.
     #[schemars(extend("type" = ["integer", "string", "null"]))]
     next: Option<Value>,
+    /// Of a filtered list with more behind it: it was looked through for jobs accepted since then, in milliseconds since
+    /// 1970.
+    #[schemars(extend("type" = ["integer", "null"]))]
+    looked_back_to: Option<u64>,
 }
 
 #[derive(JsonSchema)]

@@ -2,6 +2,7 @@
 
 use super::existing;
 use super::send::{answer, deliver, event_id, handed, request_needs, start_child, submission, submit, with_ignored};
+use super::sessions::with_waiting;
 use crate::domain::authority::ResourcePath;
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
@@ -17,10 +18,10 @@ use crate::domain::turn::options::{self, NamedLoads};
 use crate::ops::child::{millis, still_running};
 use crate::store::{keys, steps};
 use crate::venue::agents;
-use crate::venue::jobs;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
 };
+use crate::venue::{jobs, waits};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -275,6 +276,8 @@ impl Operation for Chat {
             }
             if call.venue.clock.steady() >= deadline {
                 let answer = json!({"agentId": agent, "sessionId": session, "response": null, "answered": []});
+                let waiting = waits::of_session(call.venue, &call.caller.owner, &key).await?;
+                let answer = with_waiting(answer, waiting.map(|wait| wait.to_json()));
                 return Ok(with_ignored(answer, &ignored).into());
             }
             tokio::time::sleep(CHAT_POLL).await;

@@ -95,7 +95,9 @@ impl Operation for Update {
         call.reads.went(&[format!("g/{id}")]);
         let (record, updated) = lifecycle::update(venue, owner, id, &patch, by(call, &call.caller.trail())).await?;
         let mut answer = shown(call, &record, "updated", updated).await?;
-        answer["warnings"] = names::warnings(venue, owner, &record.config).into();
+        let mut warnings = names::warnings(venue, owner, &record.config);
+        warnings.extend(names::missing_keys(venue, owner, &record.config).await?);
+        answer["warnings"] = warnings.into();
         Ok(answer.into())
     }
 }

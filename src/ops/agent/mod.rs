@@ -18,6 +18,7 @@ use crate::venue::agents::keys_needed;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
 };
+use crate::venue::waits;
 use layers::Layers;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -61,7 +62,10 @@ impl Operation for Info {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let info = agents::info(call.venue, &call.caller.owner, &self.agent_id).await?;
-        info.map(Into::into).ok_or_else(|| no_agent(&self.agent_id))
+        let mut info = info.ok_or_else(|| no_agent(&self.agent_id))?;
+        let waiting = waits::of_agent(call.venue, &call.caller.owner, &self.agent_id).await?;
+        info["waiting"] = waiting.map_or(Value::Null, |wait| wait.to_json());
+        Ok(info.into())
     }
 }
 
@@ -139,7 +143,8 @@ impl Operation for Create {
         call.reads.went(&[format!("g/{id}")]);
         let config = parsed(call, config, state)?;
         let warnings = agents::names::checked(call.venue, &call.caller.owner, &config, strict);
-        let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+        let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+        warnings.extend(agents::names::missing_keys(call.venue, &call.caller.owner, &config).await?);
         if dry_run {
             return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}).into());
         }

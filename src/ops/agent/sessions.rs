@@ -8,6 +8,7 @@ use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
 use crate::venue::agents::sessions;
 use crate::venue::agents::transcript::{self, TranscriptRange};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::waits;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -105,6 +106,14 @@ impl Operation for ReadSession {
     }
 }
 
+/// An answer with what its session waits for, where it waits.
+pub(super) fn with_waiting(mut answer: Value, waiting: Option<Value>) -> Value {
+    if let Some(waiting) = waiting {
+        answer["waiting"] = waiting;
+    }
+    answer
+}
+
 impl ReadSession {
     /// The messages of a session, the newest, as clients of chats show them.
     async fn messages(self, call: &Invocation<'_>) -> Result<Value, OpError> {
@@ -144,7 +153,9 @@ impl ReadSession {
         if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
             return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));
         }
-        Ok(json!({"agentId": key.agent, "sessionId": key.session, "turns": turns, "next": next}))
+        let waiting = waits::of_session(venue, owner, &key).await?.map(|wait| wait.to_json());
+        let answer = json!({"agentId": key.agent, "sessionId": key.session, "turns": turns, "next": next});
+        Ok(with_waiting(answer, waiting))
     }
 }
 

@@ -1,18 +1,20 @@
-//! Many jobs at once: those that a filter takes are cancelled, or driven again.
+//! Many jobs at once: those that a filter takes are cancelled, paused, let go on, or driven again.
 //!
 //! The jobs are walked newest first, a batch at a time, from a place that the answer before has named:
 //! what a batch makes is newer than its place, so that none is met twice, and a pass that broke off goes
 //! on. Doing a batch again changes nothing: a job ends once, and what is driven again has one id.
 
-use crate::domain::authority::{Authority, ResourcePath};
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::ingress::redrive::redrive;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::dead;
+use crate::venue::jobs::hold::{self, HoldOutcome};
 use crate::venue::jobs::list::{self, Cursor, JobFilter};
 use crate::venue::jobs::{Cancelled, cancel};
+use crate::venue::operation::Caller;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,6 +35,10 @@ pub enum BatchAction {
     Cancel,
     /// Failed ones are driven again.
     Redrive,
+    /// Open ones of agents are paused.
+    Pause,
+    /// Paused ones go on.
+    Resume,
 }
 
 impl BatchAction {
@@ -40,6 +46,8 @@ impl BatchAction {
         match self {
             Self::Cancel => !status.is_terminal(),
             Self::Redrive => matches!(status, JobStatus::Failed),
+            Self::Pause => !status.is_terminal() && !matches!(status, JobStatus::Paused),
+            Self::Resume => matches!(status, JobStatus::Paused),
         }
     }
 
@@ -47,6 +55,8 @@ impl BatchAction {
         match self {
             Self::Cancel => "job/cancel",
             Self::Redrive => "job/redrive",
+            Self::Pause => "job/pause",
+            Self::Resume => "job/resume",
         }
     }
 
@@ -90,7 +100,8 @@ impl Batch {
     }
 }
 
-/// Those of a page that the action is for: runs of operations are not driven again, nor is what was before.
+/// Those of a page that the action is for: runs of operations are only cancelled, and what was driven again before is
+/// not driven again.
 async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job>) -> Result<Vec<JobId>, StoreError> {
     let ids = |jobs: &[Job]| jobs.iter().map(|job| job.head.id.clone()).collect::<Vec<_>>();
     if action == BatchAction::Cancel {
@@ -98,6 +109,9 @@ async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job
     }
     let of_agents: Vec<Job> = jobs.into_iter().filter(|job| job.head.op.is_none()).collect();
     let ids = ids(&of_agents);
+    if action != BatchAction::Redrive {
+        return Ok(ids);
+    }
     let driven = dead::driven(venue, owner, &ids).await?;
     Ok(ids.into_iter().zip(driven).filter(|(_, driven)| !driven).map(|(id, _)| id).collect())
 }
@@ -124,18 +138,19 @@ pub async fn count(
 /// Does the next batch behind a place.
 pub async fn batch(
     venue: &Venue,
-    (owner, authority): (&Owner, &Authority),
+    caller: &Caller,
     action: BatchAction,
     filter: &JobFilter,
     after: Option<&Cursor>,
     limit: usize,
     reason: Option<&str>,
 ) -> Result<Batch, StoreError> {
+    let owner = &caller.owner;
     let found = list::find(venue, owner, filter, after, limit.clamp(1, BATCH)).await?;
     let ids = wanted(venue, owner, action, found.jobs).await?;
     let mut batch = Batch { matched: ids.len(), next: found.next, ..Batch::default() };
     for id in ids {
-        if authority.permits(action.ability(), ResourcePath::job(&id)).is_err() {
+        if caller.authority.permits(action.ability(), ResourcePath::job(&id)).is_err() {
             batch.denied += 1;
             continue;
         }
@@ -151,6 +166,8 @@ pub async fn batch(
                     Err(error) => Err(error.to_string()),
                 },
             },
+            BatchAction::Pause => held(hold::pause(venue, owner, &id, &caller.name).await?),
+            BatchAction::Resume => held(hold::resume(venue, owner, &id).await?),
         };
         match done {
             Ok(true) => batch.done += 1,
@@ -159,6 +176,14 @@ pub async fn batch(
         }
     }
     Ok(batch)
+}
+
+/// Whether a job was paused, or goes on; one that has ended meanwhile can be neither.
+fn held(outcome: HoldOutcome) -> Result<bool, String> {
+    match outcome {
+        HoldOutcome::Done(_) => Ok(true),
+        HoldOutcome::Not(_) | HoldOutcome::Unknown => Ok(false),
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +198,10 @@ mod tests {
             (BatchAction::Redrive, &[JobStatus::Failed], Ok(1)),
             (BatchAction::Redrive, &[JobStatus::Complete], Err(JobStatus::Complete)),
             (BatchAction::Cancel, &[], Ok(5)),
+            (BatchAction::Pause, &[], Ok(4)),
+            (BatchAction::Pause, &[JobStatus::Paused], Err(JobStatus::Paused)),
+            (BatchAction::Resume, &[], Ok(1)),
+            (BatchAction::Resume, &[JobStatus::Pending], Err(JobStatus::Pending)),
             (BatchAction::Cancel, &[JobStatus::Pending, JobStatus::Paused], Ok(2)),
             (BatchAction::Cancel, &[JobStatus::Pending, JobStatus::Failed], Err(JobStatus::Failed)),
         ] {

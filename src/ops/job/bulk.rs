@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IntoDeserializer};
 use serde_json::json;
 
-/// Cancel the open jobs, or drive the failed ones again, that a filter takes. First ask with `dryRun` how many there are,
+/// Cancel, pause or resume the open jobs, or drive the failed ones again, that a filter takes. First ask with `dryRun` how many there are,
 /// then say that number as `expected`; `next` is the `cursor` of the following batch.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -77,6 +77,8 @@ impl Bulk {
             let to = match self.action {
                 BatchAction::Cancel => "only open jobs are cancelled",
                 BatchAction::Redrive => "only FAILED ones are driven again",
+                BatchAction::Pause => "only open jobs that aren't PAUSED are paused",
+                BatchAction::Resume => "only PAUSED ones are resumed",
             };
             invalid("status", format!("{} doesn't fit: {to}", status.as_str()))
         })
@@ -116,7 +118,7 @@ impl Operation for Bulk {
                 }
             }
         }
-        let (by, limit) = ((owner, &call.caller.authority), self.limit.unwrap_or(BATCH));
+        let (by, limit) = (call.caller, self.limit.unwrap_or(BATCH));
         let (after, reason) = (self.cursor.as_ref(), self.reason.as_deref());
         let mut answer = batch::batch(venue, by, self.action, &filter, after, limit, reason).await?.to_json();
         answer["until"] = json!(until);

@@ -8,7 +8,7 @@ use crate::ingress;
 use crate::ops::agent::send;
 use crate::store::{EventKind, SessionFacts};
 use crate::venue::agents;
-use crate::venue::approvals;
+use crate::venue::job_view;
 use crate::venue::jobs;
 use crate::venue::jobs::hold::{self, HoldOutcome};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output};
@@ -23,7 +23,7 @@ fn unknown(id: &JobId) -> OpError {
 /// The job as it is then.
 async fn held(call: &Invocation<'_>, id: &JobId, held: HoldOutcome) -> Result<Output, OpError> {
     match held {
-        HoldOutcome::Done(job) => Ok(approvals::shown(call.venue, call.caller, &job).await?.into()),
+        HoldOutcome::Done(job) => Ok(job_view::record_for(call.venue, call.caller, &job).await?.into()),
         HoldOutcome::Not(why) => Err(OpError::Conflict(why)),
         HoldOutcome::Unknown => Err(unknown(id)),
     }
@@ -46,7 +46,7 @@ impl Operation for PauseJob {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        held(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id).await?).await
+        held(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id, &call.caller.name).await?).await
     }
 }
 

@@ -23,6 +23,22 @@ pub fn answer_due(due: Millis, approval: &JobId) -> String {
     format!("{ANSWERED}{:016}-{approval}", due.0)
 }
 
+/// Prefix of approvals that nobody has answered.
+pub const OPEN_APPROVALS: &str = "h.open/";
+
+/// Entry of an approval among those that nobody has answered: a list of them reads no other.
+pub fn open_approval(approval: &JobId) -> String {
+    format!("{OPEN_APPROVALS}{approval}")
+}
+
+/// The approval of such an entry.
+pub fn approval_of_open(key: &str) -> Option<JobId> {
+    JobId::new(key.strip_prefix(OPEN_APPROVALS)?).ok()
+}
+
+/// Mark that all approvals from before there were such entries have theirs.
+pub const APPROVALS_LISTED: &str = "h.listed";
+
 /// Prefixes of what a sweep does beside sessions and outboxes, in the order of their time where keys have one.
 pub const SWEPT: [&str; 7] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS, ENDING, GARBAGE];
 

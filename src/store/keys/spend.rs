@@ -29,6 +29,11 @@ pub fn session_book(session: &SessionKey) -> String {
     format!("g/{}/spend/{}", session.agent.token(), session.session.token())
 }
 
+/// Document of what a session waits for that serves no task.
+pub fn session_wait(session: &SessionKey) -> String {
+    format!("g/{}/wait/{}", session.agent.token(), session.session.token())
+}
+
 /// Prefix of what is spent under the caps of an owner's days.
 pub const OWNER_BOOKS: &str = "cap/";
 

@@ -81,11 +81,12 @@ fn split_error<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError
 /// The books of every owner, added up.
 pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let mut books = Books::default();
+    let mut queue = QueueListing::default();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             // What can't be read of one owner is named, and keeps nobody from the books of the others.
-            match split_error(owner_books(venue, owner).await)? {
+            match split_error(close_books(venue, owner, &mut queue).await)? {
                 Ok(own) => books.add(own),
                 Err(error) => books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]),
             }
@@ -126,7 +127,30 @@ fn queued_lines(backlog: &Backlog, now: Millis) -> Vec<String> {
 
 /// The books of one owner.
 pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditError> {
-    let first = facts(venue, owner).await?;
+    close_books(venue, owner, &mut QueueListing::default()).await
+}
+
+/// Event ids that are in the queue: of all owners, and listed once for those whose books close by it. What was published
+/// since is missing in it; then an owner's books don't close, and it is listed anew.
+#[derive(Default)]
+struct QueueListing(Option<BTreeSet<String>>);
+
+impl QueueListing {
+    async fn ids(&mut self, venue: &Venue) -> Result<&BTreeSet<String>, AuditError> {
+        if self.0.is_none() {
+            self.0 = Some(venue.bus.in_transit().await?.into_iter().collect());
+        }
+        Ok(self.0.get_or_insert_default())
+    }
+
+    /// The next look lists it anew.
+    fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+async fn close_books(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<Books, AuditError> {
+    let first = facts(venue, owner, queue).await?;
     let (mut best, mut damaged) = (close(&first), first.damaged);
     let ended = first.jobs.into_iter().filter(|job| job.status.is_terminal()).map(|job| job.job);
     let ended: Vec<_> = ended.filter(|job| !first.statuses.contains_key(job)).collect();
@@ -135,7 +159,8 @@ pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditErr
             break;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
-        let again = facts(venue, owner).await?;
+        queue.forget();
+        let again = facts(venue, owner, queue).await?;
         damaged.retain(|record| again.damaged.contains(record));
         let again = close(&again);
         if again.unaccounted <= best.unaccounted {
@@ -148,12 +173,13 @@ pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditErr
     Ok(best)
 }
 
-async fn facts(venue: &Venue, owner: &Owner) -> Result<AuditFacts, AuditError> {
+async fn facts(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<AuditFacts, AuditError> {
     // In the direction in which an event moves, so that one that moves meanwhile is seen at least
     // once: outbox, queue, mailbox.
     let read = venue.now();
     let JobRecords { jobs, statuses, mut damaged, .. } = all_jobs(venue, owner).await?;
-    let in_transit = in_transit(venue, owner, &mut damaged).await?;
+    let mut in_transit = in_outbox(venue, owner, &mut damaged).await?;
+    in_transit.extend(queue.ids(venue).await?.iter().cloned());
     let watched = watched(venue, owner).await?;
     let mailboxes = mailboxes(venue, owner, &mut damaged).await?;
     damaged.extend(needed(venue, owner, &mailboxes).await?);
@@ -163,13 +189,24 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<AuditFacts, AuditError> {
     Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched, statuses, damaged, read })
 }
 
-/// Whether the result of a job is among the event ids of [`in_transit`].
+/// Whether the result of a job is among the event ids of the outbox and the queue.
 fn is_result_moving(venue: &Venue, in_transit: &BTreeSet<String>, job: &JobId) -> bool {
     in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str())
 }
 
 /// Event ids that are in the owner's outbox, or in the queue.
 async fn in_transit(
+    venue: &Venue,
+    owner: &Owner,
+    damaged: &mut BTreeSet<String>,
+) -> Result<BTreeSet<String>, AuditError> {
+    let mut in_transit = in_outbox(venue, owner, damaged).await?;
+    in_transit.extend(venue.bus.in_transit().await?);
+    Ok(in_transit)
+}
+
+/// Event ids that are in the owner's outbox.
+async fn in_outbox(
     venue: &Venue,
     owner: &Owner,
     damaged: &mut BTreeSet<String>,
@@ -184,7 +221,6 @@ async fn in_transit(
             }
         }
     }
-    in_transit.extend(venue.bus.in_transit().await?);
     Ok(in_transit)
 }
 

@@ -1,6 +1,6 @@
 //! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
 
-use super::{AuditError, LOOK_PAUSE, LOOKS, counts, facts, split_error};
+use super::{AuditError, LOOK_PAUSE, LOOKS, QueueListing, counts, facts, split_error};
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
@@ -154,7 +154,7 @@ async fn lost_status(venue: &Venue, owner: &Owner, job: &JobId, status: JobStatu
 }
 
 async fn look(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {
-    Ok(find(&facts(venue, owner).await?, venue.now(), age))
+    Ok(find(&facts(venue, owner, &mut QueueListing::default()).await?, venue.now(), age))
 }
 
 /// It is put back where it was, and served; when what it said is gone, too, its caller gets an answer.

@@ -27,6 +27,7 @@ use crate::process::pace::Pace;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::upkeep::stroll::Stroll;
 use crate::venue::agents;
+use crate::venue::approvals;
 use crate::venue::ledger::why::PathUse;
 use crate::venue::{Venue, is_reserved, venue_owner};
 use parking_lot::Mutex;
@@ -300,18 +301,23 @@ impl Janitor {
         let mut pages = venue.store.docs(owner, keys::APPROVALS).after(after).of(PAGE);
         let mut batch = Batch::new(venue, owner);
         let mut gone = 0;
+        let mut open = Vec::new();
         for (key, doc) in pages.next().await?.unwrap_or_default() {
             let Some(approval) = readable::<Approval>(&key, &doc) else { continue };
+            if approval.answer.is_none() && venue.now() < approval.expires {
+                open.push(approval.id.clone());
+            }
             if !approval_goes(self.rules, venue.now(), &approval, Asking::Nobody) {
                 continue;
             }
             let asking = asking(venue, owner, &approval).await?;
             if approval_goes(self.rules, venue.now(), &approval, asking) {
-                batch.documents.push(key);
+                batch.documents.extend([key, keys::open_approval(&approval.id)]);
                 batch.events.push(EventId::of_venue(&venue.key, IdOf::Answer(&approval.id)));
                 gone += 1;
             }
         }
+        approvals::list_unlisted(venue, owner, &open).await?;
         batch.flush().await?;
         Ok((pages.place(), gone))
     }

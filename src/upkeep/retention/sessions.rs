@@ -71,7 +71,7 @@ async fn tidy(
             done.turns += gone;
             if all {
                 let resting = Resting { session: facts.key, arrivals: facts.arrivals };
-                let documents = vec![keys::session_book(&resting.session)];
+                let documents = vec![keys::session_book(&resting.session), keys::session_wait(&resting.session)];
                 let forget = Forget { documents, sessions: vec![resting], ..Forget::default() };
                 let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
                 done.sessions += u64::from(forgotten == Forgotten::Done);

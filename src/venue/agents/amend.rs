@@ -166,7 +166,7 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest
 /// turns go first, on their own.
 async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec<DocKey>, StoreError> {
-    let mut found = vec![keys::session_book(key)];
+    let mut found = vec![keys::session_book(key), keys::session_wait(key)];
     let scope = Scope { session: Some(key.clone()), job: None };
     let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
     for prefix in layout::everything_below(&format!("{base}/")) {

@@ -5,6 +5,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::Owner;
 use crate::domain::tools::unknown::KnownNames;
+use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 
 /// A line for each.
@@ -16,6 +17,25 @@ pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<Strin
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
     found
+}
+
+/// A line for each model of a configuration without a key: its secret isn't stored, or the worker of this process has no
+/// such variable. Workers of other processes have an environment of their own: of theirs nothing is known here.
+pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    for (at, model) in config.model.in_order().enumerate() {
+        let why = match &model.key {
+            None => venue.local.missing_key(model),
+            Some(name) => {
+                let is_stored = venue.store.doc(owner, &keys::secret(name)).await?.value.is_some();
+                let path = name.path();
+                (!is_stored).then(|| format!("no secret `{path}`: `trellis secret set {name}` stores it"))
+            }
+        };
+        let place = ModelSettings::key_at(at);
+        found.extend(why.map(|why| format!("`{place}`: {why}; until then its tasks wait")));
+    }
+    Ok(found)
 }
 
 /// [`warnings`], and with `strict` none of them.

@@ -38,7 +38,7 @@ pub async fn list(
 }
 
 /// What a session remembers; of a damaged one nothing.
-pub(super) fn state(session: &SessionFacts) -> SessionState {
+pub(in crate::venue) fn state(session: &SessionFacts) -> SessionState {
     session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok()).unwrap_or_default()
 }
 

@@ -3,8 +3,9 @@
 
 use super::{end, get};
 use crate::domain::ids::{JobId, Owner, SessionKey};
-use crate::domain::job::{Job, JobResult, JobStatus};
-use crate::store::{Finished, Parked, StoreError};
+use crate::domain::job::{Job, JobResult, JobStatus, Waiting};
+use crate::domain::wait::WaitCause;
+use crate::store::{DocWrite, Finished, Parked, StoreError, keys};
 use crate::venue::Venue;
 
 /// What became of it.
@@ -18,8 +19,8 @@ pub enum HoldOutcome {
     Unknown,
 }
 
-/// Pauses an open job of an agent.
-pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutcome, StoreError> {
+/// Pauses an open job of an agent, in the name of this caller.
+pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId, by: &str) -> Result<HoldOutcome, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(HoldOutcome::Unknown) };
     if job.head.op.is_some() {
         let status = job.status.as_str();
@@ -29,11 +30,21 @@ pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutco
     }
     match venue.store.park(venue.now(), owner, &session(&job), id, true).await? {
         Parked::Unknown => Ok(HoldOutcome::Unknown),
-        Parked::Done | Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
+        Parked::Done => {
+            note_pause(venue, owner, id, by).await?;
+            shown(venue, owner, id).await
+        }
+        Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
         Parked::Already(status) => {
             Ok(HoldOutcome::Not(format!("job `{id}` is {} and can't be paused any more", status.as_str())))
         }
     }
+}
+
+/// Records who has paused a job, for those who look at it.
+async fn note_pause(venue: &Venue, owner: &Owner, job: &JobId, by: &str) -> Result<(), StoreError> {
+    let note = Waiting { reason: by.to_owned(), until: None, cause: WaitCause::Paused };
+    venue.store.write(venue.now(), owner, &[DocWrite::json(keys::job_wait(job), &note)]).await.map(|_| ())
 }
 
 /// Lets a paused job go on.

@@ -82,6 +82,11 @@ impl TryFrom<String> for Cursor {
 }
 
 impl Cursor {
+    /// When the job at this place was accepted: so far back the list was looked through.
+    pub fn created(&self) -> Millis {
+        created(&self.0)
+    }
+
     /// A place as an answer has named it.
     pub fn parse(text: &str) -> Option<Self> {
         let (created, job) = text.split_once('-')?;

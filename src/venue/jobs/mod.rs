@@ -10,10 +10,11 @@ use crate::bus::LiveSubject;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
+use crate::domain::wait::WaitReason;
 use crate::outbox;
 use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps};
 use crate::venue::Venue;
@@ -43,8 +44,8 @@ pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job
     venue.store.get(owner, &keys::job_head(id)).await
 }
 
-/// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs
-/// under it have used.
+/// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs under it have
+/// used. Why it waits else, [`crate::venue::waits::explain`] finds out.
 pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
     look_around(venue, owner, &mut found).await?;
@@ -104,7 +105,7 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
     let waiting = waiting.decode(&keys::job_wait(id))?;
     let outbound = outbound.decode(&keys::outbound(id))?;
     let tally = tally.decode(&keys::job_spend(id))?;
-    Ok(Some(Job { head, status, updated, result, waiting, outbound, tally, tree: None }))
+    Ok(Some(Job { head, status, updated, result, waiting, wait: None, outbound, tally, tree: None }))
 }
 
 /// A record; the field that may be large is not decoded when it is.
@@ -124,7 +125,7 @@ fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) ->
     serde_json::from_value(record.into()).map_err(|error| corrupt(key, &error))
 }
 
-async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let keys: Vec<_> = ids.iter().flat_map(documents).collect();
     let docs = venue.store.read(owner, &keys).await?;
     let jobs = ids.iter().zip(docs.chunks(6)).map(|(id, docs)| assembled(id, docs, Extent::Whole));
@@ -180,13 +181,16 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
         // A damaged record is told where the agent is looked at.
         let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
         let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
-        let why = record.error.map(|why| format!(": {why}")).unwrap_or_default();
-        let waiting = Waiting { reason: format!("agent `{agent}` is suspended{why}"), until: None };
         for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
-            job.waiting = Some(waiting.clone());
+            job.tell_wait(suspended(&record));
         }
     }
     Ok(())
+}
+
+/// The reason of work whose agent is suspended.
+pub(in crate::venue) fn suspended(agent: &AgentRecord) -> WaitReason {
+    WaitReason::Suspended { agent: agent.id.clone(), why: agent.error.clone() }
 }
 
 /// A page of a list.

@@ -60,6 +60,15 @@ pub struct TurnPage {
     pub next: Option<String>,
 }
 
+impl TurnPage {
+    /// So far back the list was looked through that goes on; `None` at its end, and of one session, whose places have no
+    /// time.
+    pub fn looked_back_to(&self, filter: &TurnFilter) -> Option<Millis> {
+        let next = self.next.as_ref().filter(|_| filter.session.is_none())?;
+        next.split('-').next()?.parse().ok().map(Millis)
+    }
+}
+
 /// The wanted turns of an agent behind a place, as `reader` may see them, newest first: at most `limit`,
 /// no more than weigh [`LIST_BYTES`], and among no more than [`LIST_LOOKS`] that are looked at. Of one
 /// session by number, else by the time of their beginning; `after` is the `next` of the page before, of

@@ -1,6 +1,7 @@
 //! Submissions to this very process: they are admitted to a free slot at once, and no message lies between.
 
 use super::due;
+use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, StoreError};
 use crate::venue::local::{Brought, DirectWorker};
 use crate::worker::Worker;
@@ -28,6 +29,10 @@ impl DirectWorker for Direct {
             due::run(&own, admit, seat, |intake| drop(answer.send(Brought::Asked(intake)))).await;
         });
         answered.await.unwrap_or_else(|_| Brought::Asked(Err(gone(worker))))
+    }
+
+    fn missing_key(&self, model: &ModelSettings) -> Option<String> {
+        self.0.model.missing_key(model)
     }
 }
 

@@ -59,12 +59,13 @@ pub(super) async fn cancel(worker: &Worker, delivery: &Delivery) {
     }
 }
 
-/// Whether somebody who isn't the venue may do this to a job.
-async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<(), Unknown> {
+/// Checks that a caller who isn't the venue may do this to a job. Returns the caller's name.
+async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<String, Unknown> {
     let caller = callers::person(worker, delivery).await?;
     caller.authority.permits(ability, ResourcePath::job(job)).map_err(|denied| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text(&format!("`{ability}`"))))
-    })
+    })?;
+    Ok(caller.name)
 }
 
 /// A job is paused, or goes on.
@@ -74,11 +75,12 @@ pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
         Ok(body) => body.job,
         Err(refused) => return refuse(worker, delivery, refused).await,
     };
-    if let Err(unknown) = check(worker, delivery, ability, &job).await {
-        return not_known(worker, delivery, unknown).await;
-    }
+    let by = match check(worker, delivery, ability, &job).await {
+        Ok(by) => by,
+        Err(unknown) => return not_known(worker, delivery, unknown).await,
+    };
     let (venue, owner) = (&worker.venue, &delivery.owner);
-    let held = if pause { hold::pause(venue, owner, &job).await } else { hold::resume(venue, owner, &job).await };
+    let held = if pause { hold::pause(venue, owner, &job, &by).await } else { hold::resume(venue, owner, &job).await };
     match held {
         // One that goes on already was let go by the first delivery of this very message.
         Ok(HoldOutcome::Done(_)) => delivery.settle.ack().await,

@@ -287,6 +287,24 @@ impl Seats {
         first_with_fewest(users.map(|own| (own, self.shares.room(taken(own), sharers) > 0)))
     }
 
+    /// Owners whose sessions wait although slots are free: others of theirs hold their share. At most `limit` of them.
+    pub(crate) fn owners_at_share(&self, limit: usize) -> Vec<String> {
+        let table = self.table.lock();
+        if table.taken >= self.slots {
+            return Vec::new();
+        }
+        let tenants = table.tenants.iter();
+        let users =
+            tenants.flat_map(|(tenant, slots)| slots.users.iter().map(move |(user, sitting)| (tenant, user, sitting)));
+        let waiting = users.filter(|(.., sitting)| !sitting.waiting.is_empty() || sitting.behind);
+        let owners = waiting.map(|(tenant, user, _)| Owner::new(tenant.clone(), user.clone()));
+        let mut found: Vec<_> =
+            owners.filter(|owner| self.room(&table, owner) == 0).map(|owner| owner.to_string()).collect();
+        found.sort_unstable();
+        found.truncate(limit);
+        found
+    }
+
     /// What to ask of the queue, as soon as there is something to ask. As long as no slot is free that is what nobody
     /// else has taken: a message that comes now is for a worker that has one. `more`: there was something the last time.
     pub(crate) async fn ask(&self, more: bool) -> Ask {

@@ -25,6 +25,7 @@ use crate::domain::turn::{Setting, Turn};
 use crate::outbox::{self, Outgoing};
 use crate::store::{After, Commit, Committed, Continuation as Kept, DocWrite, JobFinish, keys};
 use crate::venue::agents;
+use crate::venue::approvals;
 use crate::venue::context::clear;
 use crate::venue::dead;
 use crate::venue::jobs;
@@ -60,6 +61,7 @@ pub(crate) async fn commit(
     if let Some(ledger) = &mut decision.ledger {
         worker.books.trim(worker.venue.now(), ledger);
     }
+    worker.options.name.clone_into(&mut decision.record.worker);
     if decision.cancelled {
         discard(worker, leased, ground).await?;
     }
@@ -214,7 +216,7 @@ async fn build(
     }
     writes.extend(decision.today.as_ref().map(|today| waits::session_day(session, today)));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
-    writes.extend(decision.asked.iter().map(|approval| DocWrite::json(keys::approval(&approval.id), approval)));
+    writes.extend(decision.asked.iter().flat_map(approvals::asking_writes));
     writes.extend(unknown::outcome_listings(worker, leased, decision.exchange()).await?);
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {

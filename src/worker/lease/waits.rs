@@ -5,10 +5,12 @@ use crate::domain::agent::{AgentRecord, Retry};
 use crate::domain::decode;
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::Waiting;
+use crate::domain::rate::Wait;
 use crate::domain::spend::Today;
 use crate::domain::time::Millis;
 use crate::domain::turn::Turn;
 use crate::domain::turn::fallback::ModelCalls;
+use crate::domain::wait::WaitCause;
 use crate::process::retry::RetryPolicy;
 use crate::store::{After, Checkpoint, DocWrite, LeaseCheck, keys};
 use crate::venue::agents;
@@ -127,25 +129,29 @@ pub(crate) async fn unavailable(
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
     tracing::info!(session = %leased.lease.session, reason, failures = count, "model unavailable; waiting {pause:?}");
     remember(worker, leased, turn, (count, since)).await?;
-    until(worker, leased, &format!("{reason} (try {count})"), (now.plus(pause), deadline), true).await
+    let wait = Wait {
+        until: now.plus(pause),
+        reason: format!("{reason} (try {count})"),
+        told: false,
+        cause: WaitCause::BackingOff { tries: count },
+    };
+    give_back_until(worker, leased, wait, deadline).await
 }
 
-/// Gives the lease back until then, or until the time of the task is over, and says why where the job
-/// is looked at. `firm`: nothing that happens meanwhile makes it come sooner.
-pub(crate) async fn until(
+/// Gives the lease back until the end of the wait, or until the time of the task is over, and notes why for those who
+/// look at the job or the session. Nothing but what the wait is told makes it come sooner.
+pub(crate) async fn give_back_until(
     worker: &Worker,
     leased: &mut Leased,
-    reason: &str,
-    (until, deadline): (Millis, Option<Millis>),
-    firm: bool,
+    wait: Wait,
+    deadline: Option<Millis>,
 ) -> Result<bool, Stop> {
-    let until = deadline.map_or(until, |deadline| until.min(deadline));
+    let until = deadline.map_or(wait.until, |deadline| wait.until.min(deadline));
     let (venue, now) = (&worker.venue, worker.venue.now());
-    if let Some(job) = leased.run.plan().job() {
-        let note = Waiting { reason: reason.to_owned(), until: Some(until) };
-        venue.store.write(now, &leased.lease.owner, &[DocWrite::json(keys::job_wait(job), &note)]).await?;
-    }
-    let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: firm };
+    let note = Waiting { reason: wait.reason, until: Some(until), cause: wait.cause };
+    let key = leased.run.plan().job().map_or_else(|| keys::session_wait(&leased.lease.session), keys::job_wait);
+    venue.store.write(now, &leased.lease.owner, &[DocWrite::json(key, &note)]).await?;
+    let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: !wait.told };
     leased.release(worker, now, then).await?;
     Ok(false)
 }

@@ -11,6 +11,7 @@ use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
 use crate::domain::turn::fallback::Miss;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
+use crate::domain::wait::WaitCause;
 use crate::model::meter::CallMeter;
 use crate::store::StoreError;
 use crate::venue::rates::{self, Booked};
@@ -170,7 +171,7 @@ async fn hold(
     let (setting, now) = (turn.setting(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
     let call = BudgetedCall { session: &setting.session.token(), prompt, reply, price, now };
-    let wait = |until, reason| Wait { until, reason, told: false };
+    let wait = |until, reason| Wait { until, reason, told: false, cause: WaitCause::SpendingLimit };
     let short = |code, reason| refused(ModelFailure::Short(Last { code, reason }));
     Ok(match wallet.hold(call, setting.last.is_some()).await? {
         Ok(None) => Ok(None),

@@ -3,13 +3,16 @@
 use super::GOODBYE;
 use crate::domain::format::FORMAT;
 use crate::domain::kept::KeptKeys;
-use crate::domain::roll::{SIGN_EVERY, WorkerRecord};
+use crate::domain::roll::{AT_SHARE, SIGN_EVERY, WorkerRecord};
 use crate::process::host;
 use crate::store::StoreError;
 use crate::venue::roll;
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What has changed is signed after so long at the latest, and not more often.
+const SIGN_CHANGED: Duration = Duration::from_secs(2);
 
 /// Signs until no turn runs any more.
 pub(crate) async fn run(worker: Arc<Worker>) {
@@ -46,20 +49,33 @@ fn record(worker: &Worker) -> WorkerRecord {
         seen: now,
         leaving: false,
         drain: None,
+        owner_cap: Some(worker.options.owner_cap).filter(|cap| *cap > 0),
+        at_share: Vec::new(),
         kept: KeptKeys::default(),
     }
 }
 
-/// Says how it is when that is due, and looks for an order.
-async fn look(worker: &Worker, me: &mut WorkerRecord, signed: &mut Option<Duration>) -> Result<(), StoreError> {
+/// What the list says of this worker.
+struct Signed {
+    at: Duration,
+    busy: u32,
+    at_share: Vec<String>,
+}
+
+/// Says how it is when that is due, or is another, and looks for an order.
+async fn look(worker: &Worker, me: &mut WorkerRecord, signed: &mut Option<Signed>) -> Result<(), StoreError> {
     let (venue, steady) = (&worker.venue, worker.venue.clock.steady());
     me.leaving = worker.shutdown.stopping().is_cancelled();
-    let is_due = signed.is_none_or(|at| steady.saturating_sub(at) >= SIGN_EVERY);
+    me.busy = u32::try_from(venue.metrics.slots_busy.get()).unwrap_or_default();
+    me.at_share = worker.seats.owners_at_share(AT_SHARE);
+    let is_due = signed.as_ref().is_none_or(|signed| {
+        let is_other = (signed.busy, &signed.at_share) != (me.busy, &me.at_share);
+        steady.saturating_sub(signed.at) >= if is_other { SIGN_CHANGED } else { SIGN_EVERY }
+    });
     let order = if is_due || me.leaving {
         me.seen = venue.now();
-        me.busy = u32::try_from(venue.metrics.slots_busy.get()).unwrap_or_default();
         let order = roll::sign(venue, me).await?;
-        *signed = Some(steady);
+        *signed = Some(Signed { at: steady, busy: me.busy, at_share: me.at_share.clone() });
         order
     } else {
         roll::order_to(venue, me).await?

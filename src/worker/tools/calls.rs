@@ -188,7 +188,16 @@ impl Round<'_> {
         Ok(self.results.fit(outcomes))
     }
 
+    /// Makes a call, and says when it was first made.
     async fn make_one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
+        let now = self.worker.venue.now();
+        let outcome = self.make_now(index, call).await?;
+        let is_made = outcome.outcome.is_made() && outcome.asked.is_none() && call.what.is_ok();
+        let began = outcome.began.or_else(|| is_made.then(|| self.began_before(index).unwrap_or(now)));
+        Ok(CallOutcome { began, ..outcome })
+    }
+
+    async fn make_now(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
         // Sections are handed on as they were shown, by whoever may still read them.
         let lost = call.scoped.iter().find_map(|scoped| scoped.held(&self.caller.authority).err());
         let outcome = match &call.what {

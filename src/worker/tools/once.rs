@@ -26,8 +26,13 @@ const CLOCKS_APART: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum CallNote {
-    /// It is about to run.
+    /// It is about to run; an older build has written it.
     Intent,
+    /// It is about to run.
+    Begun {
+        /// When it was first so.
+        at: Millis,
+    },
     /// It ran.
     Outcome(Box<CallOutcome>),
 }
@@ -40,6 +45,8 @@ pub(super) struct BegunCall {
     /// Its record, which is looked at at `due`.
     record: DocKey,
     due: Millis,
+    /// When it was first made.
+    at: Millis,
     /// A predecessor has begun it, too.
     is_repeated: bool,
 }
@@ -68,6 +75,7 @@ pub(super) fn noted_of<'c>(
         let outcome = match note(leased, index)? {
             CallNote::Outcome(outcome) => *outcome,
             CallNote::Intent => unknown(name),
+            CallNote::Begun { at } => CallOutcome { began: Some(at), ..unknown(name) },
         };
         Some((index, outcome))
     };
@@ -108,7 +116,7 @@ impl Round<'_> {
             return Ok(outcome);
         }
         let begun = self.begin(index, call, path, false).await?;
-        let outcome = make.await?.outward().by(used.to_vec());
+        let outcome = CallOutcome { began: Some(begun.at), ..make.await?.outward().by(used.to_vec()) };
         self.end(&begun, &outcome).await?;
         Ok(outcome)
     }
@@ -117,7 +125,16 @@ impl Round<'_> {
     pub(super) fn outcome_before(&self, index: u32) -> Option<CallOutcome> {
         match note(self.leased, index)? {
             CallNote::Outcome(outcome) => Some(*outcome),
+            CallNote::Intent | CallNote::Begun { .. } => None,
+        }
+    }
+
+    /// When a predecessor has made a call first, as far as it is recorded.
+    pub(super) fn began_before(&self, index: u32) -> Option<Millis> {
+        match note(self.leased, index)? {
+            CallNote::Outcome(outcome) => outcome.began,
             CallNote::Intent => None,
+            CallNote::Begun { at } => Some(at),
         }
     }
 
@@ -147,10 +164,11 @@ impl Round<'_> {
         let open = OpenCall { listed, maker, repeatable, kept: KeptKeys::default() };
         let due = venue.now().plus(self.worker.options.lease);
         let (record, write) = open_calls::record_write(&open, due);
-        self.write_note(index, &CallNote::Intent, vec![write]).await?;
+        let at = self.began_before(index).unwrap_or_else(|| venue.now());
+        self.write_note(index, &CallNote::Begun { at }, vec![write]).await?;
         let is_repeated = note(self.leased, index).is_some();
-        self.lock().insert(index, unknown(name));
-        Ok(BegunCall { index, listed: id, record, due, is_repeated })
+        self.lock().insert(index, CallOutcome { began: Some(at), ..unknown(name) });
+        Ok(BegunCall { index, listed: id, record, due, at, is_repeated })
     }
 
     /// Records how a call ended. While its outcome is unknown the record that it has begun stays, until the commit.

@@ -73,11 +73,17 @@ fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
     assert!(seats.take(&a).is_none(), "others wait");
     assert!(seats.is_full(&a) && !seats.is_full(&b));
     let other = seats.take(&b).unwrap();
+    assert!(seats.owners_at_share(9).is_empty(), "its sessions are called next");
     let (first, second) = (seats.next().unwrap(), seats.next().unwrap());
     assert!(seats.take(&b).is_none(), "one is left for whoever has none");
     assert_eq!((first.1, second.1), (session("s1"), session("s2")), "first come, first called, and called once");
     assert!(seats.take(&a).is_none() && seats.next().is_none(), "it has its share");
-    drop((first.0, second.0, other));
+    due(&seats, &a, "s3");
+    assert_eq!(seats.owners_at_share(9), ["x/a"], "that is why it waits");
+    drop(other);
+    assert_eq!((seats.owners_at_share(9), seats.owners_at_share(0)), (vec!["x/a".to_owned()], Vec::new()));
+    drop((first.0, second.0));
+    assert_eq!(seats.next().unwrap().1, session("s3"));
     assert!(seats.next().is_none() && seats.is_empty(), "nobody is remembered for ever");
 }
 

@@ -1,0 +1,434 @@
+//! Reasons why accepted work does not go on now, with their data, their text for people and their JSON.
+
+use crate::ids::{AgentId, JobId};
+use crate::time::Millis;
+use crate::visible::told;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+use std::fmt::{self, Display, Formatter};
+
+/// Reason why a job, a session or an agent waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitReason {
+    /// Its message lies in the queue, and no worker has admitted it.
+    NotAdmitted,
+    /// Nothing is in its way: a worker takes it next.
+    Due,
+    /// No worker has given a sign of life lately.
+    NoWorker {
+        /// Name and last sign of the one that was heard last; absent where none is on the list.
+        last: Option<(String, Millis)>,
+    },
+    /// Sessions hold every slot of every live worker.
+    SlotsTaken {
+        /// Number of the slots of all live workers.
+        slots: u64,
+    },
+    /// Other sessions of its owner, or of its tenant, hold their share of the workers' slots.
+    OwnerShare,
+    /// The agent runs as many sessions as its `concurrency` allows.
+    AgentLimit {
+        /// The agent.
+        agent: AgentId,
+        /// Sessions that it may run at once.
+        limit: u32,
+        /// Sessions that its owner may run at once, where that may be the reason as well.
+        owner_limit: Option<u32>,
+    },
+    /// The owner runs as many sessions as `worker.owner_cap` allows.
+    OwnerLimit {
+        /// Sessions that it may run at once.
+        limit: u32,
+    },
+    /// The agent is suspended.
+    Suspended {
+        /// The agent.
+        agent: AgentId,
+        /// The reason that was given, or why its models can't be used.
+        why: Option<String>,
+    },
+    /// A caller has paused the job.
+    Paused {
+        /// The job.
+        job: JobId,
+        /// Name of the caller; absent where it isn't recorded.
+        by: Option<String>,
+    },
+    /// The session serves an earlier task first.
+    Behind {
+        /// Job of that task.
+        job: JobId,
+        /// What that one waits for; absent while it runs.
+        wait: Option<Box<WaitReason>>,
+    },
+    /// People have to answer.
+    Person {
+        /// Approvals that nobody has answered, one at least.
+        approvals: Vec<JobId>,
+    },
+    /// A child job has not ended.
+    Child {
+        /// The child.
+        job: JobId,
+        /// The agent that serves it.
+        agent: AgentId,
+        /// What it waits for; absent while it runs.
+        wait: Option<Box<WaitReason>>,
+        /// Number of other children that are awaited.
+        others: usize,
+    },
+    /// A worker outside this venue has not taken the job, or has not ended it.
+    External {
+        /// The queue that it is published on.
+        queue: String,
+        /// Whether such a worker has begun.
+        begun: bool,
+    },
+    /// Nothing is to be done before a time.
+    Timer {
+        /// The time.
+        until: Millis,
+    },
+    /// What a worker has noted before it gave the work back.
+    Noted {
+        /// Why.
+        cause: WaitCause,
+        /// In words.
+        text: String,
+        /// When it goes on.
+        until: Option<Millis>,
+    },
+}
+
+/// Kind of a reason that only the worker knows that gave the work back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WaitCause {
+    /// A rate limit of the provider's, as the venue counts it.
+    ProviderLimit,
+    /// A cap on spending, until it resets, or a budget that other turns hold.
+    SpendingLimit,
+    /// The provider has failed, and is asked again.
+    BackingOff {
+        /// Tries so far.
+        tries: u32,
+    },
+    /// A caller has paused the job.
+    Paused,
+    /// Its message to an external worker can't be published yet.
+    NotPublished,
+    /// An older or a newer build has noted it.
+    #[default]
+    Other,
+}
+
+/// As a map of `kind` and, of a provider that failed, `tries`.
+impl Serialize for WaitCause {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let noted = match self {
+            Self::BackingOff { tries } => json!({"kind": self.kind(), "tries": tries}),
+            Self::ProviderLimit | Self::SpendingLimit | Self::Paused | Self::NotPublished | Self::Other => {
+                json!({"kind": self.kind()})
+            }
+        };
+        noted.serialize(to)
+    }
+}
+
+/// Notes of newer builds with other kinds are read too.
+impl<'de> Deserialize<'de> for WaitCause {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let noted = Value::deserialize(from)?;
+        let tries = noted["tries"].as_u64().and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0);
+        Ok(match noted["kind"].as_str() {
+            Some("provider-limit") => Self::ProviderLimit,
+            Some("spending-limit") => Self::SpendingLimit,
+            Some("backing-off") => Self::BackingOff { tries },
+            Some("paused") => Self::Paused,
+            Some("not-published") => Self::NotPublished,
+            Some(_) | None => Self::Other,
+        })
+    }
+}
+
+impl WaitCause {
+    /// Whether an older build would have noted it: it needs no key of its own.
+    pub fn is_other(&self) -> bool {
+        *self == Self::Other
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::ProviderLimit => "provider-limit",
+            Self::SpendingLimit => "spending-limit",
+            Self::BackingOff { .. } => "backing-off",
+            Self::Paused => "paused",
+            Self::NotPublished => "not-published",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl WaitReason {
+    /// Its name in JSON.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::NotAdmitted => "not-admitted",
+            Self::Due => "due",
+            Self::NoWorker { .. } => "no-worker",
+            Self::SlotsTaken { .. } => "slots-taken",
+            Self::OwnerShare => "owner-share",
+            Self::AgentLimit { .. } => "agent-limit",
+            Self::OwnerLimit { .. } => "owner-limit",
+            Self::Suspended { .. } => "suspended",
+            Self::Paused { .. } => "paused",
+            Self::Behind { .. } => "behind",
+            Self::Person { .. } => "person",
+            Self::Child { .. } => "child",
+            Self::External { .. } => "external-worker",
+            Self::Timer { .. } => "timer",
+            Self::Noted { cause, .. } => cause.kind(),
+        }
+    }
+
+    /// When it goes on by itself; `None`: when something happens.
+    pub const fn until(&self) -> Option<Millis> {
+        match self {
+            Self::Timer { until } => Some(*until),
+            Self::Noted { until, .. } => *until,
+            Self::NotAdmitted
+            | Self::Due
+            | Self::NoWorker { .. }
+            | Self::SlotsTaken { .. }
+            | Self::OwnerShare
+            | Self::AgentLimit { .. }
+            | Self::OwnerLimit { .. }
+            | Self::Suspended { .. }
+            | Self::Paused { .. }
+            | Self::Behind { .. }
+            | Self::Person { .. }
+            | Self::Child { .. }
+            | Self::External { .. } => None,
+        }
+    }
+
+    /// The reason at the end of the chain of children and earlier tasks.
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::Behind { wait: Some(wait), .. } | Self::Child { wait: Some(wait), .. } => wait.root(),
+            Self::NotAdmitted
+            | Self::Due
+            | Self::NoWorker { .. }
+            | Self::SlotsTaken { .. }
+            | Self::OwnerShare
+            | Self::AgentLimit { .. }
+            | Self::OwnerLimit { .. }
+            | Self::Suspended { .. }
+            | Self::Paused { .. }
+            | Self::Behind { wait: None, .. }
+            | Self::Person { .. }
+            | Self::Child { wait: None, .. }
+            | Self::External { .. }
+            | Self::Timer { .. }
+            | Self::Noted { .. } => self,
+        }
+    }
+
+    /// Whether a person has to do something before it goes on: among several reasons this one is told first.
+    pub fn needs_person(&self) -> bool {
+        matches!(self.root(), Self::Person { .. } | Self::Suspended { .. } | Self::Paused { .. })
+    }
+
+    /// What a reader can do about it, of what stands at the end of its chain.
+    pub fn advice(&self) -> Option<String> {
+        match self.root() {
+            Self::NoWorker { .. } => Some("start one with `trellis worker`; what was accepted is kept".to_owned()),
+            Self::SlotsTaken { .. } => Some("start another worker, or raise `worker.slots`".to_owned()),
+            Self::AgentLimit { agent, .. } => {
+                Some(format!("`trellis agent update {agent} concurrency=N` gives it more"))
+            }
+            Self::OwnerLimit { .. } => Some("`worker.owner_cap` says how many".to_owned()),
+            Self::Suspended { agent, why } if !why.as_ref().is_some_and(|why| why.contains("agent resume")) => {
+                Some(format!("`trellis agent resume {agent}` lets it go on"))
+            }
+            Self::Paused { job, .. } => Some(format!("`trellis job resume {job}` lets it go on")),
+            Self::Person { .. } => {
+                Some("`trellis approvals` shows what is asked; `approve`, `reject` or `answer` it".to_owned())
+            }
+            Self::Suspended { .. }
+            | Self::NotAdmitted
+            | Self::Due
+            | Self::OwnerShare
+            | Self::Behind { .. }
+            | Self::Child { .. }
+            | Self::External { .. }
+            | Self::Timer { .. }
+            | Self::Noted { .. } => None,
+        }
+    }
+
+    /// The record of it: `kind`, `reason` in words, `until` in milliseconds since 1970, `advice`, and its data.
+    pub fn to_json(&self) -> Value {
+        let mut shown = json!({"kind": self.kind(), "reason": self.to_string()});
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                shown[key] = value;
+            }
+        };
+        put("until", self.until().map(|until| json!(until)));
+        put("advice", self.advice().map(Value::from));
+        match self {
+            Self::AgentLimit { agent, limit, .. } => {
+                put("agent", Some(json!(agent)));
+                put("limit", Some(json!(limit)));
+            }
+            Self::OwnerLimit { limit } => put("limit", Some(json!(limit))),
+            Self::SlotsTaken { slots } => put("limit", Some(json!(slots))),
+            Self::Suspended { agent, .. } => put("agent", Some(json!(agent))),
+            Self::Paused { by, .. } => put("by", by.as_ref().map(|by| json!(by))),
+            Self::Behind { job, wait } => {
+                put("job", Some(json!(job)));
+                put("waiting", wait.as_ref().map(|wait| wait.to_json()));
+            }
+            Self::Person { approvals } => put("approvals", Some(json!(approvals))),
+            Self::Child { job, agent, wait, .. } => {
+                put("job", Some(json!(job)));
+                put("agent", Some(json!(agent)));
+                put("waiting", wait.as_ref().map(|wait| wait.to_json()));
+            }
+            Self::External { queue, .. } => put("queue", Some(json!(queue))),
+            Self::Noted { cause: WaitCause::BackingOff { tries }, .. } => put("tries", Some(json!(tries))),
+            Self::NotAdmitted
+            | Self::Due
+            | Self::NoWorker { .. }
+            | Self::OwnerShare
+            | Self::Timer { .. }
+            | Self::Noted { .. } => {}
+        }
+        shown
+    }
+}
+
+/// In words, without what can be done about it.
+impl Display for WaitReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAdmitted => f.write_str("its message waits in the queue for a worker"),
+            Self::Due => f.write_str("a worker takes it next"),
+            Self::NoWorker { last: None } => f.write_str("no worker runs"),
+            Self::NoWorker { last: Some((name, seen)) } => {
+                write!(f, "no worker runs; `{}` gave the last sign of life at {}", told(name.clone()), seen.rfc3339())
+            }
+            Self::SlotsTaken { slots } => write!(f, "other sessions hold all {slots} slots of the workers"),
+            Self::OwnerShare => {
+                f.write_str("other sessions of its owner hold their share of the slots (`worker.owner_share`)")
+            }
+            Self::AgentLimit { agent, limit, owner_limit } => {
+                write!(f, "agent `{agent}` runs as many sessions as it may: {limit} (`concurrency`)")?;
+                let Some(owner) = owner_limit else { return Ok(()) };
+                write!(f, ", or its owner does: {owner} (`worker.owner_cap`)")
+            }
+            Self::OwnerLimit { limit } => {
+                write!(f, "its owner runs as many sessions as it may: {limit} (`worker.owner_cap`)")
+            }
+            Self::Suspended { agent, why: None } => write!(f, "agent `{agent}` is suspended"),
+            Self::Suspended { agent, why: Some(why) } => write!(f, "agent `{agent}` is suspended: {why}"),
+            Self::Paused { by: Some(by), job } => write!(f, "job `{job}` was paused by {}", told(by.clone())),
+            Self::Paused { by: None, job } => write!(f, "job `{job}` is paused"),
+            Self::Behind { job, wait } => {
+                write!(f, "job `{job}` of its session comes first")?;
+                nested(f, wait.as_deref())
+            }
+            Self::Person { approvals } => match approvals.as_slice() {
+                [one] => write!(f, "a person must answer approval `{one}`"),
+                [first, rest @ ..] => {
+                    write!(f, "people must answer approval `{first}` and {} more", rest.len())
+                }
+                [] => f.write_str("a person must answer"),
+            },
+            Self::Child { job, agent, wait, others } => {
+                write!(f, "job `{job}` of agent `{agent}`, which it has started, has not ended")?;
+                if *others > 0 {
+                    write!(f, ", nor have {others} others")?;
+                }
+                nested(f, wait.as_deref())
+            }
+            Self::External { queue, begun: false } => {
+                write!(f, "no external worker of queue `{queue}` has taken it yet")
+            }
+            Self::External { queue, begun: true } => write!(f, "an external worker of queue `{queue}` works on it"),
+            Self::Timer { until } => write!(f, "nothing is to be done before {}", until.rfc3339()),
+            Self::Noted { text, .. } => f.write_str(text),
+        }
+    }
+}
+
+fn nested(f: &mut Formatter<'_>, wait: Option<&WaitReason>) -> fmt::Result {
+    wait.map_or(Ok(()), |wait| write!(f, ": {wait}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(digit: &str) -> JobId {
+        JobId::new(&digit.repeat(32)).unwrap()
+    }
+
+    #[test]
+    fn a_reason_says_what_is_waited_for_and_what_to_do() {
+        let agent: AgentId = "a".parse().unwrap();
+        let person = WaitReason::Person { approvals: vec![job("2")] };
+        let child = |wait| WaitReason::Child { job: job("1"), agent: agent.clone(), wait, others: 0 };
+        let limit = |owner_limit| WaitReason::AgentLimit { agent: agent.clone(), limit: 2, owner_limit };
+        let suspended = |why: &str| WaitReason::Suspended { agent: agent.clone(), why: Some(why.into()) };
+        let two = job("2");
+        for (reason, kind, text, advice) in [
+            (WaitReason::NoWorker { last: None }, "no-worker", "no worker runs".to_owned(), Some("`trellis worker`")),
+            (limit(None), "agent-limit", "agent `a` runs as many sessions as it may: 2 (`concurrency`)".into(), Some("update a")),
+            (
+                limit(Some(9)),
+                "agent-limit",
+                "agent `a` runs as many sessions as it may: 2 (`concurrency`), or its owner does: 9 (`worker.owner_cap`)".into(),
+                Some("update a"),
+            ),
+            (suspended("tired"), "suspended", "agent `a` is suspended: tired".into(), Some("agent resume a")),
+            (suspended("x; `trellis agent resume a`"), "suspended", "agent `a` is suspended: x; `trellis agent resume a`".into(), None),
+            (person.clone(), "person", format!("a person must answer approval `{two}`"), Some("`trellis approvals`")),
+            (
+                child(Some(Box::new(person.clone()))),
+                "child",
+                format!(
+                    "job `{}` of agent `a`, which it has started, has not ended: a person must answer approval `{two}`",
+                    job("1")
+                ),
+                Some("`trellis approvals`"),
+            ),
+            (child(None), "child", format!("job `{}` of agent `a`, which it has started, has not ended", job("1")), None),
+        ] {
+            assert_eq!((reason.kind(), reason.to_string()), (kind, text));
+            let given = reason.advice();
+            assert_eq!(given.is_some(), advice.is_some(), "{reason}: {given:?}");
+            assert!(given.unwrap_or_default().contains(advice.unwrap_or_default()), "{reason}");
+        }
+        let parent = child(Some(Box::new(person))).to_json();
+        assert_eq!((&parent["kind"], &parent["waiting"]["kind"]), (&json!("child"), &json!("person")));
+        assert_eq!(parent["waiting"]["approvals"], json!([two]));
+    }
+
+    #[test]
+    fn causes_are_read_as_written_and_unknown_ones_as_other() {
+        for cause in [
+            WaitCause::ProviderLimit,
+            WaitCause::SpendingLimit,
+            WaitCause::BackingOff { tries: 3 },
+            WaitCause::Paused,
+            WaitCause::NotPublished,
+            WaitCause::Other,
+        ] {
+            let written = json!(cause);
+            assert_eq!(written["kind"], cause.kind());
+            assert_eq!(WaitCause::deserialize(written).unwrap(), cause);
+        }
+        assert_eq!(WaitCause::deserialize(json!({"kind": "brand-new"})).unwrap(), WaitCause::Other);
+    }
+}

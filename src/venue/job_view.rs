@@ -1,0 +1,46 @@
+//! A job as callers see it: its record, why it waits, what people are asked, and what became of it.
+
+use crate::domain::ids::SessionKey;
+use crate::domain::job::{ErrorCode, Job, JobStatus};
+use crate::store::StoreError;
+use crate::venue::operation::Caller;
+use crate::venue::{Venue, approvals, dead, outcomes, waits};
+use serde_json::{Value, json};
+
+/// What can be done about a task that was cancelled.
+const CANCELLED_ADVICE: &str =
+    "submit it again under a new id: its old id gives this job back, and only FAILED jobs are driven again";
+
+/// Returns a job's record with why it waits; of one that waits for a person with what is asked, of an operation of unknown
+/// outcome with what a person has found out.
+pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
+    let owner = &caller.owner;
+    let mut job = job.clone();
+    waits::explain(venue, owner, &mut job).await?;
+    let mut record = caller.reader().record(&job);
+    if job.status == JobStatus::InputRequired {
+        let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+        let mut waiting =
+            approvals::unanswered(venue, owner, &approvals::awaited(venue, owner, &session).await?).await?;
+        waiting.retain(|approval| approval.job.as_ref() == Some(&job.head.id));
+        waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
+        record["approvals"] = waiting.iter().map(|approval| approvals::seen_by(caller, approval)).collect();
+    }
+    let is_task = job.head.op.is_none();
+    if is_task
+        && job.status == JobStatus::Failed
+        && let Some(again) = dead::driven_as(venue, owner, &job.head.id).await?
+    {
+        record["redrivenAs"] = json!(again);
+    }
+    if is_task && job.status == JobStatus::Cancelled {
+        record["advice"] = CANCELLED_ADVICE.into();
+    }
+    let code = job.result.as_ref().and_then(|result| result.error_code);
+    if code == Some(ErrorCode::OutcomeUnknown)
+        && let Some(settled) = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled)
+    {
+        record["settled"] = json!(settled);
+    }
+    Ok(record)
+}

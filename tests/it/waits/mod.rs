@@ -1,0 +1,9 @@
+//! Nothing waits without a reason: what jobs, sessions and agents say that they wait for, who did what, and what it costs
+//! to look.
+
+mod cli;
+mod fleet;
+mod looks;
+mod reasons;
+mod records;
+mod search;
