@@ -9,6 +9,7 @@ pub mod grant;
 mod holder;
 #[cfg(test)]
 mod oracle_tests;
+mod own_names;
 pub mod policy;
 pub mod resource;
 pub mod trail;
@@ -19,6 +20,7 @@ pub use capability::Capability;
 use capability::{covers, overlaps};
 use holder::Held;
 pub use holder::Holder;
+pub use own_names::Disclosure;
 pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -245,7 +247,7 @@ impl Authority {
         Err(Denied {
             ability: ability.to_owned(),
             resource,
-            held: self.listed().unwrap_or_default(),
+            held: self.disclosed().map(|disclosed| disclosed.held).unwrap_or_default(),
             revoked: held == Held::Revoked,
         })
     }

@@ -77,6 +77,7 @@ impl PromptView<'_> {
             model: config.model.clone(),
             // Whose scratch space is meant changes with the session, and is no part of a prompt.
             authority: setting.authority.clone().nowhere(),
+            disclosure: setting.authority.disclosed(),
             bound: setting.mandate.envelope.bound.clone(),
             completion: setting.completion(),
             strict: config.strict_placeholders,
