@@ -52,6 +52,17 @@ pub struct UnresolvedArgument {
     pub key: String,
 }
 
+/// Why arguments can't be filled into a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InjectionError {
+    /// One of them has no value.
+    #[error(transparent)]
+    Unresolved(#[from] UnresolvedArgument),
+    /// The call's own arguments are of this type.
+    #[error("expected the arguments as a map, got {0}")]
+    NoMap(&'static str),
+}
+
 /// What the bindings make of one tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Planned {
@@ -107,14 +118,30 @@ impl Bindings {
         self.tools.is_empty()
     }
 
-    /// Tools that are bound but not among `known`, with a proposal.
-    pub fn strangers(&self, known: &[&str]) -> Vec<(String, String)> {
-        let strange = self.tools.keys().filter(|tool| !known.iter().any(|known| is_same(tool, known)));
-        let report = |tool: &String| {
-            let hint = did_you_mean(tool, known);
-            (format!("toolArgInjection.{tool}"), format!("no tool `{tool}` is offered{hint}"))
-        };
-        strange.map(report).collect()
+    /// Tools that are bound but not among `known`.
+    pub fn strangers<'b>(&'b self, known: &'b [&str]) -> impl Iterator<Item = &'b str> {
+        let tools = self.tools.keys().map(String::as_str);
+        tools.filter(|tool| !known.iter().any(|known| is_same(tool, known)))
+    }
+
+    /// The tools that are bound, with the arguments of each.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
+        self.tools.iter().map(|(tool, arguments)| (tool.as_str(), arguments.keys().map(String::as_str)))
+    }
+
+    /// Whether an argument is bound under one of a tool's names.
+    pub fn binds(&self, names: &[&str], argument: &str) -> bool {
+        self.of(names).contains_key(argument)
+    }
+
+    /// Binds under the name of a tool what is bound under a path of it that is no name in a turn.
+    pub fn rename(&mut self, path: &str, name: &str) {
+        let same: Vec<String> = self.tools.keys().filter(|tool| is_same(tool, path)).cloned().collect();
+        for tool in same {
+            for (argument, key) in self.tools.remove(&tool).unwrap_or_default() {
+                self.tools.entry(name.to_owned()).or_default().entry(argument).or_insert(key);
+            }
+        }
     }
 
     /// The bindings of one argument, under any of a tool's names.
@@ -146,28 +173,43 @@ impl Bindings {
         for (argument, key) in found.matched.iter().filter(|(name, _)| !bound.contains_key(name.as_str())) {
             planned.injection.bind(values, argument, &[], Some(key));
         }
-        planned.reports.extend(found.reports);
+        let open = found.ambiguous.into_iter().filter(|(argument, _)| !bound.contains_key(argument.as_str()));
+        planned.reports.extend(open.map(|(_, report)| report));
         planned.injection.reserved = reserved(schema).into_iter().map(str::to_owned).collect();
         Ok(planned)
     }
 }
 
 /// Whether a binding's tool is the one of this name. A path has many forms, and no tool's name is one.
-fn is_same(bound: &str, name: &str) -> bool {
+pub fn is_same(bound: &str, name: &str) -> bool {
     let is_path = |text: &str| text.contains(['/', ':']);
     bound == name || (is_path(bound) && is_path(name) && catalog_path(bound) == catalog_path(name))
 }
 
-/// Whether a tool takes an argument of this name; a report when its schema only doesn't forbid it.
-fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    if properties.is_some_and(|known| known.contains_key(argument)) {
+/// Whether a tool takes an argument of this name; a report when its schema takes any.
+pub fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
+    let mut known = Vec::new();
+    let is_open = collect_properties(schema, &mut known);
+    if known.contains(&argument) {
         return Ok(None);
     }
-    let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
     let hint = did_you_mean(argument, &known);
     let text = format!("`toolArgInjection` binds argument `{argument}`, which the operation doesn't name{hint}");
-    if schema.get("additionalProperties") == Some(&Value::Bool(false)) { Err(text) } else { Ok(Some(text)) }
+    if is_open || known.is_empty() { Ok(Some(text)) } else { Err(text) }
+}
+
+/// Collects the arguments that a schema names, also inside `allOf`, `anyOf` and `oneOf`. Whether it says that it takes
+/// others too; `additionalProperties` that is absent says nothing.
+fn collect_properties<'s>(schema: &'s Value, known: &mut Vec<&'s str>) -> bool {
+    let Value::Object(map) = schema else { return *schema == Value::Bool(true) };
+    known.extend(map.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys).map(String::as_str));
+    let mut is_open = map.contains_key("$ref")
+        || map.contains_key("patternProperties")
+        || map.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+    for part in ["allOf", "anyOf", "oneOf"].iter().filter_map(|key| map.get(*key)?.as_array()).flatten() {
+        is_open |= collect_properties(part, known);
+    }
+    is_open
 }
 
 /// Arguments that a schema marks with `"x-trusted": true`: a model's word never counts for them.
@@ -249,18 +291,23 @@ impl Injection {
         }
     }
 
-    /// The final arguments of a call.
-    pub fn apply(&self, mut arguments: Value) -> Result<Value, UnresolvedArgument> {
+    /// The final arguments of a call. Arguments that are no map have no place for what is bound: the call isn't made.
+    pub fn apply(&self, mut arguments: Value) -> Result<Value, InjectionError> {
         if let Some(unresolved) = self.unresolved.first() {
-            return Err(unresolved.clone());
+            return Err(unresolved.clone().into());
         }
-        if let Value::Object(map) = &mut arguments {
-            for (name, value) in &self.defaults {
-                map.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-            for (name, value) in &self.values {
-                map.insert(name.clone(), value.clone());
-            }
+        if self.is_empty() {
+            return Ok(arguments);
+        }
+        if arguments.is_null() {
+            arguments = Value::Object(Map::new());
+        }
+        let Value::Object(map) = &mut arguments else { return Err(InjectionError::NoMap(type_name(&arguments))) };
+        for (name, value) in &self.defaults {
+            map.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        for (name, value) in &self.values {
+            map.insert(name.clone(), value.clone());
         }
         Ok(arguments)
     }
