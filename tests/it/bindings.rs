@@ -6,11 +6,14 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::{Value, json};
+use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::context::assemble::assemble;
 use trellis::domain::context::ledger::Ledger;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::process::clock::Clock;
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 
 fn agent(tools: Value, more: Value) -> Value {
     let mut config = json!({"model": {"provider": "scripted", "name": "echo"}, "tools": tools, "defaultTools": false});
@@ -119,4 +122,80 @@ async fn what_was_stored_holds_or_is_not_offered_and_shown(on: On) {
     assert_eq!(json!(ledger)["reports"], json!([["toolArgInjection.send_email", "no tool `send_email` is offered"]]));
 }
 
-on_both! { what_was_stored_holds_or_is_not_offered_and_shown }
+const PEEKS: &str = r#"
+[[rule]]
+when = { turn = 1, text = "load" }
+then = { calls = [{ tool = "context_load", arguments = { path = "v/context/project" } }] }
+
+[[rule]]
+when = { turn = 1 }
+then = { calls = [
+  { tool = "lattice_read", arguments = { path = "v/context/project" } },
+  { tool = "lattice_read", arguments = { path = "v/context/users/me" } },
+  { tool = "lattice_read", arguments = { path = "v" } },
+  { tool = "lattice_list", arguments = { path = "v/context" } },
+  { tool = "lattice_inspect", arguments = { path = "v/context" } },
+  { tool = "job_run", arguments = { operation = "lattice:read", input = { path = "v/context/project" } } },
+  { tool = "lattice_copy", arguments = { from = "v/context/project", to = "w/copied" } },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// What injection hides is not read by its path: by an agent without a capability on it, and by one that binds.
+async fn what_is_filled_in_is_not_read_by_its_path(on: On) {
+    let Some((venue, _dir)) = on.venue(PEEKS, Clock::system()).await else { return };
+    venue.worker();
+    let operator = Caller { operator: true, ..boss(&venue.owner) };
+    for (path, value) in
+        [("v/context/project", json!({"key": "PROJECT-7"})), ("v/context/users/me", json!({"key": "USER-7"}))]
+    {
+        let write = json!({"path": path, "value": value});
+        operate(&venue.venue, &operator, "v/ops/lattice/write", write).await.unwrap();
+    }
+    let tools =
+        json!(["lattice/read", "lattice/list", "lattice/inspect", "lattice/copy", "job/run", "schema/validate"]);
+    let bound = json!({"schema_validate": {"value": "key"}});
+    let context = json!([{"with": "v/context", "can": "crud/read"}]);
+    let all = json!([{"with": "", "can": "*"}]);
+    for (id, caps, bindings, sees) in [
+        ("none", Some(json!([])), json!({}), false),
+        ("other", Some(json!([{"with": "w", "can": "crud"}])), json!({}), false),
+        ("binds", None, bound.clone(), false),
+        ("binds-all", Some(all), bound.clone(), false),
+        ("named", Some(context.clone()), json!({}), true),
+        ("binds-named", Some(context), bound, true),
+        ("free", None, json!({}), true),
+    ] {
+        let mut config = json!({"tools": tools, "defaultTools": false, "toolArgInjection": bindings});
+        if let Some(caps) = caps {
+            config["caps"] = caps;
+        }
+        venue.agent(id, config).await;
+        for (input, turn) in [("go", 2), ("load", 2)] {
+            let session = format!("{id}-{input}");
+            let session_id = Some(session.parse().unwrap());
+            let submission = Submission { input: json!(input), session_id, ..Submission::default() };
+            let job = venue.arrive(id, &session, true, submission).await.job.unwrap();
+            venue.ended(&job).await;
+            let key = SessionKey { agent: id.parse().unwrap(), session: session.parse().unwrap() };
+            let past = ledger::load(&*venue.venue.store, &venue.owner, &key, turn).await.unwrap().unwrap();
+            let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+            let shown = serde_json::to_string(&request).unwrap();
+            assert_eq!(shown.contains("PROJECT-7"), sees, "{id} {input}: {shown}");
+            assert_eq!(shown.contains("USER-7"), sees && input == "go", "{id} {input}: {shown}");
+        }
+    }
+    // Nor by a caller whose token is for one agent.
+    let narrow = Authority::new(Some(vec![Capability { with: "g/free".into(), can: "agent/request".into() }]));
+    let caller = Caller::new(venue.owner.clone(), "local/me".into(), narrow);
+    for path in ["v/context/project", "v/context/users/me", "v/context"] {
+        let read = operate(&venue.venue, &caller, "v/ops/lattice/read", json!({"path": path})).await;
+        assert!(read.unwrap_err().to_string().contains("crud/read on v/context"), "{path}");
+    }
+    let all = operate(&venue.venue, &caller, "v/ops/lattice/read", json!({"path": "v"})).await.unwrap();
+    assert!(all["value"]["info"].is_object() && !all.to_string().contains("PROJECT-7"), "{all}");
+}
+
+on_both! { what_was_stored_holds_or_is_not_offered_and_shown what_is_filled_in_is_not_read_by_its_path }

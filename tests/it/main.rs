@@ -92,6 +92,7 @@ mod nats_settings;
 mod nats_slow;
 mod nats_strays;
 mod nats_tenants;
+mod no_ops;
 mod not_made;
 mod operations;
 mod outage;

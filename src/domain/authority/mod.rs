@@ -19,7 +19,7 @@ use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, overlaps};
 use holder::Held;
-pub use holder::Holder;
+pub use holder::{HIDDEN, Holder};
 pub use own_names::Disclosure;
 pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
@@ -236,7 +236,8 @@ impl Authority {
 
     /// The one question: may the holder use `ability` on a resource?
     ///
-    /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/`.
+    /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/` without
+    /// `v/context`.
     pub fn permits(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), Denied> {
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
@@ -250,6 +251,11 @@ impl Authority {
             held: self.disclosed().map(|disclosed| disclosed.held).unwrap_or_default(),
             revoked: held == Held::Revoked,
         })
+    }
+
+    /// Whether one of its capabilities names something at or under a place: that nothing limits it names none.
+    pub fn names(&self, place: &str) -> bool {
+        self.paths.iter().flatten().any(|cap| covers(place, cap.with.trim_end_matches('/')))
     }
 
     /// Whether anything at all under a resource may be reached.

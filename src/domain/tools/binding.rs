@@ -122,9 +122,20 @@ impl AgentConfig {
                 }
             }
         }
+        for argument in self.tool_arg_injection.global() {
+            let has =
+                |one: &&Bindable<'_>| one.schema.as_ref().is_none_or(|schema| accepts(schema, argument) == Ok(None));
+            if !tools.iter().filter(|one| one.is_offered).any(|one| has(&one)) {
+                let why = "no tool of this agent has an argument of this name";
+                faults.warnings.push(format!("`toolArgInjection._global.{argument}`: {why}"));
+            }
+        }
         for one in tools.iter().filter(|one| one.is_offered) {
             let Some(schema) = &one.schema else { continue };
             let names: Vec<&str> = one.names.iter().map(String::as_str).collect();
+            if !self.tool_arg_injection.is_auto(&names) {
+                continue;
+            }
             for (argument, text) in auto::matches(schema, &keys).ambiguous {
                 if !self.tool_arg_injection.binds(&names, &argument) {
                     faults.errors.push(format!("`contextMapping`: tool `{}`: {text}", names[0]));
@@ -307,6 +318,15 @@ mod tests {
             &[],
         );
         check(&json!({"contextMapping": rows, "toolArgInjection": {"send_email": {"user_id": "uid"}}}), &[], &[]);
+        check(&json!({"contextMapping": rows, "toolArgInjection": {"send_email": {"_auto": false}}}), &[], &[]);
         check(&json!({"contextMapping": {"user_id": "_auto"}}), &[], &[]);
+    }
+
+    #[test]
+    fn what_is_bound_in_all_tools_is_bound_where_it_is_named() {
+        check(&json!({"toolArgInjection": {"_global": {"user_id": "user_id"}}}), &[], &[]);
+        let none = "`toolArgInjection._global.uesr_id`: no tool of this agent has an argument of this name";
+        let known = json!(["mail:send"]);
+        check(&json!({"tools": known, "toolArgInjection": {"_global": {"uesr_id": "user_id"}}}), &[], &[none]);
     }
 }

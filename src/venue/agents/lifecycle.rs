@@ -1,7 +1,7 @@
 //! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
 
 use super::copies::Claim;
-use super::{ending, fresh, get, writes};
+use super::{ending, fresh, get, names, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};

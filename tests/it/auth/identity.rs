@@ -91,7 +91,7 @@ async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
         ("userId", json!({}), None),
         ("uid", json!({}), None),
         ("user.Email", json!({}), None),
-        ("user.user_id", json!({}), None),
+        ("user.user_id", json!({}), Some(json!("ann"))),
         ("USER-NAME", json!({}), None),
         ("note", json!({}), Some(json!(1))),
         ("session.user.nick", json!({}), Some(json!("e"))),

@@ -1,0 +1,58 @@
+//! Calls that change nothing, and those that could never do what they are for.
+
+use crate::support::cli::Up;
+use crate::support::http::Server;
+use serde_json::{Value, json};
+
+fn run(operation: &str, input: &Value) -> Value {
+    json!({"operation": operation, "input": input})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn creating_an_agent_that_is_there_changes_nothing() {
+    let server = Server::start().await;
+    let model = json!({"provider": "scripted", "name": "echo"});
+    let bare = run("v/ops/agent/create", &json!({"agentId": "a"}));
+    server.post("/api/v1/run", bare.clone()).await.is_problem(400, "expected `config` with at least `model`");
+    server.put("/api/v1/agents/a", json!({"model": model, "systemPrompt": "Be."})).await.body(201);
+    for config in [Value::Null, json!({}), json!({"systemPrompt": "Be another."})] {
+        let mut asked = json!({"agentId": "a"});
+        if !config.is_null() {
+            asked["config"] = config;
+        }
+        let answer = server.post("/api/v1/run", run("v/ops/agent/create", &asked)).await.body(200);
+        assert_eq!((&answer["created"], &answer["updated"]), (&json!(false), &json!(false)), "{answer}");
+        assert_eq!((&answer["agentId"], &answer["status"]), (&json!("a"), &json!("SLEEPING")), "{answer}");
+    }
+    let kept = server.get("/api/v1/agents/a").await.body(200);
+    assert_eq!(kept["config"]["systemPrompt"], "Be.");
+    let over = run("v/ops/agent/create", &json!({"agentId": "a", "overwrite": true}));
+    server.post("/api/v1/run", over).await.is_problem(400, "expected `config` with at least `model`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_whose_requests_would_be_refused_is_refused_when_it_is_set() {
+    let server = Server::start().await;
+    let model = json!({"provider": "scripted", "name": "echo"});
+    server.put("/api/v1/agents/shop", json!({"model": model, "entityIdsRequired": true})).await.body(201);
+    server.put("/api/v1/agents/any", json!({"model": model})).await.body(201);
+    let set = |agent: &str, kind: &str| {
+        run("v/ops/agent/trigger", &json!({"agentId": agent, "input": "go", "kind": kind, "every": "1h"}))
+    };
+    for kind in ["task", "message"] {
+        server.post("/api/v1/run", set("shop", kind)).await.is_problem(400, "ENTITY_IDS_REQUIRED");
+        server.post("/api/v1/run", set("any", kind)).await.body(200);
+    }
+}
+
+#[test]
+fn a_file_with_a_byte_order_mark_is_read() {
+    let up = Up::start();
+    let config = r#"{"model": {"provider": "scripted", "name": "echo"}}"#;
+    up.file("marked.json", &format!("\u{feff}{config}"));
+    up.file("marked.toml", "\u{feff}id = \"other\"\nmodel = { provider = \"scripted\", name = \"echo\" }\n");
+    up.file("input.json", "\u{feff}{\"a\": 1}");
+    up.run(&["agent", "apply", "marked.json", "marked.toml"]).ok();
+    let answer = up.run(&["submit", "marked", "@input.json", "--wait"]).ok();
+    assert!(answer.contains("\"a\"") && !answer.contains('\u{feff}'), "{answer}");
+}
