@@ -256,5 +256,8 @@ async fn only_an_agent_that_may_forgets_a_whole_scope() {
     let (outcome, text) = site.call("f", json!([A]), "memory_forget", json!({"scope": A})).await;
     assert!(outcome == "denied" && text.contains("`forgetScope`"), "{outcome}: {text}");
     let (outcome, text) = site.call("n", json!([A]), "memory_forget", json!({})).await;
-    assert!(outcome == "bad arguments" && text.contains("expected one of `id` and `scope`"), "{outcome}: {text}");
+    assert!(
+        outcome == "bad arguments" && text.contains("expected one of `id`, `key` and `scope`"),
+        "{outcome}: {text}"
+    );
 }
