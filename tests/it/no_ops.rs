@@ -45,6 +45,39 @@ async fn a_timer_whose_requests_would_be_refused_is_refused_when_it_is_set() {
     }
 }
 
+/// Inputs as the sources' clients send them.
+#[tokio::test(flavor = "multi_thread")]
+async fn inputs_of_other_forms_are_read() {
+    let server = Server::start().await;
+    let model = json!({"provider": "scripted", "name": "echo"});
+    for agent in ["ended", "there"] {
+        server.put(&format!("/api/v1/agents/{agent}"), json!({"model": model})).await.body(201);
+    }
+    server.post("/api/v1/run", run("v/ops/agent/delete", &json!({"agentId": "ended"}))).await.body(200);
+    for (input, expected) in
+        [(json!({}), 2), (json!({"includeTerminated": true}), 2), (json!({"includeTerminated": false}), 1)]
+    {
+        let listed = server.post("/api/v1/run", run("v/ops/agent/list", &input)).await.body(200);
+        assert_eq!(listed["agents"].as_array().unwrap().len(), expected, "{input}: {listed}");
+    }
+    let ask = |wait: Value| {
+        run("v/ops/agent/request", &json!({"agentId": "there", "input": "go", "wait": wait, "timeout": 1}))
+    };
+    for wait in [json!(true), json!(false), json!(5)] {
+        let started = server.post("/api/v1/run", ask(wait)).await.body(200);
+        assert!(started["status"].is_string() && started["job"].is_string(), "{started}");
+    }
+    for wait in [json!("soon"), json!(-1)] {
+        server.post("/api/v1/run", ask(wait)).await.is_problem(400, "/wait");
+    }
+    let write = json!({"path": "w/x", "value": "here"});
+    server.post("/api/v1/run", run("v/ops/lattice/write", &write)).await.body(200);
+    for paths in [json!("w/x"), json!(["w/x"])] {
+        let seen = server.post("/api/v1/run", run("v/ops/lattice/inspect", &json!({"paths": paths}))).await.body(200);
+        assert!(seen["result"]["w/x"].as_str().unwrap().contains("here"), "{seen}");
+    }
+}
+
 #[test]
 fn a_file_with_a_byte_order_mark_is_read() {
     let up = Up::start();
