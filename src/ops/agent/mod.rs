@@ -8,7 +8,7 @@ mod session;
 mod sessions;
 pub(crate) mod task;
 
-use crate::domain::agent::{AgentConfig, AgentRecord};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
@@ -67,11 +67,14 @@ impl Operation for Info {
 
 /// The owner's agents.
 #[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 struct List {
     /// `next` of the page before
     after: Option<AgentId>,
     #[schemars(range(min = 1))]
     limit: Option<usize>,
+    /// false leaves out those that have ended
+    include_terminated: Option<bool>,
 }
 
 impl Operation for List {
@@ -90,6 +93,7 @@ impl Operation for List {
         let shown: Vec<_> = agents
             .iter()
             .zip(statuses)
+            .filter(|(agent, _)| self.include_terminated != Some(false) || agent.status != AgentStatus::Terminated)
             .map(|(a, status)| json!({"agentId": a.id, "status": status, "description": a.description}))
             .collect();
         Ok(json!({"agents": shown, "next": next}).into())
