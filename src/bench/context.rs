@@ -98,6 +98,7 @@ fn inputs(agent: AgentId) -> Inputs {
             venue: "bench".into(),
             model: config.model.clone(),
             authority: Authority::default(),
+            disclosure: None,
             bound: Authority::default(),
             completion: CompletedBy::Implicit,
             strict: false,

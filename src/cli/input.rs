@@ -1,7 +1,7 @@
 //! Values on the command line: text, JSON, `@file` and `-` for stdin.
 
 use super::exit::Failure;
-use crate::config::files::read_text_file;
+use crate::config::files::{read_text_file, without_mark};
 use crate::domain::decode;
 use serde_json::Value;
 use std::io::Read;
@@ -35,7 +35,7 @@ fn read(name: &str, from: impl Read) -> Result<String, Failure> {
     if text.len() as u64 > INPUT_BYTES_MAX {
         return Err(Failure::usage(format!("{name} is too long, expected at most {INPUT_BYTES_MAX} bytes")));
     }
-    Ok(text)
+    Ok(without_mark(text))
 }
 
 /// The value of an argument: JSON when it looks like it, text otherwise or with `as_text`.

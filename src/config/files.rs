@@ -29,9 +29,15 @@ pub fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// [`read_file`] as UTF-8 text.
+/// [`read_file`] as UTF-8 text, without the byte order mark that some editors put before it.
 pub fn read_text_file(path: &Path, max: u64) -> Result<String> {
-    String::from_utf8(read_file(path, max)?).map_err(|_| invalid("expected UTF-8".to_owned()))
+    let text = String::from_utf8(read_file(path, max)?).map_err(|_| invalid("expected UTF-8".to_owned()))?;
+    Ok(without_mark(text))
+}
+
+/// A text without the byte order mark that it may begin with.
+pub fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 fn check_regular(is_regular: bool) -> Result<()> {
@@ -66,6 +72,8 @@ mod tests {
         assert!(made.success());
         let read = |name: &str, max| read_text_file(&place(name), max).map_err(|error| error.to_string());
         assert_eq!(read("four", 4), Ok("four".to_owned()));
+        std::fs::write(place("marked"), "\u{feff}{}").unwrap();
+        assert_eq!(read("marked", 5), Ok("{}".to_owned()));
         for (name, max, reason) in [
             ("four", 3, "expected at most 3 bytes, got more"),
             ("latin", 3, "expected UTF-8"),

@@ -32,10 +32,10 @@ use crate::outputs::Outputs;
 use crate::resource::Resources;
 use crate::time::Millis;
 use crate::values::inject::Bindings;
-use crate::values::mapping::{Mapping, MappingError};
-use crate::values::{Values, entities, placeholder};
+use crate::values::mapping::Mapping;
+use crate::values::{Values, entities, placeholder, written};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// A durable agent under an owner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -347,26 +347,6 @@ const KEYS: [&str; 26] = [
 /// because an ignored limit is a promise that isn't kept.
 const LATER: [&str; 1] = ["visibility"];
 
-/// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
-/// their places. `toolArgInjection` may also stand inside a `contextMapping` that is a map.
-fn take_values(map: &mut Map<String, Value>) -> Result<(), MappingError> {
-    let mut bindings = Bindings::default();
-    if let Some(mut mapping) = map.remove("contextMapping") {
-        let inside = mapping.as_object_mut().and_then(|rows| rows.shift_remove("toolArgInjection"));
-        if let Some(inside) = inside {
-            bindings = Bindings::parse("contextMapping.toolArgInjection", &inside)?;
-        }
-        map.insert("contextMapping".into(), (&Mapping::parse("contextMapping", &mapping)?).into());
-    }
-    if let Some(outside) = map.remove("toolArgInjection") {
-        bindings = bindings.merge(Bindings::parse("toolArgInjection", &outside)?)?;
-    }
-    if !bindings.is_empty() {
-        map.insert("toolArgInjection".into(), json!(bindings));
-    }
-    Ok(())
-}
-
 impl AgentConfig {
     /// Reads a configuration from JSON (or TOML turned into JSON).
     pub fn parse(value: &Value) -> Result<Self, Wrong> {
@@ -387,7 +367,7 @@ impl AgentConfig {
                 return Err(Wrong::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
             }
         }
-        take_values(&mut map).map_err(|error| error.to_string())?;
+        written::take(&mut map).map_err(|error| error.to_string())?;
         let mut config: Self = decode::proposed(&Value::Object(map))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {
@@ -417,11 +397,14 @@ impl AgentConfig {
             || texts().iter().any(|text| placeholder::has_any(text))
     }
 
+    /// Whether arguments are filled in that its model doesn't see.
+    pub fn hides_values(&self) -> bool {
+        !self.tool_arg_injection.is_empty() || self.context_mapping.auto_keys().next().is_some()
+    }
+
     /// Whether its tools depend on values too, and so on the turn.
     pub fn injects(&self) -> bool {
-        self.entity_ids_required
-            || !self.tool_arg_injection.is_empty()
-            || self.context_mapping.auto_keys().next().is_some()
+        self.entity_ids_required || self.hides_values()
     }
 
     /// The entities that a request is about, where the agent asks for them.

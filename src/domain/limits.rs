@@ -299,11 +299,14 @@ pub const MEMORY_TOPICS: usize = 16;
 /// Bytes of a topic.
 pub const MEMORY_TOPIC_BYTES: usize = 64;
 
-/// Entries that one read of a memory returns.
+/// Entries that one read of a memory returns when it doesn't say how many.
 pub const MEMORY_READ: usize = 50;
 
-/// Entries that one search of a memory returns when it doesn't say how many, and at most.
+/// Entries that one search of a memory returns when it doesn't say how many.
 pub const MEMORY_SEARCH: usize = 100;
+
+/// Entries that one read or search of a memory returns at most.
+pub const MEMORY_LIMIT: usize = 200;
 
 /// Entries that a memory shows by itself.
 pub const MEMORY_PRELOAD: usize = 50;

@@ -1,5 +1,6 @@
 //! Tool resolution: which operations a model is offered, under which names.
 
+pub mod binding;
 pub mod consent;
 pub mod guard;
 pub(crate) mod harness;
@@ -8,6 +9,7 @@ mod outline;
 pub mod unknown;
 mod resource;
 
+use self::binding::names_of;
 use self::guard::{GuardRule, Guards};
 pub use self::harness::Ends;
 pub(crate) use self::name::misnamed;
@@ -174,15 +176,14 @@ pub fn resolve_with(
     let offered = &table.offered;
     let is_offered = |path: &String| offered.iter().any(|one| one.target == ToolTarget::Operation(path.clone()));
     table.unbound.retain(|(path, reason)| reason != ELSEWHERE || !is_offered(path));
+    table.check_strangers(catalog);
     table.offered.extend(harness::offered(config, ends));
     let guards = table.guards(catalog);
     table.build(guards)
 }
 
 impl Builder<'_> {
-    fn build(mut self, guards: Guards) -> ToolTable {
-        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        self.reports.extend(self.config.tool_arg_injection.strangers(&known));
+    fn build(self, guards: Guards) -> ToolTable {
         let mut specs = Vec::with_capacity(self.offered.len());
         let (mut targets, mut injections, mut reaches) = (Vec::new(), Vec::new(), Vec::new());
         for Offered { spec, target, injection, reach } in self.offered {
@@ -200,7 +201,7 @@ impl Builder<'_> {
     }
 
     /// What holds for all operations, where the model can call them by their path.
-    fn guards(&mut self, catalog: &(impl Directory + ?Sized)) -> Guards {
+    fn guards(&self, catalog: &(impl Directory + ?Sized)) -> Guards {
         let mut guards = Guards::default();
         let run = ToolTarget::Operation(RUN.to_owned());
         if !self.config.injects() || !self.offered.iter().any(|offered| offered.target == run) {
@@ -208,7 +209,6 @@ impl Builder<'_> {
         }
         for found in catalog.all() {
             guards.add(&found.path, &found.aliases, self.rule(&found));
-            self.names.extend(found.paths().map(str::to_owned));
         }
         guards
     }
@@ -231,7 +231,8 @@ impl Builder<'_> {
         if let Some((_, reason)) = self.unbound.iter().find(|(path, _)| *path == found.path) {
             return GuardRule::Refuse(reason.clone());
         }
-        let names: Vec<&str> = found.paths().collect();
+        let names = names_of(self.config, None, found);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let planned = self.config.tool_arg_injection.plan(&names, &found.input, self.values);
         planned.map_or_else(GuardRule::Refuse, |planned| GuardRule::Inject(planned.injection))
     }
@@ -252,8 +253,8 @@ impl Builder<'_> {
     /// Offers an operation as its entry says.
     fn offer(&mut self, found: &Described, tool: &NamedTool) {
         let name = tool.name.clone().unwrap_or_else(|| tool_name(&found.asked));
-        self.names.push(name.clone());
-        self.names.extend(found.paths().map(str::to_owned));
+        let names = names_of(self.config, Some(&name), found);
+        self.names.extend(names.iter().cloned());
         if !self.takes(&found.asked, &name) {
             return;
         }
@@ -262,7 +263,7 @@ impl Builder<'_> {
             self.unbound.push((found.path.clone(), ELSEWHERE.into()));
             return;
         }
-        let names: Vec<&str> = std::iter::once(name.as_str()).chain(found.paths()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
             Err(reason) => {
                 self.unbound.push((found.path.clone(), reason.clone()));

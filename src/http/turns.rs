@@ -4,6 +4,8 @@ use super::Api;
 use super::extract::{Asked, Json, Who, typed};
 use super::problem::Problem;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
+use crate::domain::values::protected;
+use crate::ops::agent::send::with_ignored;
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
 use crate::venue::ledger::experiment::{Experiment, run};
@@ -139,7 +141,9 @@ pub(super) async fn context(
     Json(body): Json,
 ) -> Result<Response, Problem> {
     let agent = AgentId::new(id.as_str()).map_err(Problem::bad_request)?;
-    let asked = typed::<Preview>(body)?;
+    let mut asked = typed::<Preview>(body)?;
+    let is_identified = who.caller.envelope.claims.contains_key(protected::USER_ID) && !who.may_override;
+    let ignored = if is_identified { protected::take_identity(&mut asked.session_context) } else { Vec::new() };
     let caller = Some(who.caller.name.clone());
     let asked = Preview { envelope: who.caller.request(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
@@ -147,5 +151,5 @@ pub(super) async fn context(
         Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),
         Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),
     };
-    Ok(axum::Json(answer).into_response())
+    Ok(axum::Json(with_ignored(answer, &ignored)).into_response())
 }

@@ -14,7 +14,8 @@ use crate::venue::operation::{
 use crate::venue::tree::{shared, value_at, virtuals};
 use crate::venue::workspace::{TreePage, WriteOp, page};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use slice::Slice;
 
@@ -295,10 +296,20 @@ impl Operation for List {
 #[derive(Deserialize, JsonSchema)]
 struct Inspect {
     path: Option<Path>,
-    #[schemars(length(max = PATHS))]
+    #[serde(default, deserialize_with = "one_or_more")]
+    #[schemars(length(max = PATHS), extend("type" = ["array", "string"]))]
     paths: Option<Vec<Path>>,
     budget: Option<usize>,
     compact: Option<bool>,
+}
+
+/// A list of paths, or one of them as text.
+fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Path>>, D::Error> {
+    let given = match Option::<Value>::deserialize(from)? {
+        Some(Value::String(path)) => Some(json!([path])),
+        given => given,
+    };
+    given.map(serde_json::from_value).transpose().map_err(D::Error::custom)
 }
 
 impl Operation for Inspect {

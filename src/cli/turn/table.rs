@@ -120,6 +120,9 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     for pair in list(&ledger["refused"]) {
         lines.push(format!("          not {}: {}", field_at(pair, 0), field_at(pair, 1)));
     }
+    for pair in list(&ledger["reports"]) {
+        lines.push(format!("bindings  {}: {}", field_at(pair, 0), field_at(pair, 1)));
+    }
     let used: Vec<_> =
         list(&ledger["values"]).iter().map(|v| format!("{} ({})", field(v, "key"), field(v, "tier"))).collect();
     for (name, texts) in [
@@ -215,6 +218,7 @@ mod tests {
                     row("context/notes", json!("w/notes"), 5000, 0, "dropped", json!("no room: 80 bytes were left")),
                 ],
                 "tools": ["lattice_read"], "refused": [["v/ops/x", "no such operation in the catalog"]],
+                "reports": [["toolArgInjection.x", "no tool `x` is offered"]],
                 "values": [{"key": "user.name", "tier": "user"}], "unresolved": ["city"], "prefix": "aa", "prompt": "bb"
             },
         });
@@ -236,6 +240,7 @@ context/notes  w/notes  w/ crud/read  5,000  5,000  0          dropped  no room:
 
 tools     1 offered: lattice_read
           not v/ops/x: no such operation in the catalog
+bindings  toolArgInjection.x: no tool `x` is offered
 filled in user.name (user)
 no value  city
 prefix    aa  system prompt and tools, kept by a provider's cache

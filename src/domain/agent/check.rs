@@ -1,6 +1,6 @@
 //! What a configuration must be, beyond its types.
 
-use super::tool::ToolEntry;
+use super::tool::{Runs, ToolEntry};
 use super::{AgentConfig, AgentRecord, Looping, PromptStyle};
 use crate::agent::entry::check_entries;
 use crate::agent::tool::GOAL_TOOLS;
@@ -81,6 +81,7 @@ impl AgentConfig {
         self.check_goal_tools().or_else(bad)?;
         self.check_schemas().or_else(bad)?;
         self.check_entities().or_else(bad)?;
+        self.check_scopes().or_else(bad)?;
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
         self.resources.check(&configured(self)).or_else(bad)?;
@@ -95,6 +96,22 @@ impl AgentConfig {
             }
             None => Ok(()),
         }
+    }
+
+    /// Whether people who are to be asked about sections are: a call that hands none on asks nobody.
+    fn check_scopes(&self) -> Result<(), String> {
+        for (at, entry) in self.tools.iter().enumerate() {
+            if let ToolEntry::Named(tool) = entry
+                && tool.runs() == Ok(Runs::Latent)
+                && tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
+            {
+                return Err(format!(
+                    "`tools[{at}].scopes.approval`: a tool without `operation` and `delegate` hands nothing on; set \
+                     `approval` of the tool"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the schemas that this agent has of its own can be sent to its models. Those of outputs are the input of

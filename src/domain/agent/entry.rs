@@ -8,6 +8,7 @@ use crate::lattice::value::get as navigate;
 use crate::limits::{CONTEXT_ENTRIES, ENTRY_BYTES};
 use crate::load::check_label;
 use crate::scope::check_instance;
+use crate::visible::quoted;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,7 +45,7 @@ pub struct FullEntry {
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// Heading in the prompt; the source when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "type", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Bytes that it asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +104,15 @@ impl TryFrom<Value> for ContextEntry {
     fn try_from(value: Value) -> Result<Self, String> {
         match value {
             Value::String(text) => Ok(Self::Short(text)),
-            other => decode::typed(other).map(Self::Full).map_err(|wrong| wrong.to_string()),
+            other => {
+                let kind = other.get("type").and_then(Value::as_str).map(quoted);
+                decode::typed(other).map(Self::Full).map_err(|wrong| match kind {
+                    None => wrong.to_string(),
+                    Some(kind) => format!(
+                        "{wrong}; write an item of type `{kind}` as `{{label: \"{kind}\", text: …}}`, a value as its JSON"
+                    ),
+                })
+            }
         }
     }
 }
@@ -280,10 +289,20 @@ mod tests {
                 Ok(Source::Job { job: JobId::new(&job).unwrap(), within: vec!["a".into(), "0".into()] }),
             ),
             (json!({"text": "t", "ref": "w/a"}), Ok(Source::Text("t".into()))),
+            (json!({"type": "state", "_instance": "①", "text": "Hello"}), Ok(Source::Text("Hello".into()))),
             (json!({"label": "A"}), Err("expected one of `op`, `job`, `text` and `ref`".into())),
         ] {
             assert_eq!(entry(json.clone()).source(), source, "{json}");
         }
+    }
+
+    #[test]
+    fn an_item_with_a_type_is_an_entry_of_that_label_or_says_what_to_write() {
+        let kept = json!({"text": "Hello", "label": "state", "instance": "①"});
+        assert_eq!(json!(entry(json!({"type": "state", "_instance": "①", "text": "Hello"}))), kept);
+        let error = serde_json::from_value::<ContextEntry>(json!({"type": "state", "user": {"id": 1}})).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("unknown field `user`") && error.contains("`{label: \"state\", text: …}`"), "{error}");
     }
 
     #[test]

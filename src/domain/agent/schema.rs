@@ -81,6 +81,10 @@ mod tests {
             json!({"model": model, "loop": "goalTree", "outputs": {"complete": {"schema": {"type": "object"}}}}),
             json!({"model": model, "contextMapping": [{"key": "a", "source": "session.b"}]}),
             json!({"model": model, "contextMapping": {"greeting": "CONSTANT:hello"}}),
+            json!({"model": model, "contextMapping": {
+                "declaredKeys": ["user_id"], "constants": {"send": {"limit": 5}}, "entityIdsKey": "ids",
+                "toolArgInjection": {"send": {"_auto": false, "to": "user_email"}, "_global": {"tid": "tenant_id"}}
+            }}),
             json!({"model": model, "toolArgInjection": {"send": {"to": "user_email"}}, "entityIdsKey": "ids"}),
             json!({"model": model, "limits": {"turns": 1, "tokens": 10, "wallClock": 5, "windDown": true}}),
             json!({"model": {"provider": "x", "name": "y", "price": {"input": 1.0, "output": 2.0}}, "limits": {"cost": 1.0}}),

@@ -1,6 +1,7 @@
 //! Configurations: defaults, mistakes and what they mean.
 
 use super::*;
+use serde_json::json;
 
 fn error(value: &Value) -> String {
     AgentConfig::parse(value).unwrap_err().to_string()
@@ -20,6 +21,10 @@ fn mistakes_are_named() {
     for (value, expected) in [
         (json!([]), "expected an agent configuration as a map, got array"),
         (json!({"systemPromt": "x", "model": model}), "unknown key `systemPromt`, did you mean `systemPrompt`"),
+        (
+            json!({"model": model, "tools": [{"name": "t", "description": "d", "scopes": {"enum": ["input"], "approval": "ask"}}]}),
+            "`tools[0].scopes.approval`: a tool without `operation` and `delegate` hands nothing on; set `approval` of the tool",
+        ),
         (json!({"visibility": "all", "model": model}), "key `visibility` is not supported by this version"),
         (json!({"outputs": {"complete": {}}, "model": model}), "`outputs.complete`: missing field `schema`"),
         (

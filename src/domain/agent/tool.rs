@@ -71,7 +71,7 @@ pub enum ToolEntry {
 #[serde(deny_unknown_fields)]
 pub struct NamedTool {
     /// The catalog path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "_activity", skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// An agent that does it as a child job, or `anonymous`.
     #[serde(default, alias = "_delegate", skip_serializing_if = "Option::is_none")]
@@ -256,6 +256,11 @@ mod tests {
                 json!({"operation": "v/ops/a/b", "_scopes": {"const": ["input"]}}),
                 Runs::Operation("v/ops/a/b".into()),
                 json!({"operation": "v/ops/a/b", "scopes": {"const": ["input"]}}),
+            ),
+            (
+                json!({"_activity": "mail:send", "name": "log"}),
+                Runs::Operation("mail:send".into()),
+                json!({"operation": "mail:send", "name": "log"}),
             ),
             (json!({"_delegate": "helper"}), Runs::Delegate(agent("helper")), json!({"delegate": "helper"})),
             (

@@ -3,6 +3,9 @@
 use super::capability::{Capability, covers, is_of_resources};
 use super::{Authority, physical, scratch};
 
+/// Values that the runtime fills in: nobody reads them by path without a capability.
+pub const HIDDEN: &str = "v/context";
+
 /// What [`Authority::permits`] comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
@@ -61,12 +64,12 @@ impl<'a> Holder<'a> {
         }
     }
 
-    /// The session's own `c/`, the job's own `t/`, its own job, and reading `v/`.
+    /// The session's own `c/`, the job's own `t/`, its own job, and reading `v/` without [`HIDDEN`].
     pub(super) fn always(&self, ability: &str, name: &str) -> bool {
         let within = |own: &Option<String>| own.as_ref().is_some_and(|own| covers(own, name));
         // Without a session or a job there is nothing that these could mean.
         let nobody = ["c", "t"].iter().any(|alias| covers(alias, name));
-        let reads = || ability == "crud/read" && (within(&self.job) || covers("v", name));
+        let reads = || ability == "crud/read" && (within(&self.job) || covers("v", name) && !covers(HIDDEN, name));
         within(&self.scratch) || within(&self.task) || nobody || reads()
     }
 }

@@ -9,6 +9,7 @@ pub mod grant;
 mod holder;
 #[cfg(test)]
 mod oracle_tests;
+mod own_names;
 pub mod policy;
 pub mod resource;
 pub mod trail;
@@ -18,7 +19,8 @@ use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, overlaps};
 use holder::Held;
-pub use holder::Holder;
+pub use holder::{HIDDEN, Holder};
+pub use own_names::Disclosure;
 pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -234,7 +236,8 @@ impl Authority {
 
     /// The one question: may the holder use `ability` on a resource?
     ///
-    /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/`.
+    /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/` without
+    /// `v/context`.
     pub fn permits(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), Denied> {
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
@@ -245,9 +248,14 @@ impl Authority {
         Err(Denied {
             ability: ability.to_owned(),
             resource,
-            held: self.listed().unwrap_or_default(),
+            held: self.disclosed().map(|disclosed| disclosed.held).unwrap_or_default(),
             revoked: held == Held::Revoked,
         })
+    }
+
+    /// Whether one of its capabilities names something at or under a place: that nothing limits it names none.
+    pub fn names(&self, place: &str) -> bool {
+        self.paths.iter().flatten().any(|cap| covers(place, cap.with.trim_end_matches('/')))
     }
 
     /// Whether anything at all under a resource may be reached.

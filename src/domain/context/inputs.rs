@@ -6,7 +6,7 @@ use super::past::TranscriptTurn;
 use super::sight::Viewer;
 use crate::agent::CompletedBy;
 use crate::agent::PromptStyle;
-use crate::authority::Authority;
+use crate::authority::{Authority, Disclosure};
 use crate::chat::{ModelSettings, OutputFormat};
 use crate::context::goals::View;
 use crate::event::Event;
@@ -76,6 +76,9 @@ pub struct Frame {
     pub model: ModelSettings,
     /// What the turn may do.
     pub authority: Authority,
+    /// How it is told so; absent in older records, and where nothing limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disclosure: Option<Disclosure>,
     /// What its request may do at most.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,

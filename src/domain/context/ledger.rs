@@ -107,6 +107,9 @@ pub struct Ledger {
     /// Tools that could not be offered, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<(String, String)>,
+    /// Bindings and `_auto` rows that could not be kept: place or tool, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<(String, String)>,
     /// SHA-256 of system prompt and tools, which a provider's cache keeps.
     pub prefix: String,
     /// SHA-256 of the whole prompt.

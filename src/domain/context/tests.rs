@@ -105,6 +105,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             venue: "test".into(),
             model: ModelSettings::new("scripted", "x"),
             authority: Authority::default(),
+            disclosure: None,
             bound: Authority::default(),
             completion: CompletedBy::Implicit,
             strict: false,

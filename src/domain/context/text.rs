@@ -5,7 +5,7 @@ use super::inputs::Frame;
 use super::item::{Content, Item, Section};
 use crate::agent::{CompletedBy, PromptStyle};
 use crate::authority::capability::readable;
-use crate::authority::{Capability, ResourcePath};
+use crate::authority::{Capability, Disclosure, ResourcePath};
 use crate::event::{Event, Payload};
 use crate::external;
 use crate::foreign::{self, Foreign, name};
@@ -61,13 +61,13 @@ pub fn system(frame: &Frame, configured: &str, date: &str) -> String {
         name(&frame.model.name)
     ));
     parts.push(lattice_reference(frame));
-    if let Some(caps) = frame.authority.listed() {
+    if let Some(Disclosure { held, revoked }) = frame.disclosure.clone().or_else(|| frame.authority.disclosed()) {
         let mut lines = vec![lines::CAPABILITIES.to_string()];
-        if caps.is_empty() {
+        if held.is_empty() {
             lines.push("(none)".into());
         }
-        lines.extend(caps.iter().map(|cap| format!("- {}", name(&cap.to_string()))));
-        let revoked = frame.authority.revoked().iter();
+        lines.extend(held.iter().map(|cap| format!("- {}", name(&cap.to_string()))));
+        let revoked = revoked.iter();
         lines.extend(revoked.map(|revoked| format!("- not {}: it was revoked", name(&revoked.to_string()))));
         lines.push(
             "Calls outside these capabilities fail, and retrying them is useless. If the goal can't be \

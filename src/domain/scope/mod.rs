@@ -26,6 +26,7 @@ use crate::authority::{Authority, ResourcePath};
 use crate::consent::Consent;
 use crate::decode;
 use crate::ids::{AgentId, sha256_hex};
+use crate::limits::SESSION_CHILDREN;
 use crate::origin::Seen;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -206,7 +207,10 @@ impl Reach {
     /// The same for a turn with these instances.
     pub fn extend_instances(&self, mut schema: Value, instances: &[String]) -> Value {
         if self.instanced && !instances.is_empty() {
-            let about = "The instance that this call is about: it gets what is of that one and what is of none.";
+            let about = format!(
+                "The instance that this call is about: it gets what is of that one and what is of none. At most \
+                 {SESSION_CHILDREN} calls of one reply are given to other agents; name the rest in the next one."
+            );
             add(&mut schema, INSTANCE, json!({"enum": instances, "description": about}));
         }
         schema

@@ -188,7 +188,7 @@ fn narrowed(
 /// only its own id counts.
 fn identity(root: &Link, owner: &Owner) -> Values {
     let mut values = Values::new();
-    values.insert(USER_ID.to_owned(), Value::from(owner.user().as_str()));
+    values.extend([USER_ID, "user.id"].map(|key| (key.to_owned(), Value::from(owner.user().as_str()))));
     if let Signer::Issuer(_) = root.signer {
         let named =
             [(["user_name", "user.name"], &root.claims.name), (["user_email", "user.email"], &root.claims.email)];

@@ -66,12 +66,13 @@ fn a_key_speaks_for_itself_and_an_issuer_for_its_owners() {
     let own = judged(&[link(1, json!({"name": "Root", "email": "root@x", "jti": "g1"}))]).unwrap();
     assert_eq!((own.owner, own.capabilities, own.delegated), (key(1).owner(), None, false));
     assert_eq!(own.grants, ["g1"]);
-    assert_eq!(Value::Object(own.claims), json!({"user_id": key(1).multibase()}), "nobody vouches for the name");
+    let itself = json!({"user_id": key(1).multibase(), "user.id": key(1).multibase()});
+    assert_eq!(Value::Object(own.claims), itself, "nobody vouches for the name");
 
     let ann = judged(&[issued(acme(), json!({"name": "Ann", "email": "ann@acme.example", "att": []}))]).unwrap();
     assert_eq!((ann.owner.to_string().as_str(), ann.capabilities), ("acme/ann", Some(vec![])));
     let known = json!({
-        "user_id": "ann", "user_name": "Ann", "user.name": "Ann",
+        "user_id": "ann", "user.id": "ann", "user_name": "Ann", "user.name": "Ann",
         "user_email": "ann@acme.example", "user.email": "ann@acme.example",
     });
     assert_eq!(Value::Object(ann.claims), known);

@@ -124,6 +124,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
             venue: "test".into(),
             model: setting.config.model.clone(),
             authority: Authority::default(),
+            disclosure: None,
             bound: Authority::default(),
             completion: setting.config.completion,
             strict: false,

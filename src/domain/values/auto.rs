@@ -17,8 +17,8 @@ const NEVER: [&str; 5] = ["id", "name", "type", "status", "title"];
 pub struct Matches {
     /// Argument and key.
     pub matched: Vec<(String, String)>,
-    /// Arguments that more than one key would fit, in words.
-    pub reports: Vec<String>,
+    /// Arguments that more than one key would fit, and a line about each.
+    pub ambiguous: Vec<(String, String)>,
 }
 
 /// Matches the top-level scalar arguments of a tool's schema with `keys`.
@@ -36,10 +36,11 @@ pub fn matches(schema: &Value, keys: &[&str]) -> Matches {
             [key] => found.matched.push((argument.clone(), (*key).to_owned())),
             several => {
                 let several: Vec<_> = several.iter().map(|key| format!("`{key}`")).collect();
-                found.reports.push(format!(
+                let report = format!(
                     "`_auto` leaves argument `{argument}` to the model: {} would fit it, bind one of them",
                     several.join(" and ")
-                ));
+                );
+                found.ambiguous.push((argument.clone(), report));
             }
         }
     }
@@ -47,9 +48,14 @@ pub fn matches(schema: &Value, keys: &[&str]) -> Matches {
 }
 
 /// A name without what doesn't count.
-fn whole_name(name: &str) -> String {
+pub(super) fn whole_name(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !"._- ".contains(*c)).flat_map(char::to_lowercase).collect();
     ALIASES.iter().find(|(short, _)| *short == plain).map_or(plain, |(_, long)| (*long).to_owned())
+}
+
+/// Whether two names differ only in how they are spelt.
+pub fn is_same_name(one: &str, other: &str) -> bool {
+    whole_name(one) == whole_name(other)
 }
 
 fn is_scalar(schema: &Value) -> bool {
@@ -99,10 +105,9 @@ mod tests {
         let schema = json!({"properties": {"userId": {"type": "string"}}});
         let found = matches(&schema, &["user_id", "uid"]);
         assert_eq!(found.matched, []);
-        assert_eq!(
-            found.reports,
-            ["`_auto` leaves argument `userId` to the model: `user_id` and `uid` would fit it, bind one of them"]
-        );
+        let report =
+            "`_auto` leaves argument `userId` to the model: `user_id` and `uid` would fit it, bind one of them";
+        assert_eq!(found.ambiguous, [("userId".to_owned(), report.to_owned())]);
     }
 
     #[test]

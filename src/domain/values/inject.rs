@@ -8,7 +8,7 @@ use crate::values::mapping::{MappingError, RowSource, check_key};
 use crate::values::{Resolver, Tier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(test)]
 mod tests;
@@ -16,12 +16,55 @@ mod tests;
 /// Bindings of one configuration: each is looked at in every turn.
 const BINDINGS: usize = 256;
 
+/// Stands in the place of a tool: arguments of all tools that have them.
+const ALL_TOOLS: &str = "_global";
+
+/// Stands in the place of an argument: whether `_auto` rows fill in arguments of the tool.
+const AUTO: &str = "_auto";
+
 /// `{tool: {argument: key}}`. A tool is named as the model sees it or by its operation's path; in
-/// place of a key any source of a mapping row may stand.
+/// place of a key any source of a mapping row may stand. `{_global: {argument: key}}` is for all tools that have the
+/// argument, and `{tool: {_auto: false}}` keeps `_auto` rows from a tool.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "Value", into = "Value")]
 pub struct Bindings {
     tools: BTreeMap<String, BTreeMap<String, String>>,
+    global: BTreeMap<String, String>,
+    /// Tools without `_auto`.
+    manual: BTreeSet<String>,
+}
+
+impl TryFrom<Value> for Bindings {
+    type Error = MappingError;
+
+    /// As they are stored, by versions before, too, which knew no `_auto` here.
+    fn try_from(mut value: Value) -> Result<Self, MappingError> {
+        for (_, arguments) in value.as_object_mut().into_iter().flatten() {
+            if let Some(arguments) = arguments.as_object_mut()
+                && arguments.get(AUTO).is_some_and(|given| !given.is_boolean())
+            {
+                arguments.shift_remove(AUTO);
+            }
+        }
+        Self::parse("toolArgInjection", &value)
+    }
+}
+
+impl From<Bindings> for Value {
+    fn from(Bindings { tools, global, manual }: Bindings) -> Self {
+        let plain = |arguments: BTreeMap<String, String>| -> Map<String, Self> {
+            arguments.into_iter().map(|(argument, key)| (argument, key.into())).collect()
+        };
+        let mut all: BTreeMap<String, Map<String, Self>> =
+            tools.into_iter().map(|(tool, arguments)| (tool, plain(arguments))).collect();
+        for tool in manual {
+            all.entry(tool).or_default().insert(AUTO.to_owned(), false.into());
+        }
+        if !global.is_empty() {
+            all.insert(ALL_TOOLS.to_owned(), plain(global));
+        }
+        all.into_iter().map(|(tool, arguments)| (tool, Self::Object(arguments))).collect()
+    }
 }
 
 /// What a call of one tool gets, resolved for one turn.
@@ -52,6 +95,17 @@ pub struct UnresolvedArgument {
     pub key: String,
 }
 
+/// Why arguments can't be filled into a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InjectionError {
+    /// One of them has no value.
+    #[error(transparent)]
+    Unresolved(#[from] UnresolvedArgument),
+    /// The call's own arguments are of this type.
+    #[error("expected the arguments as a map, got {0}")]
+    NoMap(&'static str),
+}
+
 /// What the bindings make of one tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Planned {
@@ -69,52 +123,127 @@ impl Bindings {
             Value::Object(map) => Ok(map.clone()),
             other => Err(wrong(place.to_owned(), format!("expected a map, got {}", type_name(other)))),
         };
-        let mut tools: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        let mut all = Self::default();
         for (tool, arguments) in map(place, value)? {
             let place = format!("{place}.{tool}");
             for (argument, key) in map(&place, &arguments)? {
                 let place = format!("{place}.{argument}");
+                if argument == AUTO {
+                    match key {
+                        Value::Bool(_) if tool == ALL_TOOLS => {
+                            return Err(wrong(place, "`_auto` belongs to one tool".into()));
+                        }
+                        Value::Bool(true) => {}
+                        Value::Bool(false) => drop(all.manual.insert(tool.clone())),
+                        other => {
+                            let found = type_name(&other);
+                            return Err(wrong(place, format!("expected `true` or `false`, got {found}")));
+                        }
+                    }
+                    continue;
+                }
                 let Value::String(key) = key else {
                     return Err(wrong(place, format!("expected a key, got {}", type_name(&key))));
                 };
                 RowSource::given(&key).map_err(|reason| wrong(place.clone(), reason))?;
                 check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
-                tools.entry(tool.clone()).or_default().insert(argument, key);
+                all.of_tool(&tool).insert(argument, key);
             }
         }
-        let count: usize = tools.values().map(BTreeMap::len).sum();
+        let count: usize = all.tools.values().map(BTreeMap::len).sum::<usize>() + all.global.len() + all.manual.len();
         if count > BINDINGS {
             return Err(wrong(place.to_owned(), format!("expected at most {BINDINGS} arguments, got {count}")));
         }
-        Ok(Self { tools })
+        Ok(all)
+    }
+
+    /// Reads `{tool: {argument: value}}`: values that are always the same.
+    pub fn constants(place: &str, value: &Value) -> Result<Self, MappingError> {
+        let wrong = |place: String, reason: String| MappingError { place, reason };
+        let Value::Object(tools) = value else {
+            return Err(wrong(place.to_owned(), format!("expected a map, got {}", type_name(value))));
+        };
+        let mut keys = Map::new();
+        for (tool, arguments) in tools {
+            let place = format!("{place}.{tool}");
+            let Value::Object(arguments) = arguments else {
+                return Err(wrong(place, format!("expected a map, got {}", type_name(arguments))));
+            };
+            let mut bound = Map::new();
+            for (argument, value) in arguments {
+                if value.is_null() {
+                    return Err(wrong(format!("{place}.{argument}"), "expected a value, got null".into()));
+                }
+                bound.insert(argument.clone(), format!("CONSTANT:{value}").into());
+            }
+            keys.insert(tool.clone(), bound.into());
+        }
+        Self::parse(place, &Value::Object(keys))
+    }
+
+    fn of_tool(&mut self, tool: &str) -> &mut BTreeMap<String, String> {
+        if tool == ALL_TOOLS { &mut self.global } else { self.tools.entry(tool.to_owned()).or_default() }
     }
 
     /// The bindings of two places together; an argument that both bind is an error.
-    pub fn merge(mut self, other: Self) -> Result<Self, MappingError> {
-        for (tool, arguments) in other.tools {
+    pub fn merge(mut self, mut other: Self) -> Result<Self, MappingError> {
+        let global = std::mem::take(&mut other.global);
+        for (tool, arguments) in other.tools.into_iter().chain([(ALL_TOOLS.to_owned(), global)]) {
             for (argument, key) in arguments {
                 let place = format!("toolArgInjection.{tool}.{argument}");
-                if self.tools.entry(tool.clone()).or_default().insert(argument, key).is_some() {
+                if self.of_tool(&tool).insert(argument, key).is_some() {
                     return Err(MappingError { place, reason: "bound twice".into() });
                 }
             }
         }
+        self.manual.append(&mut other.manual);
         Ok(self)
     }
 
     /// No bindings.
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.tools.is_empty() && self.global.is_empty() && self.manual.is_empty()
     }
 
-    /// Tools that are bound but not among `known`, with a proposal.
-    pub fn strangers(&self, known: &[&str]) -> Vec<(String, String)> {
-        let strange = self.tools.keys().filter(|tool| !known.iter().any(|known| is_same(tool, known)));
-        let report = |tool: &String| {
-            let hint = did_you_mean(tool, known);
-            (format!("toolArgInjection.{tool}"), format!("no tool `{tool}` is offered{hint}"))
-        };
-        strange.map(report).collect()
+    /// Tools that are bound but not among `known`.
+    pub fn strangers<'b>(&'b self, known: &'b [&str]) -> impl Iterator<Item = &'b str> {
+        let manual = self.manual.iter().filter(|tool| !self.tools.contains_key(*tool));
+        let tools = self.tools.keys().chain(manual).map(String::as_str);
+        tools.filter(|tool| !known.iter().any(|known| is_same(tool, known)))
+    }
+
+    /// The tools that are bound, with the arguments of each.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
+        self.tools.iter().map(|(tool, arguments)| (tool.as_str(), arguments.keys().map(String::as_str)))
+    }
+
+    /// Arguments that are bound in all tools that have them.
+    pub fn global(&self) -> impl Iterator<Item = &str> {
+        self.global.keys().map(String::as_str)
+    }
+
+    /// Whether `_auto` rows fill in arguments of a tool.
+    pub fn is_auto(&self, names: &[&str]) -> bool {
+        !self.manual.iter().any(|tool| names.iter().any(|name| is_same(tool, name)))
+    }
+
+    /// Whether an argument is bound under one of a tool's names.
+    pub fn binds(&self, names: &[&str], argument: &str) -> bool {
+        self.of(names).contains_key(argument)
+    }
+
+    /// Binds under the name of a tool what is bound under a path of it that is no name in a turn.
+    pub fn rename(&mut self, path: &str, name: &str) {
+        let same: Vec<String> = self.tools.keys().filter(|tool| is_same(tool, path)).cloned().collect();
+        for tool in same {
+            for (argument, key) in self.tools.remove(&tool).unwrap_or_default() {
+                self.tools.entry(name.to_owned()).or_default().entry(argument).or_insert(key);
+            }
+        }
+        if self.manual.iter().any(|tool| is_same(tool, path)) {
+            self.manual.retain(|tool| !is_same(tool, path));
+            self.manual.insert(name.to_owned());
+        }
     }
 
     /// The bindings of one argument, under any of a tool's names.
@@ -136,8 +265,14 @@ impl Bindings {
     /// one of the tool's: a binding that does nothing would be a promise that isn't kept.
     pub fn plan(&self, names: &[&str], schema: &Value, values: &Resolver) -> Result<Planned, String> {
         let mut planned = Planned::default();
-        let found = auto::matches(schema, &values.auto_keys());
-        let bound = self.of(names);
+        let keys = if self.is_auto(names) { values.auto_keys() } else { Vec::new() };
+        let found = auto::matches(schema, &keys);
+        let mut bound = self.of(names);
+        for (argument, key) in &self.global {
+            if !bound.contains_key(argument.as_str()) && matches!(accepts(schema, argument), Ok(None)) {
+                bound.insert(argument, vec![key]);
+            }
+        }
         for (argument, keys) in &bound {
             planned.reports.extend(accepts(schema, argument)?);
             let auto = found.matched.iter().find(|(name, _)| name == argument).map(|(_, key)| key.as_str());
@@ -146,28 +281,43 @@ impl Bindings {
         for (argument, key) in found.matched.iter().filter(|(name, _)| !bound.contains_key(name.as_str())) {
             planned.injection.bind(values, argument, &[], Some(key));
         }
-        planned.reports.extend(found.reports);
+        let open = found.ambiguous.into_iter().filter(|(argument, _)| !bound.contains_key(argument.as_str()));
+        planned.reports.extend(open.map(|(_, report)| report));
         planned.injection.reserved = reserved(schema).into_iter().map(str::to_owned).collect();
         Ok(planned)
     }
 }
 
 /// Whether a binding's tool is the one of this name. A path has many forms, and no tool's name is one.
-fn is_same(bound: &str, name: &str) -> bool {
+pub fn is_same(bound: &str, name: &str) -> bool {
     let is_path = |text: &str| text.contains(['/', ':']);
     bound == name || (is_path(bound) && is_path(name) && catalog_path(bound) == catalog_path(name))
 }
 
-/// Whether a tool takes an argument of this name; a report when its schema only doesn't forbid it.
-fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    if properties.is_some_and(|known| known.contains_key(argument)) {
+/// Whether a tool takes an argument of this name; a report when its schema takes any.
+pub fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
+    let mut known = Vec::new();
+    let is_open = collect_properties(schema, &mut known);
+    if known.contains(&argument) {
         return Ok(None);
     }
-    let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
     let hint = did_you_mean(argument, &known);
     let text = format!("`toolArgInjection` binds argument `{argument}`, which the operation doesn't name{hint}");
-    if schema.get("additionalProperties") == Some(&Value::Bool(false)) { Err(text) } else { Ok(Some(text)) }
+    if is_open || known.is_empty() { Ok(Some(text)) } else { Err(text) }
+}
+
+/// Collects the arguments that a schema names, also inside `allOf`, `anyOf` and `oneOf`. Whether it says that it takes
+/// others too; `additionalProperties` that is absent says nothing.
+fn collect_properties<'s>(schema: &'s Value, known: &mut Vec<&'s str>) -> bool {
+    let Value::Object(map) = schema else { return *schema == Value::Bool(true) };
+    known.extend(map.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys).map(String::as_str));
+    let mut is_open = map.contains_key("$ref")
+        || map.contains_key("patternProperties")
+        || map.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+    for part in ["allOf", "anyOf", "oneOf"].iter().filter_map(|key| map.get(*key)?.as_array()).flatten() {
+        is_open |= collect_properties(part, known);
+    }
+    is_open
 }
 
 /// Arguments that a schema marks with `"x-trusted": true`: a model's word never counts for them.
@@ -249,18 +399,23 @@ impl Injection {
         }
     }
 
-    /// The final arguments of a call.
-    pub fn apply(&self, mut arguments: Value) -> Result<Value, UnresolvedArgument> {
+    /// The final arguments of a call. Arguments that are no map have no place for what is bound: the call isn't made.
+    pub fn apply(&self, mut arguments: Value) -> Result<Value, InjectionError> {
         if let Some(unresolved) = self.unresolved.first() {
-            return Err(unresolved.clone());
+            return Err(unresolved.clone().into());
         }
-        if let Value::Object(map) = &mut arguments {
-            for (name, value) in &self.defaults {
-                map.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-            for (name, value) in &self.values {
-                map.insert(name.clone(), value.clone());
-            }
+        if self.is_empty() {
+            return Ok(arguments);
+        }
+        if arguments.is_null() {
+            arguments = Value::Object(Map::new());
+        }
+        let Value::Object(map) = &mut arguments else { return Err(InjectionError::NoMap(type_name(&arguments))) };
+        for (name, value) in &self.defaults {
+            map.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        for (name, value) in &self.values {
+            map.insert(name.clone(), value.clone());
         }
         Ok(arguments)
     }

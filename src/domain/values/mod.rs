@@ -16,6 +16,8 @@ pub mod placeholder;
 pub mod auto;
 pub mod inject;
 
+pub mod written;
+
 pub mod entities;
 pub mod protected;
 

@@ -1,15 +1,25 @@
 //! Keys that a request can't set: who somebody is, is not for him to say.
+//!
+//! They are known by their whole names, as `_auto` compares them: `user_id`, `userId`, `uid`, `user.id` and
+//! `{"user": {"id": …}}` are one.
 
+use crate::values::auto::whole_name;
 use crate::values::{Values, get};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// Protected whoever asks.
-const ALWAYS: &str = "tenant_id";
+/// Whole name of the tenant's id: protected whoever asks.
+const TENANT: [&str; 1] = ["tenantid"];
 
 /// Of whom a request is, where a token says it: what it doesn't say, nobody says.
 pub const USER_ID: &str = "user_id";
-/// Names of the same, as tools and prompts use them: by the token's `sub`, `name` and `email`.
-pub const IDENTITY: [&str; 5] = [USER_ID, "user_name", "user_email", "user.name", "user.email"];
+/// Whole names of the same, as tools and prompts use them: by the token's `sub`, `name` and `email`.
+const IDENTITY: [&str; 7] =
+    ["userid", "username", "useremail", "useruserid", "useruid", "userusername", "useruseremail"];
+/// The map that has them; any other value of this name is taken for one of them.
+const USER: &str = "user";
+
+/// Names longer than these, in bytes, are the beginning of no protected one.
+const LONGEST: usize = 16;
 
 /// The capability to set them all the same.
 pub const OVERRIDE: &str = "context/override";
@@ -30,31 +40,55 @@ fn list(keys: &[String]) -> String {
 /// and what lies below. Returns the keys that it had.
 pub fn take_identity(session: &mut Values) -> Vec<String> {
     let mut taken = Vec::new();
-    for name in IDENTITY {
-        let below = format!("{name}.");
-        let given: Vec<String> =
-            session.keys().filter(|key| *key == name || key.starts_with(&below)).cloned().collect();
-        for key in given {
-            session.shift_remove(&key);
-            taken.push(key);
-        }
-        let inner = name.split_once('.').and_then(|(first, rest)| match session.get_mut(first) {
-            Some(Value::Object(map)) => map.shift_remove(rest),
-            _ => None,
-        });
-        if inner.is_some() {
-            taken.push(name.to_owned());
-        }
-    }
+    take(session, "", &mut taken);
     taken
 }
 
-/// Refuses a session that gives a value to `tenant_id` or to one of `claims`, the keys that came
+fn take(values: &mut Values, above: &str, taken: &mut Vec<String>) {
+    for key in values.keys().cloned().collect::<Vec<_>>() {
+        let path = below(above, &key);
+        let is_user = whole_name(&path) == USER && !values[&key].is_object();
+        if is_user || is_of(&path, &IDENTITY) {
+            values.shift_remove(&key);
+            taken.push(path);
+        } else if let Some(Value::Object(inner)) = values.get_mut(&key)
+            && whole_name(&path).len() <= LONGEST
+        {
+            take(inner, &path, taken);
+        }
+    }
+}
+
+/// Keys by which a session gives a value to one of these whole names.
+fn find(values: &Map<String, Value>, above: &str, names: &[&str], found: &mut Vec<String>) {
+    for (key, value) in values {
+        let path = below(above, key);
+        if is_of(&path, names) {
+            found.push(path);
+        } else if let Value::Object(inner) = value
+            && whole_name(&path).len() <= LONGEST
+        {
+            find(inner, &path, names, found);
+        }
+    }
+}
+
+fn below(above: &str, key: &str) -> String {
+    if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") }
+}
+
+/// Whether a dotted key is one of these names, or lies below it.
+fn is_of(key: &str, names: &[&str]) -> bool {
+    let ends = key.match_indices('.').map(|(at, _)| at).chain([key.len()]);
+    ends.into_iter().any(|end| names.contains(&whole_name(&key[..end]).as_str()))
+}
+
+/// Refuses a session that gives a value to `tenant_id`, however it is spelt, or to one of `claims`, the keys that came
 /// from a verified token: by its name, on the way to it (`{"user": {"name": …}}` for `user.name`)
 /// or below it (`org.id` for `org`).
 pub fn check<'k>(session: &Values, claims: impl IntoIterator<Item = &'k str>) -> Result<(), OverrideDenied> {
-    let protected = std::iter::once(ALWAYS).chain(claims);
-    let mut keys: Vec<String> = protected.filter(|key| sets(session, key)).map(str::to_owned).collect();
+    let mut keys: Vec<String> = claims.into_iter().filter(|key| sets(session, key)).map(str::to_owned).collect();
+    find(session, "", &TENANT, &mut keys);
     keys.sort();
     keys.dedup();
     if keys.is_empty() { Ok(()) } else { Err(OverrideDenied { keys }) }
@@ -82,6 +116,11 @@ mod tests {
         check_keys(json!({"shipping": 1, "user_ids": [], "orgs": 1, "user": {"nick": "x"}}), &claims, &[]);
         check_keys(json!({"tenant_id": "x"}), &[], &["tenant_id"]);
         check_keys(json!({"tenant_id": null}), &[], &["tenant_id"]);
+        for spelt in ["tenantId", "TENANT-ID", "tenant.id", "tid"] {
+            check_keys(json!({spelt: "x"}), &[], &[spelt]);
+        }
+        check_keys(json!({"tenant": {"id": "x"}}), &[], &["tenant.id"]);
+        check_keys(json!({"tenant": {"name": "x"}, "tenants": 1, "lead": {"tenant_id": 1}}), &[], &[]);
         check_keys(json!({"user_id": "x"}), &[], &[]);
         check_keys(json!({"user_id": "x", "tenant_id": "y"}), &claims, &["tenant_id", "user_id"]);
     }
@@ -90,16 +129,38 @@ mod tests {
     fn what_is_said_of_an_identity_is_taken_out_wherever_it_would_be_found() {
         let Value::Object(mut session) = json!({
             "user_id": "x", "user_id.y": 1, "user_ids": [1], "user": {"name": "x", "email": null, "nick": "n"},
-            "user.name": "z", "user_email": ["x"], "userId": "own", "username": "u",
+            "user.name": "z", "user_email": ["x"], "userId": "x", "uid": 1, "users": {"id": 1}, "lead": {"user_id": 1},
+            "User": {"ID": "x", "id": {"y": 1}, "user_id": "x"}, "u": {"id": 1, "x": 2}, "USER.ID.y": 1,
         }) else {
             unreachable!()
         };
         let taken = take_identity(&mut session);
-        assert_eq!(taken, ["user_id", "user_id.y", "user_email", "user.name", "user.name", "user.email"]);
-        let left = json!({"user_ids": [1], "user": {"nick": "n"}, "userId": "own", "username": "u"});
+        let expected = [
+            "user_id",
+            "user_id.y",
+            "user.name",
+            "user.email",
+            "user.name",
+            "user_email",
+            "userId",
+            "uid",
+            "User.ID",
+            "User.id",
+            "User.user_id",
+            "u.id",
+            "USER.ID.y",
+        ];
+        assert_eq!(taken, expected);
+        let left = json!({
+            "user_ids": [1], "user": {"nick": "n"}, "users": {"id": 1}, "lead": {"user_id": 1},
+            "User": {}, "u": {"x": 2},
+        });
         assert_eq!(Value::Object(session.clone()), left);
-        assert!(IDENTITY.iter().all(|name| get(&session, name).is_none()));
         assert_eq!(take_identity(&mut session), Vec::<String>::new());
+        for user in [json!("eve"), json!(["eve"]), json!(7)] {
+            let mut session = Values::from_iter([("user".to_owned(), user)]);
+            assert_eq!(take_identity(&mut session), ["user"]);
+        }
     }
 
     #[test]
@@ -107,7 +168,7 @@ mod tests {
         check_keys(json!({"user": {"name": "x"}}), &["user.name"], &["user.name"]);
         check_keys(json!({"user.name": "x"}), &["user.name"], &["user.name"]);
         check_keys(json!({"org.id": "x"}), &["org"], &["org"]);
-        check_keys(json!({"tenant_id.x": 1}), &[], &["tenant_id"]);
+        check_keys(json!({"tenant_id.x": 1}), &[], &["tenant_id.x"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::principal::Principal;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Timer, TimerKind, TimerRequest};
+use crate::domain::values::entities;
 use crate::ingress::{self, Arrival};
 use crate::store::{Edit, Window, keys};
 use crate::venue::Venue;
@@ -39,6 +40,12 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
         let before = known.as_ref().map_or(0, |timer| timer.generation);
         let timer = Timer::new(wanted.clone(), before, record.created, now).map_err(OpError::Invalid)?;
         check(venue, owner, &timer, now)?;
+        if record.config.entity_ids_required {
+            let named = entities::ids(&record.config.entity_ids_key, &timer.submission.session_context);
+            named.map_err(|error| {
+                OpError::Invalid(format!("{error}; a timer has the values of the request that sets it"))
+            })?;
+        }
         if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
             check_number(venue, owner, agent).await?;
         }

@@ -90,7 +90,9 @@ asking! {
     /// as a pending job result.
     Request {
         input
-        wait: Option<u64>,
+        /// milliseconds in which a fast answer comes back at once; false: none, true: the usual ones
+        #[schemars(extend("type" = ["integer", "boolean"], "minimum" = 0))]
+        wait: Option<Value>,
         timeout: Option<u64>,
         /// What the task and everything under it may use at most; it can only tighten what is left.
         #[serde(default)]
@@ -129,6 +131,19 @@ pub(crate) fn priorities(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Request {
+    /// Milliseconds in which its answer is waited for; absent: the usual ones.
+    fn wait(&self) -> Result<Option<u64>, OpError> {
+        match &self.wait {
+            None | Some(Value::Bool(true)) => Ok(None),
+            Some(Value::Bool(false)) => Ok(Some(0)),
+            Some(given) => {
+                let wrong =
+                    || OpError::Invalid(format!("`wait`: expected milliseconds, `true` or `false`, got {given}"));
+                given.as_u64().map(Some).ok_or_else(wrong)
+            }
+        }
+    }
+
     /// Where its output goes.
     fn output_path(&self) -> Result<Option<Path>, OpError> {
         let path = self.output_path.as_deref().map(options::output_path).transpose();
@@ -172,16 +187,17 @@ impl Operation for Request {
             output_path: self.output_path.clone(),
             ..self.submission(call)?
         };
+        let (wait, asks_only) = (self.wait()?, self.wait == Some(Value::Bool(false)));
         let (left_at, agent) = (self.output_path()?, self.agent_id);
         let (job, wait) = match &call.site {
             Site::Turn(site) => {
                 let submission = Submission { handed: handed(site), ..submission };
-                (start_child(call, site, &agent, submission).await?, millis(self.wait, CHILD_WAIT))
+                (start_child(call, site, &agent, submission).await?, millis(wait, CHILD_WAIT))
             }
             Site::Api { key } => {
                 let submitted = submit(call, key.clone(), &agent, true, submission).await?;
                 let job = submitted.job.ok_or_else(|| OpError::Failed("a task without a job".into()))?;
-                (job, millis(self.timeout, DEFAULT_TIMEOUT))
+                (job, if asks_only { Duration::ZERO } else { millis(self.timeout, DEFAULT_TIMEOUT) })
             }
         };
         if let Some(path) = left_at {

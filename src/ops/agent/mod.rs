@@ -8,7 +8,7 @@ mod session;
 mod sessions;
 pub(crate) mod task;
 
-use crate::domain::agent::{AgentConfig, AgentRecord};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
@@ -71,11 +71,14 @@ impl Operation for Info {
 
 /// The owner's agents.
 #[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 struct List {
     /// `next` of the page before
     after: Option<AgentId>,
     #[schemars(range(min = 1))]
     limit: Option<usize>,
+    /// false leaves out those that have ended
+    include_terminated: Option<bool>,
 }
 
 impl Operation for List {
@@ -94,6 +97,7 @@ impl Operation for List {
         let shown: Vec<_> = agents
             .iter()
             .zip(statuses)
+            .filter(|(agent, _)| self.include_terminated != Some(false) || agent.status != AgentStatus::Terminated)
             .map(|(a, status)| json!({"agentId": a.id, "status": status, "description": a.description}))
             .collect();
         Ok(json!({"agents": shown, "next": next}).into())
@@ -141,6 +145,12 @@ impl Operation for Create {
         let Self { agent_id: id, state, config, definition, overwrite, strict, dry_run } = self;
         let config = layers::resolved(call, [definition, config]).await?;
         call.reads.went(&[format!("g/{id}")]);
+        if !overwrite && !dry_run && !names_model(config.as_ref(), state.as_ref()) {
+            // It is asked to be there, and is.
+            if let Some((record, _)) = agents::get(call.venue, &call.caller.owner, &id).await? {
+                return there_is(call, &record).await;
+            }
+        }
         let config = parsed(call, config, state)?;
         let warnings = agents::names::checked(call.venue, &call.caller.owner, &config, strict);
         let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
@@ -169,6 +179,28 @@ impl Operation for Create {
         })
         .into())
     }
+}
+
+/// Whether a configuration says which model an agent thinks with: without one it makes none.
+fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bool {
+    let inside = state.and_then(|state| state["config"].as_object());
+    let names = |map: &Map<String, Value>| ["model", "llmOperation", "state"].iter().any(|key| map.contains_key(*key));
+    config.is_some_and(names) || inside.is_some_and(names)
+}
+
+/// The answer about an agent that stays as it is.
+async fn there_is(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output, OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let (record, _) = agents::apply(venue, owner, &record.id, &record.config, false, call.caller).await?;
+    Ok(json!({
+        "agentId": record.id,
+        "status": agents::doing(venue, owner, (&record.id, record.status)).await?,
+        "created": false,
+        "updated": false,
+        "configVersion": record.config_version,
+        "warnings": [],
+    })
+    .into())
 }
 
 /// The configuration that is asked for, when its caller may use the key that it names.

@@ -1,7 +1,7 @@
 //! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
 
 use super::copies::Claim;
-use super::{ending, fresh, get, writes};
+use super::{ending, fresh, get, names, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
@@ -158,8 +158,7 @@ pub async fn update(
             return Err(LifeError::Terminated(id.clone()));
         }
         let config = patched(venue, &record.config, patch)?;
-        super::names::checked(venue, owner, &config, patch.strict)
-            .map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
+        names::checked(venue, owner, &config, patch.strict).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
         }
@@ -268,7 +267,9 @@ pub async fn fork(
     let config = if config.is_empty() {
         source.config.clone()
     } else {
-        patched(venue, &source.config, &Patch { config: config.clone(), ..Patch::default() })?
+        let config = patched(venue, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
+        names::checked(venue, owner, &config, false).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
+        config
     };
     by.may_use_key(&config)?;
     let maker = Maker {

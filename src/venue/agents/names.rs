@@ -4,11 +4,12 @@
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::Owner;
+use crate::domain::tools::binding::BindingFaults;
 use crate::domain::tools::unknown::KnownNames;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 
-/// A line for each.
+/// A line for each that is a warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
     let mut found = config.unknown(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
     let models = config.model.in_order().enumerate();
@@ -16,6 +17,7 @@ pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<Strin
         let why = venue.spend.unpriced(owner, model)?;
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
+    found.extend(binding_faults(venue, config).warnings);
     found
 }
 
@@ -38,8 +40,16 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
     Ok(found)
 }
 
-/// [`warnings`], and with `strict` none of them.
+fn binding_faults(venue: &Venue, config: &AgentConfig) -> BindingFaults {
+    config.binding_faults(&venue.catalog, &venue.catalog.resources.declared(config))
+}
+
+/// [`warnings`] of a configuration whose bindings can be kept, and with `strict` none of them.
 pub fn checked(venue: &Venue, owner: &Owner, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
+    let errors = binding_faults(venue, config).errors;
+    if !errors.is_empty() {
+        return Err(errors.join("; "));
+    }
     let warnings = warnings(venue, owner, config);
     if strict && !warnings.is_empty() {
         return Err(format!("{}; without `strict` these are warnings", warnings.join("; ")));

@@ -3,11 +3,12 @@
 
 use crate::domain::agent::entry::{Source, job_part};
 use crate::domain::asset::not_text;
-use crate::domain::authority::ResourcePath;
+use crate::domain::authority::capability::overlaps;
+use crate::domain::authority::{HIDDEN, ResourcePath};
 use crate::domain::canonical::canonical;
 use crate::domain::context::entry::Read;
 use crate::domain::context::fill;
-use crate::domain::context::item::{Absence, Content, Item, bounded};
+use crate::domain::context::item::{Absence, Content, Item, Section, bounded};
 use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::{Namespace, Path};
@@ -31,6 +32,8 @@ pub(super) struct Reader<'a> {
     pub(super) caller: &'a Caller,
     pub(super) workspace: &'a Workspace,
     pub(super) resolver: &'a Resolver,
+    /// The agent's model loads nothing of what is filled in for it.
+    pub(super) hides_values: bool,
 }
 
 /// A value, or why there is none.
@@ -54,6 +57,9 @@ impl Reader<'_> {
             (Some((_, text)), _) => Ok(text.into()),
             (None, Err(reason)) => Err((Absence::Failed, reason)),
             (None, Ok(Source::Text(text))) => Ok(Value::String(text)),
+            (None, Ok(Source::Path(path))) if section == Section::Loads && self.is_hidden(&path) => {
+                Err((Absence::Denied, format!("it is filled in for this agent: needs a capability on {HIDDEN}")))
+            }
             (None, Ok(Source::Path(path))) => self.path(&path, &reads).await?,
             (None, Ok(Source::Asset(asset))) => self.asset(&asset).await?,
             (None, Ok(Source::Job { job, within })) => self.job(&job, &within).await?,
@@ -101,6 +107,12 @@ impl Reader<'_> {
             content,
             attachments,
         })
+    }
+
+    /// Whether a path leads to values that only the runtime fills in.
+    fn is_hidden(&self, path: &Path) -> bool {
+        let is_there = overlaps(ResourcePath::from(path).as_str(), HIDDEN);
+        is_there && self.hides_values && !self.caller.authority.names(HIDDEN)
     }
 
     /// The same answer whether or not anything is there.

@@ -61,7 +61,8 @@ impl PromptView<'_> {
             ..Caller::new(setting.owner.clone(), format!("agent:{}", setting.session.agent), setting.authority.clone())
         };
         let resolver = values::resolver(venue, setting, agent).await?;
-        let reader = Reader { venue, caller: &caller, workspace, resolver: &resolver };
+        let hides_values = config.hides_values();
+        let reader = Reader { venue, caller: &caller, workspace, resolver: &resolver, hides_values };
         let bare = setting.plan.is_anonymous();
         let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
         let mut items = reader.items(entry::plan_of(&config.context, &agent.state, &loads)).await?;
@@ -77,6 +78,7 @@ impl PromptView<'_> {
             model: config.model.clone(),
             // Whose scratch space is meant changes with the session, and is no part of a prompt.
             authority: setting.authority.clone().nowhere(),
+            disclosure: setting.authority.disclosed(),
             bound: setting.mandate.envelope.bound.clone(),
             completion: setting.completion(),
             strict: config.strict_placeholders,

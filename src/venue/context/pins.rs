@@ -34,8 +34,10 @@ pub(super) async fn resolved(
             ToolEntry::Path(_) => NamedTool::default(),
             ToolEntry::Named(tool) => (**tool).clone(),
         };
-        let name = tool.name.clone().or_else(|| Some(tool_name(&path)));
-        *entry = ToolEntry::Named(Box::new(NamedTool { operation: Some(operation), name, ..tool }));
+        let name = tool.name.clone().unwrap_or_else(|| tool_name(&path));
+        // What is bound under the pin's path is bound under the name of its tool.
+        agent.config.tool_arg_injection.rename(&path, &name);
+        *entry = ToolEntry::Named(Box::new(NamedTool { operation: Some(operation), name: Some(name), ..tool }));
     }
     for entry in &mut agent.config.context {
         let Some(path) = operation_of(entry).filter(|path| is_pin(path)).map(str::to_owned) else { continue };

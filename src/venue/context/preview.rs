@@ -27,8 +27,8 @@ const EVENT: &str = "preview";
 pub struct Preview {
     /// With this task besides what is pending.
     pub task: Option<Value>,
-    /// Values of the task. Who sends it is said by the token: `user_id`, `user_name`, `user_email`, `user.name` and
-    /// `user.email` are left out and named in `ignored`.
+    /// Values of the task. Who sends it is said by the token: `user_id`, `user_name`, `user_email` and `user.id`,
+    /// `user.name`, `user.email`, however they are spelt, are left out and named in `ignored`.
     #[schemars(with = "Option<Values>")]
     pub session_context: Values,
     /// Shared buckets that the task names.

@@ -190,6 +190,8 @@ pub struct TurnSite<'a> {
     pub delegable: Option<&'a [Capability]>,
     /// How long the agent lets one call run; absent = as long as the venue.
     pub time: Option<Duration>,
+    /// Its agent binds arguments: what is filled in there is not read by its path.
+    pub hides_values: bool,
 }
 
 impl TurnSite<'_> {

@@ -4,12 +4,12 @@
 use super::{Access, Area, ResourceCall, ResourceProvider, Tool};
 use crate::domain::context::item::Content;
 use crate::domain::ids::hmac_hex;
-use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_READ, MEMORY_SEARCH};
+use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_LIMIT, MEMORY_READ, MEMORY_SEARCH};
 use crate::domain::resource::memory::{
     self as rules, KIND, MemoryEntry, MemoryKind, MemoryQuery, MemorySettings, MemoryStatus, MemoryWrite, content,
     entry_key, nearest, overwritten, select, shown, superseded, target, topics, visible,
 };
-use crate::domain::resource::{Ability, below, within};
+use crate::domain::resource::{Ability, HeldNamespaces, below, within};
 use crate::domain::time::Millis;
 use crate::store::StoreError;
 use crate::venue::failure::OpError;
@@ -42,14 +42,14 @@ impl ResourceProvider for Memory {
     fn tools(&self) -> Vec<Tool> {
         let text = |about: &str| json!({"type": "string", "description": about});
         let list = |about: &str| json!({"type": "array", "items": {"type": "string"}, "description": about});
-        let most = |most: usize| json!({"type": "integer", "minimum": 1, "maximum": most});
+        let most = || json!({"type": "integer", "minimum": 1, "maximum": MEMORY_LIMIT});
         let sort = || json!({"enum": MemoryKind::NAMES});
         vec![
             tool(
                 "read",
                 "What is remembered, what was changed last first: about some topics, or about anything.",
                 false,
-                &json!({"topics": list("any of these"), "limit": most(MEMORY_READ)}),
+                &json!({"topics": list("any of these"), "limit": most()}),
                 &[],
             ),
             tool(
@@ -58,7 +58,7 @@ impl ResourceProvider for Memory {
                 false,
                 &json!({
                     "query": text("words that all occur in content or topics"), "kind": sort(), "tag": text("a tag"),
-                    "prefix": text("how a topic begins"), "limit": most(MEMORY_SEARCH)
+                    "prefix": text("how a topic begins"), "limit": most()
                 }),
                 &[],
             ),
@@ -99,9 +99,12 @@ impl ResourceProvider for Memory {
             ),
             tool(
                 "forget",
-                "Deletes an entry for good, by its id; or, where the agent may, all of a scope.",
+                "Deletes an entry for good, by its id or its key; or, where the agent may, all of a scope.",
                 true,
-                &json!({"id": text("of the entry"), "scope": text("namespace, without what lies below")}),
+                &json!({
+                    "id": text("of the entry"), "key": text("as it was put; the nearest scope that has it, or `scope`"),
+                    "scope": text("namespace, without what lies below")
+                }),
                 &[],
             ),
         ]
@@ -116,13 +119,13 @@ impl ResourceProvider for Memory {
             "read" | "search" => {
                 call.reads().await?;
                 let entries = entries(&call.access).await?;
-                let (wanted, most) = if tool == "read" {
+                let (wanted, usual) = if tool == "read" {
                     (MemoryQuery { topics: wanted_topics(arguments)?, ..MemoryQuery::default() }, MEMORY_READ)
                 } else {
                     (wanted(arguments), MEMORY_SEARCH)
                 };
-                let limit = arguments["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(most);
-                Ok(shown(select(&entries, &wanted, limit.min(most))))
+                let limit = arguments["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usual);
+                Ok(shown(select(&entries, &wanted, limit.min(MEMORY_LIMIT))))
             }
             "write" => {
                 let new = new_entry(call, arguments, &scope(call, arguments)?)?;
@@ -159,14 +162,18 @@ impl ResourceProvider for Memory {
                 let correct = Correct { scope: old.scope, old: old.id, id, content, source, now: call.access.now };
                 Ok(call.access.workspace.change(call.index, Arc::new(correct)).await?)
             }
-            "forget" => match (arguments["id"].as_str(), arguments["scope"].as_str()) {
-                (Some(_), None) => {
-                    let MemoryEntry { scope, id, .. } = find(call, arguments).await?;
-                    Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
-                }
-                (None, Some(_)) => forget_scope(call, arguments).await,
-                (None, None) | (Some(_), Some(_)) => Err(OpError::Invalid("expected one of `id` and `scope`".into())),
-            },
+            "forget" => {
+                let text = |key: &str| arguments[key].as_str();
+                let MemoryEntry { scope, id, .. } = match (text("id"), text("key"), text("scope")) {
+                    (Some(_), None, None) => find(call, arguments).await?,
+                    (None, Some(key), scope) => find_keyed(call, key, scope).await?,
+                    (None, None, Some(_)) => return forget_scope(call, arguments).await,
+                    (None, None, None) | (Some(_), _, Some(_)) | (Some(_), Some(_), None) => {
+                        return Err(OpError::Invalid("expected one of `id`, `key` and `scope`".into()));
+                    }
+                };
+                Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
+            }
             other => Err(OpError::NotFound(format!("a memory has no tool `{other}`"))),
         }
     }
@@ -273,14 +280,36 @@ fn new_entry(call: &ResourceCall<'_>, arguments: &Value, scope: &str) -> Result<
     })
 }
 
+/// Scopes in which an entry that is to be changed may lie, the topmost first.
+fn changeable(held: &HeldNamespaces) -> Vec<String> {
+    let mut scopes = visible(held);
+    scopes.extend(held.on(Ability::Write).iter().filter(|scope| !scope.is_empty()).cloned());
+    scopes.dedup();
+    scopes
+}
+
+/// The entry that was put under a key: in this scope, or in the nearest one that has it.
+async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -> Result<MemoryEntry, OpError> {
+    let held = call.access.held;
+    held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
+    let name = entry_key(given).map_err(OpError::Invalid)?;
+    for one in changeable(held).iter().rev().filter(|one| scope.is_none_or(|scope| scope == one.as_str())) {
+        let place = key(one, &keyed_id(&call.access, one, &name));
+        if let Some(found) = call.access.workspace.document::<MemoryEntry>(&place).await? {
+            held.check(call.name, Ability::Write, one).map_err(OpError::Denied)?;
+            call.uses(Ability::Write, one).await;
+            return Ok(found);
+        }
+    }
+    Err(OpError::NotFound(format!("nothing is kept under `{}` in the scopes of this request", name.escape_debug())))
+}
+
 /// The entry that a change means: one that can be seen or written, in a scope that can be written.
 async fn find(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
     held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
     let id = arguments["id"].as_str().unwrap_or_default();
-    let mut scopes = visible(held);
-    scopes.extend(held.on(Ability::Write).iter().filter(|scope| !scope.is_empty()).cloned());
-    scopes.dedup();
+    let scopes = changeable(held);
     let legal = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
     for scope in scopes.iter().filter(|_| legal) {
         if let Some(found) = call.access.workspace.document::<MemoryEntry>(&key(scope, id)).await? {

@@ -235,10 +235,19 @@ impl Providers {
 
     /// The tools of an agent's resources, those that write only where the mode is `read-write`.
     pub fn offered(&self, config: &AgentConfig, envelope: &Envelope, held: &HeldNamespaces) -> Vec<ResourceTool> {
+        self.tools(config, |declared| self.mode(declared, envelope, held))
+    }
+
+    /// All tools that an agent's resources have, whatever a request may do with them.
+    pub fn declared(&self, config: &AgentConfig) -> Vec<ResourceTool> {
+        self.tools(config, |_| Mode::ReadWrite)
+    }
+
+    fn tools(&self, config: &AgentConfig, mode: impl Fn(Declared<'_>) -> Mode) -> Vec<ResourceTool> {
         let mut offered = Vec::new();
         for declared in config.resources.declared() {
             let Some(found) = self.of(declared.kind) else { continue };
-            let mode = self.mode(declared, envelope, held);
+            let mode = mode(declared);
             let what = match found.provider.about() {
                 None => declared.name.to_owned(),
                 Some(about) => format!("{}, {about}", declared.name),

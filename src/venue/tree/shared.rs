@@ -4,6 +4,7 @@
 //! a map, written under its version. Nothing that an agent calls writes them, and an agent reads no
 //! other user's.
 
+use crate::domain::authority::HIDDEN;
 use crate::domain::decode;
 use crate::domain::ids::{Owner, OwnerPart, decode_token};
 use crate::domain::lattice::Path;
@@ -33,8 +34,30 @@ pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Values, Values), 
     Ok((next(), next()))
 }
 
-/// The value at `segments` below `v/context`.
+/// Whether a call may read what lies below `v/context`.
+pub fn may_read(call: &Invocation<'_>) -> Result<(), OpError> {
+    check_hidden(call)?;
+    let place = Path::parse(HIDDEN).map_err(|error| OpError::Invalid(error.to_string()))?;
+    let permitted = call.caller.authority.permits("crud/read", &place);
+    permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))
+}
+
+/// What a turn fills into prompts and arguments is not for its model to read by the path: an agent that binds arguments
+/// needs a capability that names the place.
+fn check_hidden(call: &Invocation<'_>) -> Result<(), OpError> {
+    let hides = matches!(&call.site, Site::Turn(site) if site.hides_values);
+    if hides && !call.caller.authority.names(HIDDEN) {
+        return Err(OpError::Denied(format!(
+            "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it; reading them \
+             takes a capability that names `{HIDDEN}`. Retrying the same call will not help."
+        )));
+    }
+    Ok(())
+}
+
+/// The value at `segments` below `v/context`, to who may read the path.
 pub async fn get(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
+    check_hidden(call)?;
     let Some((first, rest)) = segments.split_first() else {
         let project = document(call, keys::PROJECT_VALUES).await?;
         let users = users(call).await?;

@@ -65,7 +65,10 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         (Namespace::Venue, Some(shared::CONTEXT)) => shared::get(call, rest).await,
         (Namespace::Venue, None) => {
             let mut all = venue(call);
-            all[shared::CONTEXT] = shared::get(call, &[]).await?.unwrap_or_default();
+            // Who reads the rest doesn't read these by it.
+            if shared::may_read(call).is_ok() {
+                all[shared::CONTEXT] = shared::get(call, &[]).await?.unwrap_or_default();
+            }
             Ok(Some(all))
         }
         (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),

@@ -362,6 +362,7 @@ impl Round<'_> {
                 run_children: started.saturating_add(before().count()),
                 delegable: self.setting.config.delegable.as_deref(),
                 time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
+                hides_values: self.setting.config.hides_values(),
             }),
             reads,
         }

@@ -56,8 +56,25 @@ impl Site {
 }
 
 fn eve() -> Value {
-    json!({"user_email": "eve@x", "user": {"name": "Eve", "nick": "e"}, "user_id": "eve", "note": 1})
+    json!({
+        "user_email": "eve@x", "user": {"name": "Eve", "nick": "e", "id": "eve", "user_id": "eve", "Email": "eve@x"},
+        "user_id": "eve", "note": 1, "userId": "eve", "uid": "eve", "user.id": "eve", "USER-NAME": "Eve",
+    })
 }
+
+/// What of it is its sender's identity, in the order of the text.
+const IGNORED: [&str; 10] = [
+    "user_email",
+    "user.name",
+    "user.id",
+    "user.user_id",
+    "user.Email",
+    "user_id",
+    "userId",
+    "uid",
+    "user.id",
+    "USER-NAME",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
@@ -69,6 +86,13 @@ async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
         ("user.name", ada.clone(), Some(json!("Ada"))),
         ("user_id", ada.clone(), Some(json!("ann"))),
         ("user_id", json!({}), Some(json!("ann"))),
+        ("user.id", json!({}), Some(json!("ann"))),
+        ("session.user.id", json!({}), Some(json!("ann"))),
+        ("userId", json!({}), None),
+        ("uid", json!({}), None),
+        ("user.Email", json!({}), None),
+        ("user.user_id", json!({}), Some(json!("ann"))),
+        ("USER-NAME", json!({}), None),
         ("note", json!({}), Some(json!(1))),
         ("session.user.nick", json!({}), Some(json!("e"))),
         // The token has no such claim: nobody says it.
@@ -82,7 +106,7 @@ async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
         site.venue.write("w/seen", Value::Null).await;
         let body = json!({"input": "go", "sessionContext": eve()});
         let receipt = site.post("agents/clerk/tasks", &claims, &body).await.body(202);
-        let ignored = json!({"sessionContext": ["user_id", "user_email", "user.name"]});
+        let ignored = json!({"sessionContext": IGNORED});
         assert_eq!(receipt["ignored"], ignored, "{receipt}");
         let job = JobId::new(receipt["job"].as_str().unwrap()).unwrap();
         let job = site.venue.ended(&job).await;
@@ -99,7 +123,7 @@ async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
     for operation in ["agent/message", "agent/chat"] {
         let input = json!({"agentId": "clerk", "message": "go", "sessionContext": eve()});
         let answer = site.run(operation, &json!({}), input).await.body(200);
-        assert_eq!(answer["ignored"]["sessionContext"], json!(["user_id", "user_email", "user.name"]), "{answer}");
+        assert_eq!(answer["ignored"]["sessionContext"], json!(IGNORED), "{answer}");
     }
     // Whose tenant it is can't be asked for, and is no mistake to make in passing.
     let input = json!({"agentId": "clerk", "input": "go", "sessionContext": {"tenant_id": "other"}});

@@ -222,6 +222,15 @@ async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(b
     let id = put["id"].as_str().unwrap();
     let (outcome, text) = site.call("c1", json!([A]), "memory_correct", json!({"id": id, "content": "x"})).await;
     assert!(outcome == "bad arguments" && text.contains("put `diet` again instead"), "{outcome}: {text}");
+    let (outcome, text) = site.call("k1", json!([B]), "memory_forget", json!({"key": "diet"})).await;
+    assert_eq!(outcome, "denied", "what lies above is not of this grant: {text}");
+    site.ok("k2", json!([A]), "memory_put", json!({"key": "hobby", "content": "chess"})).await;
+    assert_eq!(site.ok("k3", json!([A]), "memory_forget", json!({"key": "hobby"})).await["forgotten"], true);
+    let (outcome, text) = site.call("k4", json!([A]), "memory_forget", json!({"key": "hobby"})).await;
+    assert!(outcome == "not found" || text.contains("nothing is kept under `hobby`"), "{outcome}: {text}");
+    let got = site.ok("k5", json!([A]), "memory_get", json!({"key": "diet"})).await;
+    assert_eq!(got["entry"]["content"], "is vegan", "another key stays");
+    site.ok("k6", json!([A]), "memory_read", json!({"limit": 200})).await;
     site.ok("w1", json!([A]), "memory_write", json!({"content": "likes tea", "type": "procedural"})).await;
     let (outcome, _) = site.call("f1", json!([B]), "memory_forget", json!({"scope": A})).await;
     assert_eq!(outcome, "denied");
@@ -247,5 +256,8 @@ async fn only_an_agent_that_may_forgets_a_whole_scope() {
     let (outcome, text) = site.call("f", json!([A]), "memory_forget", json!({"scope": A})).await;
     assert!(outcome == "denied" && text.contains("`forgetScope`"), "{outcome}: {text}");
     let (outcome, text) = site.call("n", json!([A]), "memory_forget", json!({})).await;
-    assert!(outcome == "bad arguments" && text.contains("expected one of `id` and `scope`"), "{outcome}: {text}");
+    assert!(
+        outcome == "bad arguments" && text.contains("expected one of `id`, `key` and `scope`"),
+        "{outcome}: {text}"
+    );
 }

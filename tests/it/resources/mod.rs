@@ -32,7 +32,7 @@ use trellis::store::{Checkpoint, Lease, LeaseCheck, Store, keys};
 use trellis::venue::ledger;
 
 /// The calls of these tests: a tool, and which arguments it is given.
-const SHAPES: [(&str, &[&str]); 29] = [
+const SHAPES: [(&str, &[&str]); 31] = [
     ("memory_read", &[]),
     ("memory_read", &["topics"]),
     ("memory_search", &["query"]),
@@ -46,6 +46,8 @@ const SHAPES: [(&str, &[&str]); 29] = [
     ("memory_get", &["key"]),
     ("memory_forget", &["id"]),
     ("memory_forget", &["scope"]),
+    ("memory_forget", &["key"]),
+    ("memory_read", &["limit"]),
     ("memory_forget", &[]),
     ("files_list", &[]),
     ("files_read", &["path"]),

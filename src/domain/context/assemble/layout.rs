@@ -321,6 +321,7 @@ impl<'i> Assembly<'i> {
             rows,
             tools: tools.names().into_iter().map(str::to_owned).collect(),
             refused: tools.refused.clone(),
+            reports: tools.reports.clone(),
             prefix: sha256_hex(format!("{}\n{}", tools.hash, self.system).as_bytes()),
             prompt,
             form: Form::Canonical,

@@ -102,6 +102,7 @@ pub fn read(
     if let Some(tools) = &tools {
         ledger.tools = tools.names().into_iter().map(str::to_owned).collect();
         ledger.refused.clone_from(&tools.refused);
+        ledger.reports.clone_from(&tools.reports);
     }
     let inputs = reader.inputs(name, tools, transcript, &mut gone)?;
     let inputs = match inputs {
@@ -243,6 +244,7 @@ impl<'m> Reader<'m> {
             cut: list("cut")?,
             tools: Vec::new(),
             refused: Vec::new(),
+            reports: Vec::new(),
             prefix: text("prefix"),
             prompt,
             form,

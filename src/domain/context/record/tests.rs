@@ -83,6 +83,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
             venue: "test".into(),
             model: ModelSettings { temperature: Some(0.25), ..ModelSettings::new("scripted", "x") },
             authority: Authority::default(),
+            disclosure: None,
             bound: Authority::default(),
             completion: CompletedBy::Implicit,
             strict: false,

@@ -180,8 +180,20 @@ impl Writer<'_> {
 
     fn ledger(&mut self, ledger: &Ledger) {
         // Budget and tools are those of the inputs.
-        let Ledger { budget: _, used, rows, values, unresolved, cut, tools: _, refused: _, prefix, prompt, form } =
-            ledger;
+        let Ledger {
+            budget: _,
+            used,
+            rows,
+            values,
+            unresolved,
+            cut,
+            tools: _,
+            refused: _,
+            reports: _,
+            prefix,
+            prompt,
+            form,
+        } = ledger;
         for row in rows {
             let Row { key, source, allowed, asked, given, rendered, status, reason, origin } = row;
             let line = if origin.is_unknown() {

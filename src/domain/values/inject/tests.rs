@@ -149,12 +149,31 @@ fn a_binding_to_an_argument_that_the_tool_lacks_is_refused_or_reported() {
     let values = resolver(&json!([]));
     let error = bound.plan(&["t"], &schema(), &values).unwrap_err();
     assert_eq!(error, "`toolArgInjection` binds argument `frm`, which the operation doesn't name, did you mean `from`");
-    let open = json!({"type": "object", "properties": {"from": {}}});
+    let unsaid = json!({"type": "object", "properties": {"from": {}}});
+    assert_eq!(bound.plan(&["t"], &unsaid, &values).unwrap_err(), error, "nothing says that it takes others");
+    let open = json!({"type": "object", "properties": {"from": {}}, "additionalProperties": true});
     let planned = bound.plan(&["t"], &open, &values).unwrap();
     assert_eq!((planned.injection.values.len(), planned.reports), (1, vec![error]));
-    let strangers = bindings(&json!({"send_emial": {"a": "b"}})).strangers(&["send_email"]);
-    assert_eq!(strangers[0].0, "toolArgInjection.send_emial");
-    assert_eq!(strangers[0].1, "no tool `send_emial` is offered, did you mean `send_email`");
+    let bound = bindings(&json!({"send_emial": {"a": "b"}, "mail:send": {"a": "b"}}));
+    assert_eq!(bound.strangers(&["send_email", "v/ops/mail/send"]).collect::<Vec<_>>(), ["send_emial"]);
+}
+
+#[test]
+fn a_path_that_is_no_name_in_a_turn_gives_its_bindings_to_the_tool() {
+    let mut bound = bindings(&json!({"/o/look/": {"a": "b", "c": "d"}, "look": {"a": "own"}, "o/other": {"a": "b"}}));
+    bound.rename("o/look", "look");
+    assert_eq!(bound, bindings(&json!({"look": {"a": "own", "c": "d"}, "o/other": {"a": "b"}})));
+}
+
+#[test]
+fn arguments_that_are_no_map_are_no_way_round_a_binding() {
+    let injection = plan(&json!({"from": "user_email"}), &json!([]));
+    assert_eq!(injection.apply(Value::Null).unwrap(), json!({"from": "s@x"}));
+    for odd in [json!([{"from": "mallory@x"}]), json!("from=mallory@x"), json!(1)] {
+        let refused = injection.apply(odd.clone()).unwrap_err().to_string();
+        assert!(refused.starts_with("expected the arguments as a map, got "), "{odd}: {refused}");
+        assert_eq!(Injection::default().apply(odd.clone()).unwrap(), odd);
+    }
 }
 
 #[test]

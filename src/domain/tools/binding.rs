@@ -1,0 +1,332 @@
+//! Bindings that can't be kept: refused where an agent is configured, and closed in the turns of one that has them.
+
+use super::{Builder, Described, Directory, ResourceTool};
+use crate::agent::AgentConfig;
+use crate::agent::tool::{DEFAULT_TOOLS, HARNESS_TOOLS, ToolEntry, tool_name};
+use crate::call::ToolTarget;
+use crate::lattice::catalog::{RUN, is_pin};
+use crate::nearest::did_you_mean;
+use crate::values::auto;
+use crate::values::inject::{accepts, is_same};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// What a configuration binds and no call would be given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BindingFaults {
+    /// The model would have its way: the configuration is refused.
+    pub errors: Vec<String>,
+    /// Nobody can say before a turn, or nothing calls it.
+    pub warnings: Vec<String>,
+}
+
+/// Names under which an operation can be bound: that of its tool, its paths, and the names that these would have as
+/// tools, unless the configuration gives such a name to another tool.
+pub(super) fn names_of(config: &AgentConfig, tool: Option<&str>, found: &Described) -> Vec<String> {
+    let mut names: Vec<String> = tool.map(str::to_owned).into_iter().collect();
+    let add = |names: &mut Vec<String>, name: String| {
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    };
+    for path in found.paths() {
+        add(&mut names, path.to_owned());
+        let derived = tool_name(path);
+        let is_given =
+            |entry: &ToolEntry| matches!(entry, ToolEntry::Named(tool) if tool.name.as_ref() == Some(&derived));
+        if !config.tools.iter().any(is_given) {
+            add(&mut names, derived);
+        }
+    }
+    names
+}
+
+impl Builder<'_> {
+    /// Reports bindings of tools that aren't there. A tool whose name differs from such a binding only in how it is spelt
+    /// is not offered: its author wanted it bound.
+    pub(super) fn check_strangers(&mut self, catalog: &(impl Directory + ?Sized)) {
+        let bindings = &self.config.tool_arg_injection;
+        if bindings.is_empty() {
+            return;
+        }
+        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let mut strangers: Vec<&str> = bindings.strangers(&known).collect();
+        if strangers.is_empty() {
+            return;
+        }
+        let rest: Vec<String> = catalog.all().iter().flat_map(|found| names_of(self.config, None, found)).collect();
+        strangers.retain(|stranger| !rest.iter().any(|name| is_same(stranger, name)));
+        for stranger in strangers {
+            let report = format!("no tool `{stranger}` is offered{}", did_you_mean(stranger, &known));
+            let place = format!("toolArgInjection.{stranger}");
+            self.offered.retain(|offered| {
+                let is_meant = auto::is_same_name(&offered.spec.name, stranger);
+                if is_meant {
+                    self.refused.push((offered.spec.name.clone(), format!("`{place}`: {report}")));
+                    if let ToolTarget::Operation(path) = &offered.target {
+                        self.unbound.push((path.clone(), format!("`{place}`: {report}")));
+                    }
+                }
+                !is_meant
+            });
+            self.reports.push((place, report));
+        }
+    }
+}
+
+/// A tool that a binding may mean.
+struct Bindable<'a> {
+    names: Vec<String>,
+    /// Of its arguments; `None`: known only in a turn.
+    schema: Option<Cow<'a, Value>>,
+    /// The model sees it.
+    is_offered: bool,
+}
+
+impl AgentConfig {
+    /// What of `toolArgInjection` and of `_auto` rows can't be kept. `resources` are the tools of its resources, whatever
+    /// a request may do with them.
+    pub fn binding_faults(&self, catalog: &(impl Directory + ?Sized), resources: &[ResourceTool]) -> BindingFaults {
+        let mut faults = BindingFaults::default();
+        let keys: Vec<&str> = self.context_mapping.auto_keys().collect();
+        if self.tool_arg_injection.is_empty() && keys.is_empty() {
+            return faults;
+        }
+        let tools = self.bindable(catalog, resources);
+        for (tool, arguments) in self.tool_arg_injection.tools() {
+            let place = format!("toolArgInjection.{tool}");
+            let meant: Vec<&Bindable<'_>> =
+                tools.iter().filter(|one| one.names.iter().any(|name| is_same(tool, name))).collect();
+            if meant.is_empty() {
+                faults.errors.push(format!("`{place}`: {}", stranger(tool, &tools)));
+                continue;
+            }
+            if !meant.iter().any(|one| one.is_offered) && !self.finds_operations(catalog) {
+                faults.warnings.push(format!("`{place}`: `{tool}` is not offered to this agent: nothing is bound"));
+            }
+            if meant.iter().all(|one| one.schema.is_none()) {
+                let when = "its operation is known in a turn only: `trellis turn show` tells what can't be bound then";
+                faults.warnings.push(format!("`{place}`: {when}"));
+            }
+            for argument in arguments {
+                for schema in meant.iter().filter_map(|one| one.schema.as_deref()) {
+                    let (list, text) = match accepts(schema, argument) {
+                        Ok(None) => continue,
+                        Ok(Some(text)) => (&mut faults.warnings, text),
+                        Err(text) => (&mut faults.errors, text),
+                    };
+                    let line = format!("`{place}.{argument}`: {text}");
+                    if !list.contains(&line) {
+                        list.push(line);
+                    }
+                }
+            }
+        }
+        for argument in self.tool_arg_injection.global() {
+            let has =
+                |one: &&Bindable<'_>| one.schema.as_ref().is_none_or(|schema| accepts(schema, argument) == Ok(None));
+            if !tools.iter().filter(|one| one.is_offered).any(|one| has(&one)) {
+                let why = "no tool of this agent has an argument of this name";
+                faults.warnings.push(format!("`toolArgInjection._global.{argument}`: {why}"));
+            }
+        }
+        for one in tools.iter().filter(|one| one.is_offered) {
+            let Some(schema) = &one.schema else { continue };
+            let names: Vec<&str> = one.names.iter().map(String::as_str).collect();
+            if !self.tool_arg_injection.is_auto(&names) {
+                continue;
+            }
+            for (argument, text) in auto::matches(schema, &keys).ambiguous {
+                if !self.tool_arg_injection.binds(&names, &argument) {
+                    faults.errors.push(format!("`contextMapping`: tool `{}`: {text}", names[0]));
+                }
+            }
+        }
+        faults
+    }
+
+    /// Whether its model reaches operations that it isn't offered.
+    fn finds_operations(&self, catalog: &(impl Directory + ?Sized)) -> bool {
+        let finds = |entry: &ToolEntry| {
+            let path = entry.operation();
+            path == Some("more_tools")
+                || path.and_then(|path| catalog.find(path)).is_some_and(|found| found.path == RUN)
+        };
+        self.default_tools || self.tools.iter().any(finds)
+    }
+
+    fn bindable<'a>(&'a self, catalog: &(impl Directory + ?Sized), resources: &'a [ResourceTool]) -> Vec<Bindable<'a>> {
+        let mut all = Vec::new();
+        for entry in &self.tools {
+            if matches!(entry, ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str())) {
+                continue;
+            }
+            let name = entry.tool_name();
+            all.push(match (entry.operation(), entry.operation().and_then(|path| catalog.find(path)), entry) {
+                (_, Some(found), _) => Bindable {
+                    names: names_of(self, Some(&name), &found),
+                    schema: Some(Cow::Owned(found.input)),
+                    is_offered: true,
+                },
+                (Some(path), None, _) => {
+                    // What is no operation at all is warned of where tools are.
+                    let schema = (!is_pin(path)).then_some(Cow::Owned(Value::Bool(true)));
+                    Bindable { names: vec![name, path.to_owned()], schema, is_offered: true }
+                }
+                (None, None, ToolEntry::Named(tool)) => {
+                    let schema =
+                        tool.input.as_ref().map_or_else(|| Cow::Owned(json!({"type": "object"})), Cow::Borrowed);
+                    Bindable { names: vec![name], schema: Some(schema), is_offered: true }
+                }
+                (None, None, ToolEntry::Path(_)) => continue,
+            });
+        }
+        let offered = |tool: &'a ResourceTool| Bindable {
+            names: vec![tool.spec.name.clone()],
+            schema: Some(Cow::Borrowed(&tool.spec.schema)),
+            is_offered: true,
+        };
+        all.extend(resources.iter().map(offered));
+        all.extend(catalog.all().into_iter().map(|found| Bindable {
+            names: names_of(self, None, &found),
+            is_offered: self.default_tools && DEFAULT_TOOLS.contains(&found.path.as_str()),
+            schema: Some(Cow::Owned(found.input)),
+        }));
+        all
+    }
+}
+
+/// What to do about a binding of a tool that isn't there.
+fn stranger(tool: &str, tools: &[Bindable<'_>]) -> String {
+    if HARNESS_TOOLS.contains(&tool) {
+        return format!("the arguments of the harness's tool `{tool}` can't be bound");
+    }
+    let offered = tools.iter().filter(|one| one.is_offered).flat_map(|one| &one.names);
+    let all = tools.iter().flat_map(|one| &one.names);
+    let names: Vec<&str> = offered.chain(all).map(String::as_str).collect();
+    let hint = did_you_mean(tool, &names);
+    format!("there is no tool and no operation `{tool}`{hint}; expected a tool's name, or the path of its operation")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::ToolSpec;
+
+    fn described(path: &str, input: Value) -> Described {
+        Described {
+            asked: path.into(),
+            path: path.into(),
+            description: String::new(),
+            input,
+            entities: Vec::new(),
+            aliases: Vec::new(),
+        }
+    }
+
+    fn catalog() -> [Described; 3] {
+        let mail = json!({
+            "type": "object", "additionalProperties": false, "properties": {"to": {"type": "string"}, "user_id": {"type": "string"}},
+            "anyOf": [{"properties": {"from": {}}}]
+        });
+        let open = json!({"type": "object", "properties": {"from": {}}, "additionalProperties": true});
+        [
+            described("v/ops/mail/send", mail),
+            described("v/ops/mail/open", open),
+            described(RUN, json!({"type": "object", "properties": {"operation": {}, "input": {}}})),
+        ]
+    }
+
+    fn check(more: &Value, errors: &[&str], warnings: &[&str]) {
+        let mut config = json!({
+            "model": {"provider": "scripted", "name": "echo"}, "defaultTools": false,
+            "tools": [
+                {"operation": "v/ops/mail/send", "name": "send_email"}, "mail:open", "o/pin",
+                {"name": "note", "description": "d", "input": {"type": "object", "properties": {"text": {}}}},
+                {"delegate": "helper"}
+            ]
+        });
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let config = AgentConfig::parse(&config).unwrap();
+        let spec = ToolSpec {
+            name: "memory_write".into(),
+            description: String::new(),
+            schema: json!({"type": "object", "properties": {"content": {}}}),
+        };
+        let target = ToolTarget::Resource { resource: "memory".into(), tool: "write".into() };
+        let found = config.binding_faults(&catalog()[..], &[ResourceTool { target, spec }]);
+        for (found, expected) in [(&found.errors, errors), (&found.warnings, warnings)] {
+            assert_eq!(found.len(), expected.len(), "{more}: {found:?}");
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(found.contains(expected), "{more}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_binding_that_no_call_would_get_is_an_error_with_its_place() {
+        let bind = |tool: &str, argument: &str| json!({"toolArgInjection": {tool: {argument: "k"}}});
+        for (tool, argument, errors, warnings) in [
+            ("send_email", "to", vec![], vec![]),
+            ("v/ops/mail/send", "from", vec![], vec![]),
+            ("mail:send", "to", vec![], vec![]),
+            ("mail_send", "to", vec![], vec![]),
+            ("memory_write", "content", vec![], vec![]),
+            ("note", "text", vec![], vec![]),
+            (
+                "sendEmail",
+                "to",
+                vec![
+                    "`toolArgInjection.sendEmail`: there is no tool and no operation `sendEmail`, did you mean `send_email`",
+                ],
+                vec![],
+            ),
+            (
+                "send_email",
+                "frm",
+                vec![
+                    "`toolArgInjection.send_email.frm`: `toolArgInjection` binds argument `frm`, which the operation doesn't name, did you mean `from`",
+                ],
+                vec![],
+            ),
+            ("note", "txt", vec!["did you mean `text`"], vec![]),
+            ("memory_write", "value", vec!["doesn't name"], vec![]),
+            (
+                "complete_task",
+                "result",
+                vec!["the arguments of the harness's tool `complete_task` can't be bound"],
+                vec![],
+            ),
+            ("mail_open", "frm", vec![], vec!["did you mean `from`"]),
+            ("helper", "anything", vec![], vec!["doesn't name"]),
+            ("o/pin", "to", vec![], vec!["its operation is known in a turn only"]),
+            ("job_run", "input", vec![], vec!["`job_run` is not offered to this agent"]),
+        ] {
+            check(&bind(tool, argument), &errors, &warnings);
+        }
+        let mut reached = bind("v/ops/mail/send", "to");
+        reached["tools"] = json!(["more_tools"]);
+        check(&reached, &[], &[]);
+    }
+
+    #[test]
+    fn keys_of_auto_that_would_fit_one_argument_are_an_error_until_one_is_bound() {
+        let rows = json!({"user_id": "_auto", "uid": "_auto", "to": "_auto"});
+        check(
+            &json!({"contextMapping": rows}),
+            &["tool `send_email`: `_auto` leaves argument `user_id` to the model"],
+            &[],
+        );
+        check(&json!({"contextMapping": rows, "toolArgInjection": {"send_email": {"user_id": "uid"}}}), &[], &[]);
+        check(&json!({"contextMapping": rows, "toolArgInjection": {"send_email": {"_auto": false}}}), &[], &[]);
+        check(&json!({"contextMapping": {"user_id": "_auto"}}), &[], &[]);
+    }
+
+    #[test]
+    fn what_is_bound_in_all_tools_is_bound_where_it_is_named() {
+        check(&json!({"toolArgInjection": {"_global": {"user_id": "user_id"}}}), &[], &[]);
+        let none = "`toolArgInjection._global.uesr_id`: no tool of this agent has an argument of this name";
+        let known = json!(["mail:send"]);
+        check(&json!({"tools": known, "toolArgInjection": {"_global": {"uesr_id": "user_id"}}}), &[], &[none]);
+    }
+}

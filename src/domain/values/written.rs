@@ -1,0 +1,156 @@
+//! The forms in which a configuration writes `contextMapping` and `toolArgInjection`, and the one in which they are kept.
+
+use super::inject::Bindings;
+use super::mapping::{Mapping, MappingError};
+use crate::lattice::value::type_name;
+use serde_json::{Map, Value, json};
+
+/// Keys of the sources' `contextMapping` that have no meaning here, and what has.
+const REFUSED: [(&str, &str); 4] = [
+    ("promptVars", "every placeholder is filled in by its key; leave the list out"),
+    ("envelopeKeys", "values reach a tool as its arguments, by `toolArgInjection`; leave the list out"),
+    ("_auto", "expected it as the `source` of a row, or as `true` or `false` of a tool in `toolArgInjection`"),
+    ("_global", "expected it as the `source` of a row, or in the place of a tool in `toolArgInjection`"),
+];
+
+/// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
+/// their places. In a `contextMapping` that is a map there may stand, beside the rows: `toolArgInjection`, `constants` by
+/// tool and argument, `declaredKeys`, each of which is a row with the source `_auto`, and `entityIdsKey`.
+pub fn take(map: &mut Map<String, Value>) -> Result<(), MappingError> {
+    let mut bindings = Bindings::default();
+    if let Some(mut mapping) = map.remove("contextMapping") {
+        if let Value::Object(rows) = &mut mapping {
+            bindings = take_bindings(rows)?;
+            take_declared(rows)?;
+            take_entity_key(rows, map)?;
+            refuse(rows)?;
+        }
+        map.insert("contextMapping".into(), (&Mapping::parse("contextMapping", &mapping)?).into());
+    }
+    if let Some(outside) = map.remove("toolArgInjection") {
+        bindings = bindings.merge(Bindings::parse("toolArgInjection", &outside)?)?;
+    }
+    if !bindings.is_empty() {
+        map.insert("toolArgInjection".into(), json!(bindings));
+    }
+    Ok(())
+}
+
+fn wrong(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
+    MappingError { place: place.into(), reason: reason.into() }
+}
+
+fn take_bindings(rows: &mut Map<String, Value>) -> Result<Bindings, MappingError> {
+    let mut bindings = Bindings::default();
+    if let Some(inside) = rows.shift_remove("toolArgInjection") {
+        bindings = Bindings::parse("contextMapping.toolArgInjection", &inside)?;
+    }
+    // A row of this name has a text as its source.
+    let is_row = |value: &Value| !value.is_object() || value["source"].is_string();
+    if rows.get("constants").is_some_and(|value| !is_row(value))
+        && let Some(constants) = rows.shift_remove("constants")
+    {
+        bindings = bindings.merge(Bindings::constants("contextMapping.constants", &constants)?)?;
+    }
+    Ok(bindings)
+}
+
+fn take_declared(rows: &mut Map<String, Value>) -> Result<(), MappingError> {
+    let Some(declared) = rows.shift_remove("declaredKeys") else { return Ok(()) };
+    let place = "contextMapping.declaredKeys";
+    let Value::Array(keys) = declared else {
+        return Err(wrong(place, format!("expected a list of keys, got {}", type_name(&declared))));
+    };
+    for (at, key) in keys.iter().enumerate() {
+        let Value::String(key) = key else {
+            return Err(wrong(format!("{place}[{at}]"), format!("expected a key, got {}", type_name(key))));
+        };
+        rows.entry(key.clone()).or_insert_with(|| "_auto".into());
+    }
+    Ok(())
+}
+
+fn take_entity_key(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) -> Result<(), MappingError> {
+    let Some(key) = rows.shift_remove("entityIdsKey") else { return Ok(()) };
+    match map.get("entityIdsKey") {
+        Some(other) if *other != key => {
+            Err(wrong("contextMapping.entityIdsKey", "the configuration has another `entityIdsKey` beside it"))
+        }
+        Some(_) | None => {
+            map.insert("entityIdsKey".into(), key);
+            Ok(())
+        }
+    }
+}
+
+fn refuse(rows: &Map<String, Value>) -> Result<(), MappingError> {
+    match REFUSED.iter().find(|(key, _)| rows.contains_key(*key)) {
+        Some((key, reason)) => Err(wrong(format!("contextMapping.{key}"), *reason)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(config: Value, expected: Result<Value, &str>) {
+        let Value::Object(mut map) = config.clone() else { panic!("expected a map") };
+        match (take(&mut map), expected) {
+            (Ok(()), Ok(expected)) => {
+                assert_eq!(Value::Object(map.clone()), expected, "{config}");
+                let kept = map.clone();
+                take(&mut map).unwrap();
+                assert_eq!(map, kept, "what is kept is read again");
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().starts_with(part), "{config}: {error}"),
+            (found, expected) => panic!("{config}: expected {expected:?}, got {found:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_sources_write_is_kept_in_one_form() {
+        let rows = json!({
+            "city": "session.city", "declaredKeys": ["user_id", "city"], "entityIdsKey": "shops",
+            "constants": {"send": {"limit": 5, "text": "42", "tags": ["a"]}},
+            "toolArgInjection": {"send": {"from": "user_email", "_auto": false}, "save": {"_auto": true}, "_global": {"tid": "tenant_id"}}
+        });
+        let bindings = json!({
+            "send": {"from": "user_email", "limit": "CONSTANT:5", "tags": "CONSTANT:[\"a\"]", "text": "CONSTANT:\"42\"", "_auto": false},
+            "_global": {"tid": "tenant_id"},
+        });
+        let mapping = json!([{"key": "city", "source": "session.city"}, {"key": "user_id", "source": "_auto"}]);
+        let kept = json!({"entityIdsKey": "shops", "contextMapping": mapping, "toolArgInjection": bindings});
+        check(json!({"contextMapping": rows}), Ok(kept));
+        let row = json!({"constants": {"source": "session.c"}});
+        let kept = json!({"contextMapping": [{"key": "constants", "source": "session.c"}]});
+        check(json!({"contextMapping": row}), Ok(kept));
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_refused_by_name() {
+        let of = |key: &str, value: Value| json!({"contextMapping": {key: value}});
+        for key in ["promptVars", "envelopeKeys"] {
+            check(of(key, json!(["a"])), Err(&format!("`contextMapping.{key}`: ")));
+        }
+        check(of("_auto", json!(true)), Err("`contextMapping._auto`: expected it as the `source` of a row"));
+        check(of("_global", json!({"a": "b"})), Err("`contextMapping._global`: expected it as the `source` of a row"));
+        check(
+            of("declaredKeys", json!("a")),
+            Err("`contextMapping.declaredKeys`: expected a list of keys, got string"),
+        );
+        check(of("declaredKeys", json!([1])), Err("`contextMapping.declaredKeys[0]`: expected a key, got number"));
+        check(of("constants", json!({"t": 1})), Err("`contextMapping.constants.t`: expected a map, got number"));
+        check(
+            of("constants", json!({"t": {"a": null}})),
+            Err("`contextMapping.constants.t.a`: expected a value, got null"),
+        );
+        let twice = json!({"constants": {"t": {"a": 1}}, "toolArgInjection": {"t": {"a": "k"}}});
+        check(json!({"contextMapping": twice}), Err("`toolArgInjection.t.a`: bound twice"));
+        let other = json!({"entityIdsKey": "a", "contextMapping": {"entityIdsKey": "b"}});
+        check(other, Err("`contextMapping.entityIdsKey`: the configuration has another"));
+        let auto = |value: Value| json!({"toolArgInjection": {"t": {"_auto": value}}});
+        check(auto(json!("yes")), Err("`toolArgInjection.t._auto`: expected `true` or `false`, got string"));
+        check(json!({"toolArgInjection": {"_global": {"_auto": true}}}), Err("`toolArgInjection._global._auto`: "));
+    }
+}
