@@ -8,6 +8,7 @@
 //! Pure: sockets, timeouts, TLS and keys are the shell's. A [`Dialect`] holds as data what differs between
 //! providers of one format; one codec per format reads it.
 
+pub mod account;
 pub mod conversation;
 pub mod dialect;
 pub mod extra;
