@@ -8,6 +8,7 @@ use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
 use crate::venue::ledger::experiment::{Experiment, run};
 use crate::venue::ledger::find::{TurnFilter, find};
+use crate::venue::ledger::sent::PromptDetail;
 use crate::venue::ledger::show::{self, ReplayError};
 use crate::venue::ledger::{self, PastTurn, why};
 use crate::venue::operation::OpError;
@@ -84,7 +85,11 @@ pub(super) async fn get(
     let prompt = asked.flag("prompt")?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let reader = who.caller.reads();
-    Ok(axum::Json(show::turn(&session, &past, prompt.then_some(&*reader))).into_response())
+    let mut shown = show::turn(&session, &past, prompt.then_some(&*reader));
+    if let Some(detail) = PromptDetail::of_turn(&api.venue, who.owner(), &past).await? {
+        detail.show(&mut shown["ledger"]);
+    }
+    Ok(axum::Json(shown).into_response())
 }
 
 /// `POST agents/{id}/turns/{session}/{turn}/replay`, with an experiment or nothing.
@@ -142,7 +147,11 @@ pub(super) async fn context(
     let asked = Preview { envelope: who.caller.request(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
     let answer = match run(&inputs) {
-        Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),
+        Ok(assembled) => {
+            let mut ledger = show::ledger(&assembled.ledger);
+            PromptDetail::of_prompt(&api.venue, who.owner(), (&inputs, &assembled), (None, None)).await?.show(&mut ledger);
+            json!({"ledger": ledger, "request": assembled.request})
+        }
         Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),
     };
     Ok(axum::Json(answer).into_response())

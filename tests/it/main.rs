@@ -73,6 +73,7 @@ mod job_delete;
 mod job_list;
 mod killed;
 mod ledger;
+mod ledger_bytes;
 mod left;
 mod lifecycle;
 mod lists;

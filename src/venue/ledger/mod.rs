@@ -2,6 +2,7 @@
 
 pub mod experiment;
 pub mod find;
+pub mod sent;
 pub mod show;
 pub mod why;
 mod without;
