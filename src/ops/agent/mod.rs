@@ -136,7 +136,7 @@ impl Operation for Create {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let Self { agent_id: id, state, config, definition, overwrite, strict, dry_run } = self;
         let config = layers::resolved(call, [definition, config]).await?;
-        call.reads.went(&[format!("g/{id}")]);
+        call.reads.went(&[format!("g/{id}/config")]);
         let config = parsed(call, config, state)?;
         let warnings = agents::names::checked(call.venue, &call.caller.owner, &config, strict);
         let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;

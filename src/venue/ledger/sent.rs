@@ -6,7 +6,7 @@ use super::experiment::run;
 use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
 use crate::domain::context::assemble::Assembled;
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::ledger::{Form, Row};
+use crate::domain::context::ledger::{Form, Row, Status};
 use crate::domain::context::record::Restored;
 use crate::domain::context::tiles::PromptRows;
 use crate::domain::event::{Event, Payload};
@@ -161,6 +161,7 @@ impl Sources<'_> {
             "tools" => Some(self.inputs.tools.hash.clone()),
             // What others said is not made known by its hash; a turn's number is its version.
             key if key.starts_with("transcript") => None,
+            _ if !matches!(row.status, Status::Full | Status::Shrunk) => None,
             _ => (!text.is_empty()).then(|| sha256_hex(text.as_bytes())),
         };
         if let (Some(hash), true) = (hash, shown["hash"].is_null()) {
