@@ -93,7 +93,7 @@ pub(super) async fn get(
 }
 
 /// What an experiment needs to know of a turn besides its record.
-async fn facts(
+async fn turn_facts(
     api: &Api,
     who: &Who,
     (session, past): (&SessionKey, &PastTurn),
@@ -124,7 +124,7 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let experiment: Experiment = typed(body)?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
-    let facts = facts(&api, &who, (&session, &past), &experiment).await?;
+    let facts = turn_facts(&api, &who, (&session, &past), &experiment).await?;
     let replayed = show::replay(&session, (&past, &who.caller.reads()), (&experiment, &facts), &api.venue.catalog);
     match replayed {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
@@ -137,7 +137,7 @@ pub(super) async fn replay(
 }
 
 /// A path that a ledger may name: of the tree, or of a resource, `r/app/u1`.
-fn traced(path: &str) -> Result<String, Problem> {
+fn traced_path(path: &str) -> Result<String, Problem> {
     match path.trim_matches('/').strip_prefix("r/") {
         Some(name) if !name.is_empty() && !name.chars().any(char::is_control) => Ok(format!("r/{name}")),
         Some(_) | None => Ok(crate::domain::lattice::Path::parse(path).map_err(Problem::bad_request)?.to_string()),
@@ -147,7 +147,7 @@ fn traced(path: &str) -> Result<String, Problem> {
 /// `GET why?path=…`: of one `agent` or of all.
 pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
-    let path = traced(path)?;
+    let path = traced_path(path)?;
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
     let all = agents::all(&api.venue, who.owner()).await?;
     let mut turns = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;

@@ -88,10 +88,10 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
             grouped(&ledger["left"])
         ),
         String::new(),
-        rows(out, ledger),
+        parts_table(out, ledger),
         String::new(),
     ];
-    lines.extend(sent(&ledger["sent"]));
+    lines.extend(sent_line(&ledger["sent"]));
     let tools: Vec<_> = list(&ledger["tools"]).iter().map(plain).collect();
     lines.push(format!(
         "tools     {} offered: {}",
@@ -125,7 +125,7 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
 }
 
 /// The parts, all sizes in bytes: ROOM of the budget, TEXT in the prompt, SENT in the body of the request.
-fn rows(out: Out, ledger: &Value) -> String {
+fn parts_table(out: Out, ledger: &Value) -> String {
     let parts = list(&ledger["rows"]);
     let sum = |key: &str| parts.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
     let mut rows: Vec<_> = parts.iter().map(row).collect();
@@ -144,7 +144,7 @@ const COLUMNS: [&str; 9] =
 const TEXT: usize = 5;
 
 /// What the request's body was.
-fn sent(sent: &Value) -> Option<String> {
+fn sent_line(sent: &Value) -> Option<String> {
     if sent.is_null() {
         return None;
     }

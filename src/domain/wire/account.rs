@@ -85,7 +85,7 @@ pub fn account(
     let body = encode(request, dialect, cache_key)?.request.body;
     let template = encode(&template, dialect, cache_key).map(|encoded| encoded.request.body).unwrap_or_default();
     let mut walk = Walk { tokens: &tokens, body: AccountedBody::default() };
-    walk.top(&template, &body, rows.tools);
+    walk.write_body(&template, &body, rows.tools);
     Ok(walk.body)
 }
 
@@ -227,15 +227,15 @@ impl Tokens {
     }
 
     /// The piece whose token begins a text.
-    fn of(&self, text: &str) -> Option<&Piece> {
+    fn piece_at(&self, text: &str) -> Option<&Piece> {
         let number = text.strip_prefix(TOKEN)?.get(..DIGITS)?;
         self.pieces.get(number.parse::<usize>().ok()?)
     }
 
     /// The next token in a text: where it begins and ends with what belongs to its form, and its piece.
-    fn next(&self, text: &str) -> Option<(usize, usize, &Piece)> {
+    fn next_token(&self, text: &str) -> Option<(usize, usize, &Piece)> {
         let at = text.find(TOKEN)?;
-        let piece = self.of(&text[at..])?;
+        let piece = self.piece_at(&text[at..])?;
         let (before, behind) = match piece.form {
             TokenForm::Text => ("", ""),
             TokenForm::Map => ("{\"", "\":null}"),
@@ -281,38 +281,38 @@ impl Walk<'_> {
         }
     }
 
-    fn top(&mut self, template: &Value, body: &Value, tools: usize) {
-        let Value::Object(map) = body else { return self.value(template, body) };
+    fn write_body(&mut self, template: &Value, body: &Value, tools: usize) {
+        let Value::Object(map) = body else { return self.write_value(template, body) };
         self.write(None, "{");
         for (at, (key, value)) in map.iter().enumerate() {
-            self.key(at, key);
+            self.write_key(at, key);
             if key == TOOLS {
                 self.write(Some(tools), &json(value));
             } else {
-                self.value(&template[key.as_str()], value);
+                self.write_value(&template[key.as_str()], value);
             }
         }
         self.write(None, "}");
     }
 
-    fn key(&mut self, at: usize, key: &str) {
+    fn write_key(&mut self, at: usize, key: &str) {
         let comma = if at > 0 { "," } else { "" };
         self.write(None, &format!("{comma}{}:", json(key)));
     }
 
-    fn value(&mut self, template: &Value, body: &Value) {
+    fn write_value(&mut self, template: &Value, body: &Value) {
         match (template, body) {
             (Value::Object(one), _) if one.len() == 1 && self.piece(one.keys().next(), TokenForm::Map).is_some() => {
-                self.whole(one.keys().next(), body);
+                self.write_whole(one.keys().next(), body);
             }
             (Value::String(token), _) if self.piece(Some(token), TokenForm::Other).is_some() => {
-                self.whole(Some(token), body);
+                self.write_whole(Some(token), body);
             }
             (Value::Object(one), Value::Object(other)) if one.keys().eq(other.keys()) => {
                 self.write(None, "{");
                 for (at, ((key, value), template)) in other.iter().zip(one.values()).enumerate() {
-                    self.key(at, key);
-                    self.value(template, value);
+                    self.write_key(at, key);
+                    self.write_value(template, value);
                 }
                 self.write(None, "}");
             }
@@ -320,42 +320,42 @@ impl Walk<'_> {
                 self.write(None, "[");
                 for (at, (template, value)) in one.iter().zip(other).enumerate() {
                     self.write(None, if at > 0 { "," } else { "" });
-                    self.value(template, value);
+                    self.write_value(template, value);
                 }
                 self.write(None, "]");
             }
-            (Value::String(template), Value::String(text)) => self.text(template, text),
+            (Value::String(template), Value::String(text)) => self.write_text(template, text),
             (_, body) => self.write(None, &json(body)),
         }
     }
 
     fn piece(&self, token: Option<&String>, form: TokenForm) -> Option<&Piece> {
-        self.tokens.of(token?).filter(|piece| piece.form == form)
+        self.tokens.piece_at(token?).filter(|piece| piece.form == form)
     }
 
     /// A value that a token stands for.
-    fn whole(&mut self, token: Option<&String>, body: &Value) {
-        let row = token.and_then(|token| self.tokens.of(token)).and_then(|piece| piece.rows.first());
+    fn write_whole(&mut self, token: Option<&String>, body: &Value) {
+        let row = token.and_then(|token| self.tokens.piece_at(token)).and_then(|piece| piece.rows.first());
         self.write(row.map(|(row, _)| *row), &json(body));
     }
 
-    fn text(&mut self, mut template: &str, mut text: &str) {
+    fn write_text(&mut self, mut template: &str, mut text: &str) {
         let tokens = self.tokens;
         self.write(None, "\"");
-        while let Some((at, end, piece)) = tokens.next(template) {
+        while let Some((at, end, piece)) = tokens.next_token(template) {
             let Some(rest) = text.strip_prefix(&template[..at]).and_then(|rest| rest.strip_prefix(&*piece.text)) else {
                 break;
             };
-            self.literal(&template[..at]);
-            self.pieces(piece);
+            self.write_literal(&template[..at]);
+            self.write_piece(piece);
             (template, text) = (&template[end..], rest);
         }
-        self.literal(text);
+        self.write_literal(text);
         self.write(None, "\"");
     }
 
     /// A text of the format; the line of an attachment is of its row.
-    fn literal(&mut self, text: &str) {
+    fn write_literal(&mut self, text: &str) {
         for (at, part) in text.split(BETWEEN).enumerate() {
             self.write(None, if at > 0 { BETWEEN_ESCAPED } else { "" });
             let of = self.tokens.lines.iter().find(|(begin, _)| part.starts_with(begin.as_str()));
@@ -363,7 +363,7 @@ impl Walk<'_> {
         }
     }
 
-    fn pieces(&mut self, piece: &Piece) {
+    fn write_piece(&mut self, piece: &Piece) {
         let mut rest = piece.text.as_str();
         for (at, (row, bytes)) in piece.rows.iter().enumerate() {
             let is_last = at + 1 == piece.rows.len();

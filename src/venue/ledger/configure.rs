@@ -39,7 +39,7 @@ pub(super) fn configure(
     }
     // The turn of a task that brings its own prompt, and the last one of a task, have no tools of the configuration.
     if !inputs.frame.bare && !inputs.served.last {
-        inputs.tools = Arc::new(tools(inputs, before, config, catalog));
+        inputs.tools = Arc::new(merged_tools(inputs, before, config, catalog));
     }
     let same_system = is_same(before, config, |config| config.system_prompt.clone());
     if !same_system && !inputs.frame.bare {
@@ -82,12 +82,12 @@ fn replace_entries(inputs: &mut Inputs, config: &AgentConfig) {
     let (recorded, others): (Vec<Item>, Vec<Item>) = std::mem::take(&mut inputs.items)
         .into_iter()
         .partition(|item| item.section == Section::Context && item.tags.kept.is_none());
-    inputs.items = entry::plan(&config.context, &[]).into_iter().map(|read| planned(read, &recorded)).collect();
+    inputs.items = entry::plan(&config.context, &[]).into_iter().map(|read| item_for(read, &recorded)).collect();
     inputs.items.extend(others);
 }
 
 /// An entry with what was fetched for it.
-fn planned(read: Read, recorded: &[Item]) -> Item {
+fn item_for(read: Read, recorded: &[Item]) -> Item {
     let name = read.source.as_ref().ok().and_then(Source::name);
     let is_its = |item: &&Item| name.is_some() && item.source == name;
     let known = recorded.iter().filter(is_its).find(|item| item.key == read.key);
@@ -125,7 +125,12 @@ fn planned(read: Read, recorded: &[Item]) -> Item {
 
 /// The tools: what the two configurations offer differently is different, and what the session, the request and the
 /// resources brought stays.
-fn tools(inputs: &Inputs, before: Option<&AgentConfig>, config: &AgentConfig, catalog: &impl Directory) -> ToolTable {
+fn merged_tools(
+    inputs: &Inputs,
+    before: Option<&AgentConfig>,
+    config: &AgentConfig,
+    catalog: &impl Directory,
+) -> ToolTable {
     let recorded = &inputs.tools;
     let table = |config: &AgentConfig| {
         let ends = Ends {

@@ -38,7 +38,9 @@ fn copies(inputs: &Inputs, path: &str, value: &Value) -> Vec<(String, Value)> {
         let Some(into) = &seen.into else { continue };
         let copied = places.iter().filter_map(|(place, value)| match place.strip_prefix(&seen.path) {
             Some(rest) if is_below(place, &seen.path) => Some((format!("{into}{rest}"), value.clone())),
-            Some(_) | None if is_below(&seen.path, place) => Some((into.clone(), below(value, &seen.path, place)?)),
+            Some(_) | None if is_below(&seen.path, place) => {
+                Some((into.clone(), value_below(value, &seen.path, place)?))
+            }
             Some(_) | None => None,
         });
         let new: Vec<_> = copied.filter(|(copy, _)| places.iter().all(|(place, _)| place != copy)).collect();
@@ -63,18 +65,18 @@ fn put_at(inputs: &mut Inputs, path: &str, value: &Value) -> bool {
         }
     }
     let user = user_of(inputs);
-    found | inputs.values.replace(&user, |place| is_below(place, path).then(|| below(value, place, path)))
+    found | inputs.values.replace(&user, |place| is_below(place, path).then(|| value_below(value, place, path)))
 }
 
 /// What of a value at a path lies at a place below it.
-fn below(value: &Value, place: &str, path: &str) -> Option<Value> {
+fn value_below(value: &Value, place: &str, path: &str) -> Option<Value> {
     get(value, &rest(place, path)?).cloned()
 }
 
 /// What is at `read` when a value is put at `path`, before which `old` was there; an error where that can't be told.
 fn read_again(read: &str, path: &str, value: &Value, old: Option<&Value>) -> Result<Option<Value>, ()> {
     if is_below(read, path) {
-        return Ok(below(value, read, path));
+        return Ok(value_below(value, read, path));
     }
     let (mut all, rest) = (old.cloned().ok_or(())?, rest(path, read).ok_or(())?);
     set(&mut all, &rest, value.clone()).map_err(drop)?;
@@ -134,7 +136,7 @@ fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) -> bool {
         }
         let arguments = calls.iter().find(|known| known.id == *call).map(|known| known.arguments.shown());
         let again = arguments.filter(|_| made.operation == READ && made.outcome == "ok");
-        changed.push((at, number, again.and_then(|arguments| answer(&arguments, text, path, value))));
+        changed.push((at, number, again.and_then(|arguments| read_answer(&arguments, text, path, value))));
     }
     for (at, number, again) in &changed {
         if let Some(ChatMessage::Tool { text, .. }) = record.said.get_mut(*at) {
@@ -155,25 +157,26 @@ fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) -> bool {
 }
 
 /// What a read of the tree answers then; `None` where that can't be told.
-fn answer(arguments: &Value, text: &str, path: &str, value: &Value) -> Option<String> {
+fn read_answer(arguments: &Value, text: &str, path: &str, value: &Value) -> Option<String> {
     let old: Option<Value> = decode::from_json(text.as_bytes()).ok();
     if let Some(paths) = arguments.get("paths").and_then(Value::as_array) {
         let mut values = Map::new();
         for read in paths {
             let name = Path::from_json(read).ok()?.to_string();
             let before = old.as_ref().and_then(|old| old.get("values")?.get(&name).cloned());
-            let shown = if overlap(&name, path) { one(&name, before.as_ref(), path, value)? } else { before? };
+            let shown =
+                if overlap(&name, path) { answer_for_path(&name, before.as_ref(), path, value)? } else { before? };
             values.insert(name, shown);
         }
         return Some(tool_result(&json!({"values": values}), TOOL_RESULT_BYTES, &Rest::Again));
     }
     let read = Path::from_json(&arguments["path"]).ok()?;
-    let shown = one(&read.to_string(), old.as_ref(), path, value)?;
+    let shown = answer_for_path(&read.to_string(), old.as_ref(), path, value)?;
     Some(tool_result(&shown, TOOL_RESULT_BYTES, &Rest::At { path: read, field: Some("value") }))
 }
 
 /// The answer for one path.
-fn one(read: &str, before: Option<&Value>, path: &str, value: &Value) -> Option<Value> {
+fn answer_for_path(read: &str, before: Option<&Value>, path: &str, value: &Value) -> Option<Value> {
     let old = before.and_then(|before| before.get("value"));
     let Some(value) = read_again(read, path, value, old).ok()? else { return Some(json!({"exists": false})) };
     let mut answer = json!({"exists": true, "value": value});

@@ -69,7 +69,7 @@ impl PromptDetail {
     ) -> Result<Self, StoreError> {
         let PromptRows { rows, of } = assembled.prompt_rows();
         let mut request = assembled.request.clone();
-        request.model = asked(&assembled.request.model, model);
+        request.model = model_settings(&assembled.request.model, model);
         load(venue, owner, &mut request).await?;
         let sources = Sources { owner, inputs, version };
         let texts = texts(&assembled.request, &rows, &of);
@@ -99,7 +99,7 @@ impl PromptDetail {
 }
 
 /// The settings by which a model of the agent was asked.
-fn asked(settings: &ModelSettings, model: Option<&str>) -> ModelSettings {
+fn model_settings(settings: &ModelSettings, model: Option<&str>) -> ModelSettings {
     let found = settings.in_order().find(|one| model.is_some_and(|model| one.id() == model));
     found.unwrap_or(settings).alone()
 }
@@ -168,13 +168,13 @@ impl Sources<'_> {
             shown["hash"] = hash.into();
         }
         if shown["allowed"].is_null() {
-            shown["allowed"] = self.allowed(row).into();
+            shown["allowed"] = self.capability(row).into();
         }
         shown
     }
 
     /// The capability of a row that names none.
-    fn allowed(&self, row: &Row) -> &'static str {
+    fn capability(&self, row: &Row) -> &'static str {
         let is_read = row.source.is_some() && !row.key.starts_with("transcript");
         if is_read && self.inputs.frame.authority.is_unlimited() { UNLIMITED } else { NOT_NEEDED }
     }

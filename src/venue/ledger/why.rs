@@ -88,7 +88,7 @@ fn named(value: &Value) -> Vec<&str> {
 /// The path, and the places where its bytes went by copies and answers, as far as these agents and what is kept of
 /// removed ones say.
 pub async fn trail(store: &dyn Store, owner: &Owner, agents: &[AgentId], path: &str) -> Result<ByteTrail, StoreError> {
-    Ok(ByteTrail::new(path, &known(store, owner, agents).await?))
+    Ok(ByteTrail::new(path, &all_uses(store, owner, agents).await?))
 }
 
 /// Every turn in which bytes of a path, or of a copy of it, reached a model: first what is kept of agents and sessions
@@ -99,13 +99,13 @@ pub async fn trace(
     agents: &[AgentId],
     path: &str,
 ) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = known(store, owner, agents).await?;
+    let mut found = all_uses(store, owner, agents).await?;
     let trail = ByteTrail::new(path, &found);
     found.retain(|reached| trail.leads_to(reached));
     Ok(found)
 }
 
-async fn known(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Vec<PathUse>, StoreError> {
+async fn all_uses(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Vec<PathUse>, StoreError> {
     let mut found = kept(store, owner).await?;
     for agent in agents {
         found.extend(all(store, owner, agent).await?);
@@ -127,7 +127,7 @@ pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Ve
         if sessions.last() != Some(session) {
             sessions.push(session.clone());
         }
-        found.extend(prompted(owner, session, base));
+        found.extend(uses_in_prompt(owner, session, base));
     })
     .await?;
     for session in &sessions {
@@ -148,7 +148,7 @@ pub async fn of_session(
     let mut from = 1;
     while from <= turns {
         let to = from + WHOLE_EVERY - 1;
-        walk(store, owner, session, from, to, |base| found.extend(prompted(owner, session, base))).await?;
+        walk(store, owner, session, from, to, |base| found.extend(uses_in_prompt(owner, session, base))).await?;
         from = to + 1;
     }
     results(store, owner, session, &mut found).await?;
@@ -157,7 +157,7 @@ pub async fn of_session(
 }
 
 /// What a prompt had, by its record.
-fn prompted(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathUse> {
+fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathUse> {
     let rows = base.manifest.rows().filter_map(Result::ok);
     let mut found: Vec<PathUse> = rows.flat_map(|row| shown(session, base.turn, &row)).collect();
     for used in base.manifest.values().unwrap_or_default() {
@@ -201,13 +201,13 @@ async fn results(
     let mut turns = store.docs(owner, keys::turns(session));
     while let Some(page) = turns.records::<TurnRecord>().await? {
         found.extend(page.iter().flat_map(|(_, record)| called(session, record)));
-        found.extend(page.iter().flat_map(|(_, record)| answered(session, record)));
+        found.extend(page.iter().flat_map(|(_, record)| uses_of_answers(session, record)));
     }
     Ok(())
 }
 
 /// Jobs that a turn has ended: what its session has seen went into their outputs.
-fn answered(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
+fn uses_of_answers(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
     let answer = |job: &JobId| {
         let own = Seen::new(format!("g/{}/sessions/{}", session.agent, session.session));
         let seen = Seen { into: Some(format!("j/{job}/output")), ..own };
