@@ -130,7 +130,7 @@ fn parts_table(out: Out, ledger: &Value) -> String {
     let sum = |key: &str| parts.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
     let mut rows: Vec<_> = parts.iter().map(row).collect();
     let mut total = vec![String::new(); COLUMNS.len()];
-    total[0] = "total".to_owned();
+    "total".clone_into(&mut total[0]);
     total[TEXT] = grouped(&sum("rendered").into());
     total[TEXT + 1] = if ledger["sent"]["bytes"].is_null() { "–".to_owned() } else { grouped(&sum("sent").into()) };
     rows.push(total);

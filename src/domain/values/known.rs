@@ -61,7 +61,9 @@ impl KnownValues {
                 None => gone.push(key.clone()),
             }
         }
-        gone.iter().for_each(|key| drop(self.0.remove(key)));
+        for key in &gone {
+            self.0.remove(key);
+        }
         is_any
     }
 

@@ -141,7 +141,9 @@ impl Tokens {
                 ChatMessage::Tool { text, .. } => *text = self.text(text, rows.text.clone()),
                 ChatMessage::Assistant { text, calls, reasoning } => {
                     self.said(text, reasoning.as_mut(), rows);
-                    calls.iter_mut().for_each(|call| self.call(call, rows.rest));
+                    for call in calls {
+                        self.call(call, rows.rest);
+                    }
                 }
             }
         }

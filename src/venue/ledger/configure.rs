@@ -189,8 +189,8 @@ fn is_same_offer(one: &ToolTable, other: &ToolTable) -> bool {
 fn is_beside(config: &AgentConfig, is_known: bool, target: &ToolTarget) -> bool {
     match target {
         ToolTarget::Resource { resource, .. } => config.resources.get(resource).is_some(),
-        ToolTarget::Operation(_) => is_known,
-        ToolTarget::Complete
+        ToolTarget::Operation(_)
+        | ToolTarget::Complete
         | ToolTarget::Fail
         | ToolTarget::Load
         | ToolTarget::Unload

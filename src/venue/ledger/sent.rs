@@ -160,8 +160,7 @@ impl Sources<'_> {
         let hash = match row.key.as_str() {
             "tools" => Some(self.inputs.tools.hash.clone()),
             // What others said is not made known by its hash; a turn's number is its version.
-            key if key.starts_with("transcript") => None,
-            _ if !matches!(row.status, Status::Full | Status::Shrunk) => None,
+            key if key.starts_with("transcript") || !matches!(row.status, Status::Full | Status::Shrunk) => None,
             _ => (!text.is_empty()).then(|| sha256_hex(text.as_bytes())),
         };
         if let (Some(hash), true) = (hash, shown["hash"].is_null()) {

@@ -104,7 +104,9 @@ impl<'i> Assembly<'i> {
         };
         let (mut ledger, rows) = self.ledger(prompt_hash(&request), &map, &places);
         ledger.used = used;
-        tiles.iter_mut().for_each(|tiles| tiles.name_rows(&rows));
+        for tiles in &mut tiles {
+            tiles.name_rows(&rows);
+        }
         let shown = self.shown().into_iter().map(|(_, shown)| shown).collect();
         Assembled { request, ledger, shown, unpinned: self.unpinned, conversation, prefix, tiles }
     }
