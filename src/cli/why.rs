@@ -11,8 +11,9 @@ use serde_json::Value;
 /// Lists the turns in which bytes of a path reached a model: as context, or as the result of a tool.
 ///
 /// What lies above and below the path counts too. The result of a tool is listed with the turn
-/// that made the call: the model sees it from the next one on. A copy is listed with its target. What an
-/// agent's models have seen is kept for `retention.turns` after the agent is removed.
+/// that made the call: the model sees it from the next one on. A copy is listed with its target, and leads on:
+/// so do the answer of a job, a conversation that another agent reads, and the file that an agent was made of.
+/// What models have seen is kept for `retention.turns` after their session or their agent is removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis why w/invoices/17 --agent clerk")]
 pub(crate) struct Why {
@@ -45,10 +46,14 @@ impl Why {
 }
 
 fn row(turn: &Value) -> Vec<String> {
-    let name = format!("{}/{}/{}", field(turn, "agent"), field(turn, "session"), turn["turn"]);
+    let name = match field(turn, "agent").as_str() {
+        "" => "outside".to_owned(),
+        agent => format!("{agent}/{}/{}", field(turn, "session"), turn["turn"]),
+    };
     let version = turn["version"].as_u64().map(|version| format!("@{version}")).unwrap_or_default();
     let into = turn["into"].as_str().map(|into| format!(" to {into}")).unwrap_or_default();
-    let gone = if turn["removed"].is_null() { "" } else { " (removed)" };
+    let is_outside = field(turn, "agent").is_empty();
+    let gone = if turn["removed"].is_null() || is_outside { "" } else { " (removed)" };
     vec![
         format!("{name}{gone}"),
         field(turn, "via"),

@@ -84,6 +84,19 @@ pub fn sources(reads: &[Seen]) -> Vec<Seen> {
     once(places.iter().map(|seen| Seen::new(top(&seen.path))).collect())
 }
 
+/// A path in full: `n/`, `c/` and `t/` are those of an agent and a session. Without an agent it stays.
+pub fn physical(path: &str, agent: &str, session: &str) -> String {
+    let path = path.trim_matches('/');
+    if agent.is_empty() {
+        return path.to_owned();
+    }
+    match path.split('/').next() {
+        Some("n") => format!("g/{agent}/{path}"),
+        Some("c" | "t") => format!("g/{agent}/sessions/{session}/{path}"),
+        Some(_) | None => path.to_owned(),
+    }
+}
+
 /// One of two paths is the other, or lies below it.
 pub fn overlap(a: &str, b: &str) -> bool {
     is_below(a, b) || is_below(b, a)

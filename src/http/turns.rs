@@ -8,8 +8,9 @@ use crate::domain::values::protected;
 use crate::ops::agent::send::with_ignored;
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
-use crate::venue::ledger::experiment::{Experiment, run};
+use crate::venue::ledger::experiment::{Experiment, TurnFacts, run};
 use crate::venue::ledger::find::{TurnFilter, find};
+use crate::venue::ledger::sent::PromptDetail;
 use crate::venue::ledger::show::{self, ReplayError};
 use crate::venue::ledger::{self, PastTurn, why};
 use crate::venue::operation::OpError;
@@ -88,7 +89,34 @@ pub(super) async fn get(
     let prompt = asked.flag("prompt")?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let reader = who.caller.reads();
-    Ok(axum::Json(show::turn(&session, &past, prompt.then_some(&*reader))).into_response())
+    let mut shown = show::turn(&session, &past, prompt.then_some(&*reader));
+    if let Some(detail) = PromptDetail::of_turn(&api.venue, who.owner(), &past).await? {
+        detail.show(&mut shown["ledger"]);
+    }
+    Ok(axum::Json(shown).into_response())
+}
+
+/// What an experiment needs to know of a turn besides its record.
+async fn turn_facts(
+    api: &Api,
+    who: &Who,
+    (session, past): (&SessionKey, &PastTurn),
+    experiment: &Experiment,
+) -> Result<TurnFacts, Problem> {
+    let mut facts = TurnFacts::default();
+    if let (Some(_), Some(record)) = (&experiment.config, &past.record) {
+        let known = agents::get(&api.venue, who.owner(), &session.agent).await?;
+        let known = known.filter(|(agent, _)| agent.config_version == record.config_version);
+        facts.config = known.map(|(agent, _)| agent.config);
+    }
+    if !experiment.without.is_empty() {
+        let all = agents::all(&api.venue, who.owner()).await?;
+        for path in &experiment.without {
+            let trail = why::trail(&*api.venue.store, who.owner(), &all, path).await?;
+            facts.copies.insert(path.clone(), trail.places_in(session, past.turn));
+        }
+    }
+    Ok(facts)
 }
 
 /// `POST agents/{id}/turns/{session}/{turn}/replay`, with an experiment or nothing.
@@ -100,7 +128,8 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let experiment: Experiment = typed(body)?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
-    let replayed = show::replay(&session, (&past, &who.caller.reads()), &experiment, &api.venue.catalog);
+    let facts = turn_facts(&api, &who, (&session, &past), &experiment).await?;
+    let replayed = show::replay(&session, (&past, &who.caller.reads()), (&experiment, &facts), &api.venue.catalog);
     match replayed {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
@@ -111,21 +140,27 @@ pub(super) async fn replay(
     }
 }
 
+/// A path that a ledger may name: of the tree, or of a resource, `r/app/u1`.
+fn traced_path(path: &str) -> Result<String, Problem> {
+    match path.trim_matches('/').strip_prefix("r/") {
+        Some(name) if !name.is_empty() && !name.chars().any(char::is_control) => Ok(format!("r/{name}")),
+        Some(_) | None => Ok(crate::domain::lattice::Path::parse(path).map_err(Problem::bad_request)?.to_string()),
+    }
+}
+
 /// `GET why?path=…`: of one `agent` or of all.
 pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
-    let path = crate::domain::lattice::Path::parse(path).map_err(Problem::bad_request)?.to_string();
-    let store = &*api.venue.store;
+    let path = traced_path(path)?;
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
-    let mut turns = why::removed(store, who.owner(), one.as_ref(), &path).await?;
-    let all = match &one {
-        // One that was removed has no record, and still an answer.
-        Some(id) if !turns.is_empty() && agents::get(&api.venue, who.owner(), id).await?.is_none() => Vec::new(),
-        Some(id) => vec![agent(&api, &who, id.as_str()).await?],
-        None => agents::all(&api.venue, who.owner()).await?,
-    };
-    for agent in &all {
-        turns.extend(why::why(store, who.owner(), agent, &path).await?);
+    let all = agents::all(&api.venue, who.owner()).await?;
+    let mut turns = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;
+    if let Some(one) = &one {
+        turns.retain(|reached| reached.agent == one.as_str());
+        if turns.is_empty() {
+            // One that was removed has no record, and still an answer.
+            agent(&api, &who, one.as_str()).await?;
+        }
     }
     let found = turns.len();
     turns.retain(|reached| reached.may_be_named_to(&who.caller.reads()));
@@ -148,7 +183,13 @@ pub(super) async fn context(
     let asked = Preview { envelope: who.caller.request(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
     let answer = match run(&inputs) {
-        Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),
+        Ok(assembled) => {
+            let mut ledger = show::ledger(&assembled.ledger);
+            PromptDetail::of_prompt(&api.venue, who.owner(), (&inputs, &assembled), (None, None))
+                .await?
+                .show(&mut ledger);
+            json!({"ledger": ledger, "request": assembled.request})
+        }
         Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),
     };
     Ok(axum::Json(with_ignored(answer, &ignored)).into_response())

@@ -3,7 +3,6 @@
 use crate::domain::charge::{CallStage, is_end_unknown};
 use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, ModelSettings, Reply};
 use crate::domain::ids::secret::SecretName;
-use crate::domain::ids::sha256_hex;
 use crate::domain::media::Attachment;
 use crate::domain::secret::{Mask, Plain};
 use crate::domain::wire::dialect::KeyHeader;
@@ -34,8 +33,6 @@ const REST: Duration = Duration::from_secs(3);
 const REFUSAL_BYTES: usize = 64 * 1024;
 /// How errors show the key of a call.
 const VENUE_KEY: &str = "model-key";
-/// Characters of a session's name for providers that route by it.
-const CACHE_KEY_CHARS: usize = 32;
 
 /// Every provider that is called over HTTP.
 #[derive(Debug)]
@@ -81,7 +78,7 @@ impl ModelProvider {
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = request.model.id();
-        let encoded = wire::encode(request, &target.dialect, &cache_key(request))
+        let encoded = wire::encode(request, &target.dialect, &wire::cache_key(request))
             .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
         let proxy = &self.options.proxy;
         if target.strange && proxy.carries(&target.base_url) {
@@ -208,12 +205,6 @@ async fn beginning(mut answer: reqwest::Response) -> String {
     }
     bytes.truncate(REFUSAL_BYTES);
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A name of the session that tells the provider nothing of the owner.
-fn cache_key(request: &ModelRequest) -> String {
-    let session = request.turn.rsplit_once('/').map_or(request.turn.as_str(), |(session, _)| session);
-    sha256_hex(session.as_bytes())[..CACHE_KEY_CHARS].to_owned()
 }
 
 #[async_trait]

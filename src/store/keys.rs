@@ -9,6 +9,8 @@
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
+//! | `reads/<agent>/s/<session>/<deleted>/<number>` | the same of a deleted session | its deletion | `retention.turns` after it |
+//! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations | `retention.turns` after the last such copy |
 //! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time; who copies sessions to that name, see `agents::copies` | forks | while they copy |
 //! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
 //! | `p/<name>` | the same, of builds that knew no periods | nobody | the same, when the oldest period is over or there is none |
@@ -83,12 +85,14 @@ mod claims;
 mod history;
 mod marks;
 mod parts;
+mod reads;
 mod spend;
 
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use marks::*;
 pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
+pub use reads::{READS, outside_copy, reads, reads_of, session_reads};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, is_spending, job_spend, keeps_work_going, model_book, owner_book,
     rate, session_book, session_day, session_days, session_of_day, session_wait, user_book,
@@ -157,19 +161,6 @@ pub fn ledger(session: &SessionKey, turn: u64) -> String {
 pub fn ledger_turn<'k>(agent: &AgentId, key: &'k str) -> Option<(&'k str, u64)> {
     let (session, turn) = key.strip_prefix(&agent_ledgers(agent))?.split_once('/')?;
     Some((session, turn.parse().ok()?))
-}
-
-/// Prefix of what models of removed agents have seen.
-pub const READS: &str = "reads/";
-
-/// The same of one agent, and of all that had its name.
-pub fn reads_of(agent: &AgentId) -> String {
-    format!("{READS}{}/", agent.token())
-}
-
-/// A document of it; `created` is when the agent was.
-pub fn reads(agent: &AgentId, created: Millis, number: usize) -> String {
-    format!("{}{:016}/{number:016}", reads_of(agent), created.0)
 }
 
 /// Prefix of an agent's timeline index.

@@ -17,7 +17,7 @@ use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents::lifecycle;
-use trellis::venue::ledger::experiment::{Experiment, run};
+use trellis::venue::ledger::experiment::{Experiment, TurnFacts, run};
 use trellis::venue::ledger::why::{self, PathUse};
 use trellis::venue::ledger::{self, PastTurn};
 
@@ -140,7 +140,7 @@ async fn what_is_left_out_is_nowhere_in_the_prompt() {
         let inputs = past(&venue, turn).await.seen.unwrap().inputs.unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let experiment = Experiment { without, ..Experiment::default() };
-        let inputs = experiment.apply(inputs, &venue.venue.catalog).unwrap();
+        let inputs = experiment.apply(inputs, &venue.venue.catalog, &TurnFacts::default()).unwrap();
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let whole = shown(3, &[]).await;
@@ -285,7 +285,9 @@ async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
         let past = ledger::load(&*venue.venue.store, &venue.owner, &key, last).await.unwrap();
         let inputs = past.unwrap_or_else(|| panic!("no turn {last}: {job:?}")).seen.unwrap().inputs.unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
-        let inputs = Experiment { without, ..Experiment::default() }.apply(inputs, &venue.venue.catalog).unwrap();
+        let inputs = Experiment { without, ..Experiment::default() }
+            .apply(inputs, &venue.venue.catalog, &TurnFacts::default())
+            .unwrap();
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let secrets = ["the first secret", "the configured secret", "the forked secret", "the output of a child"];
@@ -308,7 +310,8 @@ async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
     let why = why::why(&*venue.venue.store, &venue.owner, &agent, "w/secret/a").await.unwrap();
     let found: Vec<_> = why.iter().map(|reached| reached.source.as_str()).collect();
     let asset = format!("a/{hash}");
-    assert_eq!(found, ["w/secret/a", "w/secret/a", &asset, "o/p", &asset, &asset, &asset, "o/again"]);
+    let session = "g/copier/sessions/s";
+    assert_eq!(found, ["w/secret/a", "w/secret/a", &asset, "o/p", &asset, &asset, &asset, "o/again", session]);
 }
 
 /// A section that an operation has read, and a conversation, go to a child.
@@ -361,7 +364,8 @@ async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
         let past = ledger::load(&*venue.venue.store, &venue.owner, &key, 2).await.unwrap().unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let experiment = Experiment { without, ..Experiment::default() };
-        let inputs = experiment.apply(past.seen.unwrap().inputs.unwrap(), &venue.venue.catalog).unwrap();
+        let inputs =
+            experiment.apply(past.seen.unwrap().inputs.unwrap(), &venue.venue.catalog, &TurnFacts::default()).unwrap();
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let secrets = [

@@ -71,7 +71,7 @@ pub(crate) enum Turn {
     },
     /// Build past prompts again from their records and compare the hashes
     ///
-    /// With `--without`, `--model` or `--agent-config` it is an experiment: it shows what the model would
+    /// With `--without`, `--with`, `--model` or `--agent-config` it is an experiment: it shows what the model would
     /// have seen, and what is different. Nothing is committed. Exits with 1 when a prompt without
     /// changes comes out otherwise.
     #[command(

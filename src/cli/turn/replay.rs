@@ -7,6 +7,7 @@ use super::super::{Context, agent, output, role};
 use super::{LOOKED_AT, Name, diff, table};
 use crate::app;
 use crate::domain::chat::ModelRequest;
+use crate::domain::decode;
 use crate::domain::ids::AgentId;
 use crate::model::LiveText;
 use clap::Args;
@@ -16,9 +17,12 @@ use std::path::PathBuf;
 /// What an experiment changes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Change {
-    /// Leave out what was read at or below this path, results of tools included
+    /// Leave out what was read at or below this path, results of tools and copies included
     #[arg(long, value_name = "PATH")]
     without: Vec<String>,
+    /// Show this value, JSON or text, wherever this path was read, results of tools included
+    #[arg(long, value_name = "PATH=VALUE")]
+    with: Vec<String>,
     /// For another model
     #[arg(long, value_name = "PROVIDER/NAME")]
     model: Option<String>,
@@ -37,6 +41,18 @@ impl Change {
         let mut body = Map::new();
         if !self.without.is_empty() {
             body.insert("without".into(), json!(self.without));
+        }
+        let mut with = Map::new();
+        for given in &self.with {
+            let (path, value) = given
+                .split_once('=')
+                .filter(|(path, _)| !path.is_empty())
+                .ok_or_else(|| Failure::usage(format!("`--with`: expected `PATH=VALUE`, got `{given}`")))?;
+            let value = decode::json(value.as_bytes()).unwrap_or_else(|_| value.into());
+            with.insert(path.to_owned(), value);
+        }
+        if !with.is_empty() {
+            body.insert("with".into(), with.into());
         }
         if let Some(model) = &self.model {
             body.insert("model".into(), json!(model));

@@ -105,12 +105,10 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
             grouped(&ledger["left"])
         ),
         String::new(),
-        out.table(
-            &["PART", "FROM", "ALLOWED BY", "ASKED", "GIVEN", "IN PROMPT", "STATUS", "WHY"],
-            &list(&ledger["rows"]).iter().map(row).collect::<Vec<_>>(),
-        ),
+        parts_table(out, ledger),
         String::new(),
     ];
+    lines.extend(sent_line(&ledger["sent"]));
     let tools: Vec<_> = list(&ledger["tools"]).iter().map(plain).collect();
     lines.push(format!(
         "tools     {} offered: {}",
@@ -123,8 +121,11 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     for pair in list(&ledger["reports"]) {
         lines.push(format!("bindings  {}: {}", field_at(pair, 0), field_at(pair, 1)));
     }
-    let used: Vec<_> =
-        list(&ledger["values"]).iter().map(|v| format!("{} ({})", field(v, "key"), field(v, "tier"))).collect();
+    let tier = |value: &Value| {
+        let source = value["source"].as_str().map(|source| format!(": {source}{}", version(value))).unwrap_or_default();
+        format!("{} ({}{source})", field(value, "key"), field(value, "tier"))
+    };
+    let used: Vec<_> = list(&ledger["values"]).iter().map(tier).collect();
     for (name, texts) in [
         ("filled in", used),
         ("no value", list(&ledger["unresolved"]).iter().map(plain).collect()),
@@ -143,13 +144,60 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     lines.join("\n")
 }
 
+/// The parts, all sizes in bytes: ROOM of the budget, TEXT in the prompt, SENT in the body of the request.
+fn parts_table(out: Out, ledger: &Value) -> String {
+    let parts = list(&ledger["rows"]);
+    let sum = |key: &str| parts.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
+    let mut rows: Vec<_> = parts.iter().map(row).collect();
+    let mut total = vec![String::new(); COLUMNS.len()];
+    "total".clone_into(&mut total[0]);
+    total[TEXT] = grouped(&sum("rendered").into());
+    total[TEXT + 1] = if ledger["sent"]["bytes"].is_null() { "–".to_owned() } else { grouped(&sum("sent").into()) };
+    rows.push(total);
+    out.table(&COLUMNS, &rows)
+}
+
+/// Columns of the parts.
+const COLUMNS: [&str; 9] =
+    ["PART", "FROM", "ALLOWED BY", "ROOM ASKED (B)", "ROOM GIVEN (B)", "TEXT (B)", "SENT (B)", "STATUS", "WHY"];
+/// Place of the column with the bytes of the texts.
+const TEXT: usize = 5;
+
+/// What the request's body was.
+fn sent_line(sent: &Value) -> Option<String> {
+    if sent.is_null() {
+        return None;
+    }
+    let model = field(sent, "model");
+    if let Some(error) = sent["error"].as_str() {
+        return Some(format!("sent      nothing to {model}: {error}"));
+    }
+    let (bytes, format) = (grouped(&sent["bytes"]), field(sent, "format"));
+    Some(if sent["made"] == true {
+        format!("sent      {bytes} bytes to {model} as {format}")
+    } else {
+        format!("sent      nothing: {model} is no service; SENT is what {format} would take, {bytes} bytes")
+    })
+}
+
 fn field_at(pair: &Value, at: usize) -> String {
     plain(&pair[at])
 }
 
+/// Characters of a hash in a table.
+const HASH: usize = 8;
+
+/// `@VERSION`, else the beginning of a hash: `#0a1b2c3d`.
+fn version(of: &Value) -> String {
+    match (of["version"].as_u64(), of["hash"].as_str()) {
+        (Some(version), _) => format!("@{version}"),
+        (None, Some(hash)) => format!("#{}", hash.get(..HASH).unwrap_or(hash)),
+        (None, None) => String::new(),
+    }
+}
+
 /// Source and version, and what an operation has read for it.
 fn origin(row: &Value) -> String {
-    let version = |of: &Value| of["version"].as_u64().map(|version| format!("@{version}")).unwrap_or_default();
     let reads: Vec<_> = list(&row["reads"]).iter().map(|seen| field(seen, "path") + &version(seen)).collect();
     let reads = if reads.is_empty() { String::new() } else { format!(" reading {}", reads.join(", ")) };
     format!("{}{}{reads}", field(row, "source"), version(row))
@@ -163,6 +211,7 @@ fn row(row: &Value) -> Vec<String> {
         grouped(&row["asked"]),
         grouped(&row["given"]),
         grouped(&row["rendered"]),
+        if row["sent"].is_null() { "–".to_owned() } else { grouped(&row["sent"]) },
         field(row, "status"),
         field(row, "reason"),
     ]
@@ -203,7 +252,8 @@ mod tests {
     fn a_turn_reads_well() {
         let row = |key: &str, source: Value, asked: u64, rendered: u64, status: &str, reason: Value| {
             json!({"key": key, "source": source, "allowed": source.as_str().map(|_| "w/ crud/read"), "asked": asked,
-                "given": asked, "rendered": rendered, "status": status, "reason": reason})
+                "given": asked, "rendered": rendered, "sent": rendered + 3, "status": status, "reason": reason,
+                "hash": "0123456789abcdef"})
         };
         let shown = json!({
             "name": "helper/main/2", "record": {
@@ -212,14 +262,15 @@ mod tests {
                 "ended": [["j1", "COMPLETE"]], "calls": [{"tool": "lattice_read", "outcome": "ok"}]
             },
             "ledger": {
-                "budget": {"bytes": 180_000, "ratio": 4000}, "used": 90_000, "left": 90_000, "percent": 50, "tokens": 22_500,
+                "budget": {"bytes": 180_000, "ratio": 4000}, "used": 90_000, "left": 90_000,
+                "sent": {"model": "openai/x", "format": "openai chat completions", "bytes": 653, "made": true}, "percent": 50, "tokens": 22_500,
                 "rows": [
                     row("system", json!(null), 647, 647, "full", json!(null)),
                     row("context/notes", json!("w/notes"), 5000, 0, "dropped", json!("no room: 80 bytes were left")),
                 ],
                 "tools": ["lattice_read"], "refused": [["v/ops/x", "no such operation in the catalog"]],
                 "reports": [["toolArgInjection.x", "no tool `x` is offered"]],
-                "values": [{"key": "user.name", "tier": "user"}], "unresolved": ["city"], "prefix": "aa", "prompt": "bb"
+                "values": [{"key": "user.name", "tier": "user", "source": "v/context/users/u"}], "unresolved": ["city"], "prefix": "aa", "prompt": "bb"
             },
         });
         let out = Out::new(Format::Text, true);
@@ -234,14 +285,16 @@ called    lattice_read: ok
 context   [####################--------------------] 50%
           90,000 of 180,000 bytes used, about 22,500 tokens; 90,000 left
 
-PART           FROM     ALLOWED BY    ASKED  GIVEN  IN PROMPT  STATUS   WHY
-system                                647    647    647        full
-context/notes  w/notes  w/ crud/read  5,000  5,000  0          dropped  no room: 80 bytes were left
+PART           FROM              ALLOWED BY    ROOM ASKED (B)  ROOM GIVEN (B)  TEXT (B)  SENT (B)  STATUS   WHY
+system         #01234567                       647             647             647       650       full
+context/notes  w/notes#01234567  w/ crud/read  5,000           5,000           0         3         dropped  no room: 80 bytes were left
+total                                                                          647       653
 
+sent      653 bytes to openai/x as openai chat completions
 tools     1 offered: lattice_read
           not v/ops/x: no such operation in the catalog
 bindings  toolArgInjection.x: no tool `x` is offered
-filled in user.name (user)
+filled in user.name (user: v/context/users/u)
 no value  city
 prefix    aa  system prompt and tools, kept by a provider's cache
 prompt    bb";

@@ -12,6 +12,7 @@ use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Ledger, Row, Status};
 use super::message::Text;
 use super::offer::offer;
+use super::tiles::{MessageTiles, PromptRows};
 use super::transcript::{OpenTask, Trim};
 use super::{events, map, text, transcript};
 use crate::agent::{CompletedBy, PromptStyle};
@@ -51,6 +52,15 @@ pub struct Assembled {
     pub conversation: Vec<usize>,
     /// What the session's next prompt keeps in its stable part, as far as it doesn't change.
     pub prefix: Option<StablePrefix>,
+    /// Of each message of the request, the parts of the prompt that its bytes are of.
+    pub tiles: Vec<MessageTiles>,
+}
+
+impl Assembled {
+    /// The rows of the prompt, with every byte of its texts in one of them.
+    pub fn prompt_rows(&self) -> PromptRows {
+        PromptRows::new(&self.ledger, &self.request, &self.tiles)
+    }
 }
 
 /// Why there is no prompt.

@@ -1,5 +1,6 @@
 //! The texts of a prompt while it is put together: each is copied once, to where it stays.
 
+use super::tiles::{MessageTiles, Tile, TileSource};
 use crate::chat::ChatMessage;
 use crate::foreign::Foreign;
 use crate::ids::AssetId;
@@ -43,56 +44,64 @@ pub(super) struct Message {
     gap: &'static str,
     /// Attachments of all its parts.
     attachments: Vec<Attachment>,
+    /// Sources of the bytes of the text, in order.
+    tiles: Vec<Tile>,
 }
 
 impl Message {
-    /// That begins with `first` and will have so many bytes, or more.
-    pub(super) fn of(first: &str, bytes: usize) -> Self {
+    /// That begins with `first` of this source and will have so many bytes, or more.
+    pub(super) fn of(source: TileSource, first: &str, bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes.max(first.len()));
         text.push_str(first);
-        Self { text, gap: "\n\n", attachments: Vec::new() }
+        Self { text, gap: "\n\n", attachments: Vec::new(), tiles: vec![Tile { source, bytes: first.len() }] }
     }
 
     /// Of paragraphs, without any yet.
     pub(super) const fn empty() -> Self {
-        Self { text: String::new(), gap: "\n\n", attachments: Vec::new() }
+        Self { text: String::new(), gap: "\n\n", attachments: Vec::new(), tiles: Vec::new() }
     }
 
     /// The message; `None` when nothing was added.
-    pub(super) fn into_message(self) -> Option<ChatMessage> {
+    pub(super) fn into_message(self) -> Option<(ChatMessage, MessageTiles)> {
         (!self.text.is_empty()).then(|| self.done())
     }
 
     /// Of lines, without any yet.
     pub(super) const fn lines() -> Self {
-        Self { text: String::new(), gap: "\n", attachments: Vec::new() }
+        Self { text: String::new(), gap: "\n", attachments: Vec::new(), tiles: Vec::new() }
     }
 
-    pub(super) fn text(&mut self, text: &str) {
-        if !self.text.is_empty() {
-            self.text.push_str(self.gap);
-        }
+    /// Adds a text; the gap before it counts for its source.
+    pub(super) fn text(&mut self, source: TileSource, text: &str) {
+        let gap = if self.text.is_empty() { "" } else { self.gap };
+        self.text.push_str(gap);
         self.text.push_str(text);
+        self.tiles.push(Tile { source, bytes: gap.len() + text.len() });
     }
 
-    pub(super) fn part(&mut self, part: &Text<'_>) {
-        self.text(&part.header);
+    pub(super) fn part(&mut self, source: TileSource, part: &Text<'_>) {
+        self.text(source, &part.header);
         self.text.push_str(part.body.as_str());
+        self.tiles.push(Tile { source, bytes: part.body.len() });
         self.attachments.extend(part.attachments.iter().cloned().map(Attachment::of_asset));
     }
 
-    /// These lines under their heading; nothing of none.
-    pub(super) fn under(&mut self, heading: &str, lines: &Self) {
-        if !lines.text.is_empty() {
-            self.text(heading);
+    /// These lines under their heading, which counts for the first of them; nothing of none.
+    pub(super) fn under(&mut self, heading: &str, lines: Self) {
+        if let (false, Some(first)) = (lines.text.is_empty(), lines.tiles.first()) {
+            let source = first.source;
+            self.text(source, heading);
             self.text.push('\n');
             self.text.push_str(&lines.text);
+            self.tiles.push(Tile { source, bytes: 1 });
+            self.tiles.extend(lines.tiles);
         }
     }
 
     /// It is kept until the model has answered: without room to grow.
-    pub(super) fn done(mut self) -> ChatMessage {
+    pub(super) fn done(mut self) -> (ChatMessage, MessageTiles) {
         self.text.shrink_to_fit();
-        ChatMessage::User { text: self.text, attachments: self.attachments }
+        let tiles = MessageTiles { text: self.tiles, rest: TileSource::Input };
+        (ChatMessage::User { text: self.text, attachments: self.attachments }, tiles)
     }
 }

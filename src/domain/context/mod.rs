@@ -25,6 +25,7 @@ pub mod record;
 pub mod result;
 pub mod sight;
 pub mod text;
+pub mod tiles;
 mod transcript;
 pub mod window;
 

@@ -23,6 +23,7 @@ use crate::values::{Mapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+mod accounted;
 mod attached;
 mod bounded;
 mod cached;

@@ -328,7 +328,7 @@ impl Turn {
         match assemble(inputs) {
             Ok(assembled) => {
                 let sections = Sections::of(inputs, &assembled);
-                let Assembled { request, ledger, shown, unpinned, conversation: _, prefix } = assembled;
+                let Assembled { request, ledger, shown, unpinned, conversation: _, prefix, tiles: _ } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
                 let used = sight::used(&inputs.items, &inputs.attachments, &self.setting.authority);

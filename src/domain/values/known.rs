@@ -4,6 +4,7 @@
 use super::placeholder::{GivenValue, keys};
 use super::{Mapping, Resolver, Tier, Values};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// By key as it is written. A key that isn't here has no value, whatever lies above or below it.
@@ -28,6 +29,42 @@ impl KnownValues {
     /// What a key inserts.
     pub fn get(&self, key: &str) -> Option<&GivenValue> {
         self.0.get(key)
+    }
+
+    /// The path of a key in a tier that operators keep.
+    fn place(key: &str, tier: Tier, user: &str) -> Option<String> {
+        let key = key.replace('.', "/");
+        match tier {
+            Tier::User => Some(format!("v/context/users/{user}/{key}")),
+            Tier::Project => Some(format!("v/context/project/{key}")),
+            Tier::Session | Tier::Agent | Tier::Fallback => None,
+        }
+    }
+
+    /// Takes out what operators keep at places that are gone. Whether anything was there.
+    pub fn remove(&mut self, user: &str, is_gone: impl Fn(&str) -> bool) -> bool {
+        let count = self.0.len();
+        self.0.retain(|key, given| Self::place(key, given.tier, user).is_none_or(|place| !is_gone(&place)));
+        self.0.len() < count
+    }
+
+    /// Puts other values at places that operators keep; `None` of a place where nothing is any more. Whether any was
+    /// there.
+    pub fn replace(&mut self, user: &str, value_at: impl Fn(&str) -> Option<Option<Value>>) -> bool {
+        let mut is_any = false;
+        let mut gone = Vec::new();
+        for (key, given) in &mut self.0 {
+            let Some(value) = Self::place(key, given.tier, user).and_then(|place| value_at(&place)) else { continue };
+            is_any = true;
+            match value {
+                Some(value) => *given = GivenValue::new(&value, given.tier),
+                None => gone.push(key.clone()),
+            }
+        }
+        for key in &gone {
+            self.0.remove(key);
+        }
+        is_any
     }
 
     /// Nothing is inserted.
@@ -58,7 +95,7 @@ impl KnownValues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn values(value: Value) -> Values {
         let Value::Object(map) = value else { panic!("expected a map") };

@@ -36,6 +36,14 @@ pub struct UsedKey {
     pub key: String,
     /// Where its value came from.
     pub tier: Tier,
+    /// Bytes that it inserted; 0 in records that don't say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(bytes: &usize) -> bool {
+    *bytes == 0
 }
 
 /// A key whose value was longer than what may be inserted.
@@ -102,7 +110,9 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValu
         let given = known.entry(key).or_insert_with(|| {
             let found = lookup(key);
             match &found {
-                Some(given) => out.used.push(UsedKey { key: key.to_owned(), tier: given.tier }),
+                Some(given) => {
+                    out.used.push(UsedKey { key: key.to_owned(), tier: given.tier, bytes: given.text.len() });
+                }
                 None => out.missed.push(key.to_owned()),
             }
             found.map(|given| (given, false))
@@ -289,7 +299,7 @@ mod tests {
         let expanded = expand("a${no}b{{no}}c${none}${name}${name}", &lookup);
         assert_eq!(expanded.text, "abcAdaAda");
         assert_eq!(expanded.missed, ["no", "none"]);
-        assert_eq!(expanded.used, [UsedKey { key: "name".into(), tier: Tier::User }]);
+        assert_eq!(expanded.used, [UsedKey { key: "name".into(), tier: Tier::User, bytes: 3 }]);
     }
 
     #[test]

@@ -22,6 +22,18 @@ pub enum WireFormat {
     Gemini,
 }
 
+impl WireFormat {
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai chat completions",
+            Self::OpenAiResponses => "openai responses",
+            Self::Anthropic => "anthropic messages",
+            Self::Gemini => "gemini generateContent",
+        }
+    }
+}
+
 /// The header that carries the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyHeader {

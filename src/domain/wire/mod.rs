@@ -8,6 +8,7 @@
 //! Pure: sockets, timeouts, TLS and keys are the shell's. A [`Dialect`] holds as data what differs between
 //! providers of one format; one codec per format reads it.
 
+pub mod account;
 pub mod conversation;
 pub mod dialect;
 pub mod extra;
@@ -26,6 +27,7 @@ pub mod openai_responses;
 mod tests;
 
 use crate::chat::{ModelRequest, Reply, Usage};
+use crate::ids::sha256_hex;
 use conversation::Conversation;
 use dialect::{Dialect, WireFormat};
 use names::ToolNames;
@@ -81,6 +83,15 @@ pub struct Encoded {
     pub request: HttpRequest,
     /// Names that were sent in place of ours, with the schemas: shared with the decoder.
     pub names: Arc<ToolNames>,
+}
+
+/// Characters of [`cache_key`].
+const CACHE_KEY_CHARS: usize = 32;
+
+/// A name of the session that tells the provider nothing of the owner.
+pub fn cache_key(request: &ModelRequest) -> String {
+    let session = request.turn.rsplit_once('/').map_or(request.turn.as_str(), |(session, _)| session);
+    sha256_hex(session.as_bytes())[..CACHE_KEY_CHARS].to_owned()
 }
 
 /// Puts a request into the format of a dialect. `cache_key` names the session for providers that route by it.

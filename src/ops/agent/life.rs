@@ -92,7 +92,7 @@ impl Operation for Update {
             return Err(OpError::Invalid("expected `config` or `state.config` with the keys to change".into()));
         }
         let patch = Patch { config, state_config, expect: self.expect, strict: self.strict };
-        call.reads.went(&[format!("g/{id}")]);
+        call.reads.went(&[format!("g/{id}/config")]);
         let (record, updated) = lifecycle::update(venue, owner, id, &patch, by(call, &call.caller.trail())).await?;
         let mut answer = shown(call, &record, "updated", updated).await?;
         let mut warnings = names::warnings(venue, owner, &record.config);
@@ -232,8 +232,8 @@ impl Operation for ForkAgent {
         let how = Fork { timeline: self.timeline || self.include_timeline, overwrite: self.overwrite };
         let config = layers::resolved(call, [std::mem::take(&mut self.config)]).await?.unwrap_or_default();
         let (from, to) = self.ends()?;
-        call.reads.kept(ResourcePath::agent(from), format!("g/{from}"));
-        call.reads.went(&[format!("g/{to}")]);
+        call.reads.kept(ResourcePath::agent(from), format!("g/{from}/config"));
+        call.reads.went(&[format!("g/{to}/config")]);
         let trail = call.caller.trail();
         let by = by(call, &trail);
         let (record, created) = lifecycle::fork(call.venue, &call.caller.owner, (from, to), &config, how, by).await?;

@@ -144,7 +144,7 @@ impl Operation for Create {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let Self { agent_id: id, state, config, definition, overwrite, strict, dry_run } = self;
         let config = layers::resolved(call, [definition, config]).await?;
-        call.reads.went(&[format!("g/{id}")]);
+        call.reads.went(&[format!("g/{id}/config")]);
         if !overwrite && !dry_run && !names_model(config.as_ref(), state.as_ref()) {
             // It is asked to be there, and is.
             if let Some((record, _)) = agents::get(call.venue, &call.caller.owner, &id).await? {

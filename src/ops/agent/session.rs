@@ -6,12 +6,14 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::ledger::{Row, Status};
+use crate::domain::context::ledger::{Ledger, Row, Status};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::lines;
+use crate::domain::origin::physical;
 use crate::domain::session::SessionState;
+use crate::domain::values::Tier;
 use crate::venue::agents::{amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::run;
@@ -180,7 +182,30 @@ impl Operation for Context {
         let asked = Preview { task: self.task, session: self.session_id, ..Preview::default() };
         let inputs = inputs(call, &self.agent_id, asked).await?;
         let made = run(&inputs).map_err(|refused| OpError::Conflict(refused.error.to_string()))?;
+        note_prompt(call, &self.agent_id, &inputs, &made.ledger);
         Ok(Value::from(text(&made.request)).into())
+    }
+}
+
+/// Notes what a prompt shows that was read: its sources, and the conversation before it.
+fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: &Ledger) {
+    let session = inputs.moment.turn.rsplit('/').nth(1).unwrap_or_default();
+    let note = |path: &str| call.reads.kept(ResourcePath::agent(agent), physical(path, agent.as_str(), session));
+    let shown = ledger.rows.iter().filter(|row| row.rendered > 0 && row.key != "transcript");
+    for row in shown {
+        row.source.iter().flat_map(|source| source.split(", ")).for_each(note);
+        row.origin.reads.iter().for_each(|seen| note(&seen.path));
+    }
+    if !inputs.transcript.is_empty() {
+        note(&format!("g/{agent}/sessions/{session}"));
+    }
+    for used in &ledger.values {
+        let key = used.key.replace('.', "/");
+        match used.tier {
+            Tier::User => note(&format!("v/context/users/{}/{key}", call.caller.owner.user())),
+            Tier::Project => note(&format!("v/context/project/{key}")),
+            Tier::Session | Tier::Agent | Tier::Fallback => {}
+        }
     }
 }
 

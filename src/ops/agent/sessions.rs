@@ -114,6 +114,11 @@ pub(super) fn with_waiting(mut answer: Value, waiting: Option<Value>) -> Value {
     answer
 }
 
+/// Notes that a conversation was read: what its models have seen is in it.
+fn note_read(call: &Invocation<'_>, key: &SessionKey) {
+    call.reads.kept(ResourcePath::agent(&key.agent), format!("g/{}/sessions/{}", key.agent, key.session));
+}
+
 impl ReadSession {
     /// The messages of a session, the newest, as clients of chats show them.
     async fn messages(self, call: &Invocation<'_>) -> Result<Value, OpError> {
@@ -133,6 +138,7 @@ impl ReadSession {
             archived: self.archive_depth > 0,
         };
         let key = SessionKey { agent, session };
+        note_read(call, &key);
         let read = transcript::read(venue, (owner, &call.caller.reads()), &key, wanted).await?;
         if let (Some(Value::Object(read)), Value::Object(answer)) = (read, &mut answer) {
             answer.insert("found".into(), true.into());
@@ -149,6 +155,7 @@ impl ReadSession {
         let limit = self.limit.unwrap_or(TURNS_PAGE).clamp(1, TURNS_PAGE);
         let over = if self.archive_depth > 0 { 0 } else { sessions::over(venue, owner, &key, ttl.as_ref()).await? };
         let after = self.after.unwrap_or(0).max(over);
+        note_read(call, &key);
         let (turns, next) = sessions::read(venue, (owner, &call.caller.reads()), &key, after, limit).await?;
         if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
             return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));

@@ -11,12 +11,13 @@ use crate::domain::lattice::Namespace;
 use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
 use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use crate::domain::visible::check_line;
 use crate::store::{Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
-use crate::venue::ledger;
+use crate::venue::ledger::{self, why};
 use crate::venue::timers;
 use bytes::Bytes;
 use std::time::Duration;
@@ -26,6 +27,9 @@ const LET_GO: Duration = Duration::from_secs(10);
 
 /// Pause between two looks at it.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Documents of what its models have seen that one write makes.
+const READ_PAGES: usize = 20;
 
 /// Turns that one step of a count reads.
 const COUNTED: usize = 100;
@@ -140,12 +144,14 @@ async fn look_again(venue: &Venue, key: &SessionKey, deadline: Duration) -> Resu
 pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bool, LifeError> {
     let deadline = venue.clock.steady() + LET_GO;
     let reason = format!("session `{key}` was deleted");
+    let at = venue.now();
     loop {
         let Some(seen) = find(venue, owner, key).await? else { return Ok(false) };
         for job in seen.mailbox.iter().filter_map(MailboxEntry::open_task) {
             jobs::cancel(venue, owner, job, Some(&reason)).await?;
         }
         let then = Amendment::Gone { arrivals: seen.arrivals };
+        keep_reads(venue, owner, key, (seen.version, at)).await?;
         let mut writes: Vec<_> = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
         // With the session, and not after it: by then a session that has begun anew may have set it.
         let wake = timers::cancellation(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
@@ -161,6 +167,22 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
             Amended::Held | Amended::Stirred => look_again(venue, key, deadline).await?,
         }
     }
+}
+
+/// What models have seen in the session outlives it, for as long as its turns would have been kept. Written again by
+/// every try: the turns are still there.
+async fn keep_reads(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    (turns, at): (u64, Millis),
+) -> Result<(), StoreError> {
+    let seen = why::of_session(&*venue.store, owner, key, turns).await?;
+    let pages = why::kept_writes(seen, at, |number| keys::session_reads(key, at, number));
+    for pages in pages.chunks(READ_PAGES) {
+        venue.store.write(venue.now(), owner, pages).await?;
+    }
+    Ok(())
 }
 
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest

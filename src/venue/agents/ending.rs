@@ -21,9 +21,6 @@ use std::time::Duration;
 /// Sessions of an agent that one step looks at.
 const SESSIONS: usize = 200;
 
-/// Lines of what models have seen that one document keeps: about 100 KB.
-const READS_PER_PAGE: usize = 500;
-
 /// Such documents that one write makes.
 const READ_PAGES: usize = 20;
 
@@ -275,12 +272,7 @@ async fn keep_reads(venue: &Venue, owner: &Owner, deletion: &Deletion) -> Result
         // By a try before this one, which had all of its turns.
         return Ok(());
     }
-    let mut seen = why::all(store, owner, id).await?;
-    for reached in &mut seen {
-        reached.removed = Some(venue.now());
-    }
-    let pages = seen.chunks(READS_PER_PAGE).enumerate();
-    let pages: Vec<DocWrite> = pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect();
+    let pages = why::kept_writes(why::all(store, owner, id).await?, venue.now(), key);
     // The first one last: who finds it finds all.
     for pages in pages.rchunks(READ_PAGES) {
         let mut wanted = pages.to_vec();

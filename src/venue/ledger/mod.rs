@@ -1,8 +1,12 @@
 //! The ledger as it is stored: which manifests make up a turn's record, and the parts they name.
 
+mod configure;
 pub mod experiment;
 pub mod find;
+mod replace;
+pub mod sent;
 pub mod show;
+pub mod trail;
 pub mod why;
 mod without;
 

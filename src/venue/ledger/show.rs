@@ -1,6 +1,6 @@
 //! A past turn as callers see it.
 
-use super::experiment::{Experiment, Unfit, run};
+use super::experiment::{Experiment, TurnFacts, Unfit, run};
 use super::{PastTurn, may_read};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::Assembled;
@@ -94,7 +94,7 @@ fn parts(ledger: &Ledger) -> String {
 pub fn replay(
     session: &SessionKey,
     (past, reader): (&PastTurn, &Authority),
-    experiment: &Experiment,
+    (experiment, facts): (&Experiment, &TurnFacts),
     catalog: &impl Directory,
 ) -> Result<Value, ReplayError> {
     let name = name(session, past.turn);
@@ -103,7 +103,7 @@ pub fn replay(
     }
     let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
-    let inputs = experiment.apply(inputs, catalog).map_err(|error| match error {
+    let inputs = experiment.apply(inputs, catalog, facts).map_err(|error| match error {
         Unfit::Illegal(text) => ReplayError::Illegal(text),
         Unfit::NoPart(path) => ReplayError::NoPart { turn: name.clone(), path, has: parts(recorded) },
     })?;

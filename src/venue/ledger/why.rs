@@ -1,28 +1,36 @@
 //! In which turns bytes of a path reached a model: as context, or as the result of a tool. What was
 //! read says its record, which is written where it is read.
 
-use super::walk_agent;
+use super::trail::ByteTrail;
+use super::{walk, walk_agent};
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
-use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::domain::origin::{Seen, overlap};
+use crate::domain::context::record::manifest::{Base, WHOLE_EVERY};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::origin::{Seen, physical};
 use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{Store, StoreError, keys};
+use crate::domain::values::Tier;
+use crate::store::{DocWrite, Store, StoreError, keys};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One way in which bytes of a path reached a model.
+/// How an answer leaves a session.
+pub const ANSWER: &str = "answer";
+/// How what a caller from outside copied is listed.
+pub const COPY: &str = "copy";
+
+/// One way in which bytes of a path reached a model, or went on from there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathUse {
-    /// The agent.
+    /// The agent; empty of a copy that a caller from outside made.
     pub agent: String,
     /// Its session.
     pub session: String,
     /// The turn; of a tool result the one that made the call: the model sees it from the next on.
     pub turn: u64,
-    /// Key of the part, or `tool <name>`.
+    /// Key of the part, `tool <name>`, `answer` of a job that the turn ended, or `copy`.
     pub via: String,
     /// Path that was read.
     pub source: String,
@@ -37,7 +45,7 @@ pub struct PathUse {
     pub into: Option<String>,
     /// Bytes in the prompt.
     pub bytes: usize,
-    /// When the agent was removed, whose turns are gone.
+    /// When the session, its agent or the copy was left without a record of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<Millis>,
 }
@@ -45,12 +53,21 @@ pub struct PathUse {
 impl PathUse {
     /// The reader may read what was read; of several sources, all.
     pub fn may_be_named_to(&self, reader: &Authority) -> bool {
-        let place = |source: &str| match source.strip_prefix("n/") {
-            Some(rest) => format!("g/{}/n/{rest}", self.agent),
-            None => source.to_owned(),
-        };
-        let may = |source: &str| reader.is_unlimited() || reader.may_know(&read_of(place(source)));
-        self.source.split(", ").all(may)
+        let may = |source: String| reader.is_unlimited() || reader.may_know(&read_of(source));
+        self.sources().all(may)
+    }
+
+    /// The paths that were read, in full: `n/` and `c/` are those of its agent and its session.
+    pub fn sources(&self) -> impl Iterator<Item = String> {
+        self.source.split(", ").map(|source| physical(source, &self.agent, &self.session))
+    }
+
+    /// A copy that a caller from outside made.
+    pub fn copy(seen: &Seen, at: Millis) -> Self {
+        let Seen { path, version, through, allowed: _, into } = seen.clone();
+        let (agent, session) = (String::new(), String::new());
+        let via = COPY.to_owned();
+        Self { agent, session, turn: 0, via, source: path, version, through, into, bytes: 0, removed: Some(at) }
     }
 }
 
@@ -68,44 +85,38 @@ fn named(value: &Value) -> Vec<&str> {
     }
 }
 
-/// A path, and the copies that an agent's calls have made of what is there.
-struct Trail<'p> {
-    path: &'p str,
-    copies: Vec<PathUse>,
+/// The path, and the places where its bytes went by copies and answers, as far as these agents and what is kept of
+/// removed ones say.
+pub async fn trail(store: &dyn Store, owner: &Owner, agents: &[AgentId], path: &str) -> Result<ByteTrail, StoreError> {
+    Ok(ByteTrail::new(path, &all_uses(store, owner, agents).await?))
 }
 
-impl<'p> Trail<'p> {
-    /// `copies` are all that were made, of whatever.
-    fn of(path: &'p str, mut copies: Vec<PathUse>) -> Self {
-        let mut trail = Self { path, copies: Vec::new() };
-        loop {
-            let (more, rest): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| trail.leads_to(copy));
-            if more.is_empty() {
-                return trail;
-            }
-            trail.copies.extend(more);
-            copies = rest;
-        }
-    }
-
-    /// Bytes of the path reached a model so: from there, or from a copy. In the session that made the
-    /// copy not before that; in others whenever.
-    fn leads_to(&self, reached: &PathUse) -> bool {
-        let from = |copy: &PathUse| {
-            let later = copy.session != reached.session || reached.turn >= copy.turn;
-            later && copy.agent == reached.agent && copy.into.iter().any(|into| overlap(&reached.source, into))
-        };
-        overlap(&reached.source, self.path) || self.copies.iter().any(from)
-    }
-}
-
-/// Every such turn of an agent, by session, oldest first; those that read a copy, which calls of the
-/// agent have made, too.
-pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = all(store, owner, agent).await?;
-    let trail = Trail::of(path, found.iter().filter(|reached| reached.into.is_some()).cloned().collect());
+/// Every turn in which bytes of a path, or of a copy of it, reached a model: first what is kept of agents and sessions
+/// that were removed, then by agent and session, oldest first.
+pub async fn trace(
+    store: &dyn Store,
+    owner: &Owner,
+    agents: &[AgentId],
+    path: &str,
+) -> Result<Vec<PathUse>, StoreError> {
+    let mut found = all_uses(store, owner, agents).await?;
+    let trail = ByteTrail::new(path, &found);
     found.retain(|reached| trail.leads_to(reached));
     Ok(found)
+}
+
+async fn all_uses(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Vec<PathUse>, StoreError> {
+    let mut found = kept(store, owner).await?;
+    for agent in agents {
+        found.extend(all(store, owner, agent).await?);
+    }
+    Ok(found)
+}
+
+/// The same of one agent that there is, by what is known of it alone.
+pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<PathUse>, StoreError> {
+    let found = trace(store, owner, std::slice::from_ref(agent), path).await?;
+    Ok(found.into_iter().filter(|reached| reached.removed.is_none()).collect())
 }
 
 /// All that an agent's models have seen of any path.
@@ -116,8 +127,7 @@ pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Ve
         if sessions.last() != Some(session) {
             sessions.push(session.clone());
         }
-        let rows = base.manifest.rows().filter_map(Result::ok);
-        found.extend(rows.flat_map(|row| shown(session, base.turn, &row)));
+        found.extend(uses_in_prompt(owner, session, base));
     })
     .await?;
     for session in &sessions {
@@ -127,6 +137,41 @@ pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Ve
     Ok(found)
 }
 
+/// All that the models of one session have seen, which has this many turns.
+pub async fn of_session(
+    store: &dyn Store,
+    owner: &Owner,
+    session: &SessionKey,
+    turns: u64,
+) -> Result<Vec<PathUse>, StoreError> {
+    let mut found = Vec::new();
+    let mut from = 1;
+    while from <= turns {
+        let to = from + WHOLE_EVERY - 1;
+        walk(store, owner, session, from, to, |base| found.extend(uses_in_prompt(owner, session, base))).await?;
+        from = to + 1;
+    }
+    results(store, owner, session, &mut found).await?;
+    found.sort_by_key(|reached| reached.turn);
+    Ok(found)
+}
+
+/// What a prompt had, by its record.
+fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathUse> {
+    let rows = base.manifest.rows().filter_map(Result::ok);
+    let mut found: Vec<PathUse> = rows.flat_map(|row| shown(session, base.turn, &row)).collect();
+    for used in base.manifest.values().unwrap_or_default() {
+        let place = match used.tier {
+            Tier::User => format!("v/context/users/{}", owner.user()),
+            Tier::Project => "v/context/project".to_owned(),
+            Tier::Session | Tier::Agent | Tier::Fallback => continue,
+        };
+        let seen = Seen::new(format!("{place}/{}", used.key.replace('.', "/")));
+        found.push(reached(session, base.turn, format!("placeholder {}", used.key), seen, used.bytes));
+    }
+    found
+}
+
 /// What a part of a prompt came from, and what an operation has read for it.
 fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
     let Row { key, source, rendered, status, origin, .. } = row;
@@ -134,7 +179,9 @@ fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
     if !is_there {
         return Vec::new();
     }
-    let own = source.iter().flat_map(|source| source.split(", "));
+    // Its configuration has the system prompt.
+    let configured = (key == "system").then(|| format!("g/{}/config", session.agent));
+    let own = source.iter().chain(&configured).flat_map(|source| source.split(", "));
     let own = own.map(|source| Seen { version: origin.version, ..Seen::new(source) });
     own.chain(origin.reads.iter().cloned()).map(|seen| reached(session, turn, key.clone(), seen, *rendered)).collect()
 }
@@ -154,8 +201,19 @@ async fn results(
     let mut turns = store.docs(owner, keys::turns(session));
     while let Some(page) = turns.records::<TurnRecord>().await? {
         found.extend(page.iter().flat_map(|(_, record)| called(session, record)));
+        found.extend(page.iter().flat_map(|(_, record)| uses_of_answers(session, record)));
     }
     Ok(())
+}
+
+/// Jobs that a turn has ended: what its session has seen went into their outputs.
+fn uses_of_answers(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
+    let answer = |job: &JobId| {
+        let own = Seen::new(format!("g/{}/sessions/{}", session.agent, session.session));
+        let seen = Seen { into: Some(format!("j/{job}/output")), ..own };
+        reached(session, record.turn, ANSWER.to_owned(), seen, 0)
+    };
+    record.ended.iter().map(|(job, _)| answer(job)).collect()
 }
 
 fn called(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
@@ -198,38 +256,46 @@ pub fn seen(record: &TurnRecord, call: &str, made: &CallRecord) -> Vec<Seen> {
     arguments.flatten().map(Seen::new).collect()
 }
 
-/// What is kept of agents that were removed: of one, or of all.
+/// What is kept of agents and sessions that were removed, of one agent or of all, and of copies from outside.
 pub async fn removed(
     store: &dyn Store,
     owner: &Owner,
     agent: Option<&AgentId>,
     path: &str,
 ) -> Result<Vec<PathUse>, StoreError> {
-    let copies = kept(store, owner, agent, |reached| reached.into.is_some()).await?;
-    let trail = Trail::of(path, copies);
-    kept(store, owner, agent, |reached| trail.leads_to(reached)).await
+    let mut found = kept(store, owner).await?;
+    let trail = ByteTrail::new(path, &found);
+    let is_of = |reached: &PathUse| agent.is_none_or(|agent| reached.agent == agent.as_str());
+    found.retain(|reached| is_of(reached) && trail.leads_to(reached));
+    Ok(found)
 }
 
-/// Those of it that are `wanted`.
-async fn kept(
-    store: &dyn Store,
-    owner: &Owner,
-    agent: Option<&AgentId>,
-    wanted: impl Fn(&PathUse) -> bool,
-) -> Result<Vec<PathUse>, StoreError> {
-    let prefix = agent.map_or_else(|| keys::READS.to_owned(), keys::reads_of);
+async fn kept(store: &dyn Store, owner: &Owner) -> Result<Vec<PathUse>, StoreError> {
     let mut found = Vec::new();
-    let mut pages = store.docs(owner, prefix);
+    let mut pages = store.docs(owner, keys::READS);
     while let Some(page) = pages.records::<Vec<PathUse>>().await? {
-        found.extend(page.into_iter().flat_map(|(_, kept)| kept).filter(&wanted));
+        found.extend(page.into_iter().flat_map(|(_, kept)| kept));
     }
     Ok(found)
+}
+
+/// Lines that one document keeps: about 100 KB.
+const KEPT_PER_PAGE: usize = 500;
+
+/// Writes that keep what models have seen after its records are gone; `key` names the document of a number.
+pub fn kept_writes(mut seen: Vec<PathUse>, at: Millis, key: impl Fn(usize) -> String) -> Vec<DocWrite> {
+    for reached in &mut seen {
+        reached.removed = Some(at);
+    }
+    let pages = seen.chunks(KEPT_PER_PAGE).enumerate();
+    pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::chat::ToolCall;
+    use crate::domain::origin::overlap;
     use serde_json::json;
 
     #[test]
@@ -259,32 +325,6 @@ mod tests {
             ChatMessage::Tool { call: "c".into(), name: "t".into(), text: "12345".into() },
         ];
         TurnRecord { turn: 3, said, calls: vec![made], ..TurnRecord::default() }
-    }
-
-    #[test]
-    fn a_copy_leads_on_from_when_it_was_made() {
-        let reached = |session: &str, turn, source: &str, into: Option<&str>| {
-            let session = SessionKey { agent: "a".parse().unwrap(), session: session.parse().unwrap() };
-            let seen = Seen { into: into.map(str::to_owned), ..Seen::new(source) };
-            super::reached(&session, turn, "tool t".into(), seen, 1)
-        };
-        let copies = vec![
-            reached("s", 3, "w/b", Some("o/c")),
-            reached("s", 2, "w/a", Some("w/b")),
-            reached("s", 1, "w/z", Some("w/y")),
-        ];
-        let trail = Trail::of("w/a", copies);
-        for (session, turn, source, expected) in [
-            ("s", 1, "w/a", true),
-            ("s", 1, "w/b", false),
-            ("s", 2, "w/b", true),
-            ("s", 2, "o/c", false),
-            ("s", 3, "o/c", true),
-            ("other", 1, "o/c", true),
-            ("s", 4, "w/y", false),
-        ] {
-            assert_eq!(trail.leads_to(&reached(session, turn, source, None)), expected, "{session} {turn} {source}");
-        }
     }
 
     #[test]

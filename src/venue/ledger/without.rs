@@ -1,5 +1,5 @@
 //! A prompt without what came from a path, whatever it came through: entries at, below and above it,
-//! what operations have read for others, results of tools, and copies that the same conversation made.
+//! what operations have read for others, results of tools, placeholders, and copies.
 
 use super::why::seen;
 use crate::domain::chat::ChatMessage;
@@ -12,9 +12,10 @@ use crate::domain::origin::{Seen, is_below, overlap, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
 use std::sync::Arc;
 
-/// Takes out what came from there. Whether anything did.
-pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
-    let paths = copies(inputs, path);
+/// Takes out what came from there, and from where it was copied `elsewhere`. Whether anything did.
+pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -> bool {
+    let mut paths = copies(inputs, path);
+    paths.extend_from_slice(elsewhere);
     let is_gone = |seen: &Seen| paths.iter().any(|path| overlap(&seen.path, path));
     let items = std::mem::take(&mut inputs.items);
     let count = items.len();
@@ -37,7 +38,13 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
         }
         *turn = Arc::new(record.into());
     }
-    found
+    let user = user_of(inputs);
+    found | inputs.values.remove(&user, |place| is_out(place.to_owned()))
+}
+
+/// The user of the owner of a turn, `tenant/user/agent/session/turn`.
+pub(super) fn user_of(inputs: &Inputs) -> String {
+    inputs.moment.turn.split('/').nth(1).unwrap_or_default().to_owned()
 }
 
 /// The path, and where its bytes were copied to: by whoever handed sections on, and by calls of this
@@ -70,7 +77,7 @@ fn cut(mut item: Item, paths: &[String], found: &mut bool) -> Option<Item> {
 }
 
 /// The segments of a path below another one.
-fn rest(path: &str, above: &str) -> Option<Vec<String>> {
+pub(super) fn rest(path: &str, above: &str) -> Option<Vec<String>> {
     let (path, above) = (Path::parse(path).ok()?, Path::parse(above).ok()?);
     path.segments().strip_prefix(above.segments()).map(<[String]>::to_vec)
 }

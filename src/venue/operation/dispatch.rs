@@ -1,6 +1,8 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
-use super::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, fill, pin};
+use super::{
+    Caller, Catalog, Effect, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, copies, fill, pin,
+};
 use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::ids::JobId;
 use crate::domain::lattice::catalog::RUN;
@@ -183,6 +185,9 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     };
     let result = tokio::time::timeout(patience, parsed.run(call)).await.unwrap_or_else(late);
     call.reads.ended(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
+    if begun == 0 && result.is_ok() {
+        copies::note(call).await;
+    }
     let output = fill::masked(&mask, result)?;
     Ok(Output { value: decode::shown(output.value), ..output })
 }

@@ -8,6 +8,7 @@
 //! ```
 
 mod catalog;
+mod copies;
 pub mod dispatch;
 mod fill;
 pub mod pin;

@@ -36,6 +36,8 @@ const ABSENT: [(&str, &[&str]); 5] = [
             "p/<name>",
             "r/scratchpad/<bucket>/<at>-<job>",
             "reads/<agent>/<created>/<number>",
+            "reads/<agent>/s/<session>/<deleted>/<number>",
+            "reads/~/<hash>",
             "u/<outcome>",
             "v/project",
             "v/users/<user>",

@@ -18,6 +18,7 @@ use crate::context::ledger::{Form, Ledger, Row};
 use crate::context::map;
 use crate::context::message::{Message, Text};
 use crate::context::text;
+use crate::context::tiles::{MessageTiles, TileSource};
 use crate::context::transcript::{Exchange, TaskPlace};
 use crate::ids::{AssetId, sha256_hex};
 use crate::media::Attachment;
@@ -32,6 +33,8 @@ const HASH_DIGITS: usize = 8;
 #[derive(Default)]
 struct Messages {
     all: Vec<ChatMessage>,
+    /// The sources of each.
+    tiles: Vec<MessageTiles>,
     /// Places of those that are of the conversation before this turn.
     conversation: Vec<usize>,
     /// How many stay the same in the next request.
@@ -41,27 +44,35 @@ struct Messages {
 }
 
 impl Messages {
-    fn user(&mut self, text: impl Into<String>, assets: Vec<AssetId>) {
-        let attachments = assets.into_iter().map(Attachment::of_asset).collect();
-        self.all.push(ChatMessage::User { text: text.into(), attachments });
-    }
-
-    fn conversation(&mut self, message: ChatMessage) {
-        self.conversation.push(self.all.len());
+    fn push(&mut self, (message, tiles): (ChatMessage, MessageTiles)) {
         self.all.push(message);
+        self.tiles.push(tiles);
     }
 
-    /// Reference data in a message of its own; nothing of none.
-    fn reference(&mut self, texts: &[&Text<'_>]) {
+    fn user(&mut self, source: TileSource, text: impl Into<String>, assets: Vec<AssetId>) {
+        let attachments = assets.into_iter().map(Attachment::of_asset).collect();
+        let message = ChatMessage::User { text: text.into(), attachments };
+        let tiles = MessageTiles::whole(source, &message);
+        self.push((message, tiles));
+    }
+
+    fn conversation(&mut self, source: TileSource, message: ChatMessage) {
+        self.conversation.push(self.all.len());
+        let tiles = MessageTiles::whole(source, &message);
+        self.push((message, tiles));
+    }
+
+    /// Reference data in a message of its own; nothing of none. Each text with its place among the parts.
+    fn reference(&mut self, texts: &[(usize, &Text<'_>)]) {
         if texts.is_empty() {
             return;
         }
-        let bytes: usize = texts.iter().map(|text| text.len() + GAP).sum();
-        let mut reference = Message::of(text::REFERENCE, text::REFERENCE.len() + bytes);
-        for text in texts {
-            reference.part(text);
+        let bytes: usize = texts.iter().map(|(_, text)| text.len() + GAP).sum();
+        let mut reference = Message::of(TileSource::Reference, text::REFERENCE, text::REFERENCE.len() + bytes);
+        for (at, text) in texts {
+            reference.part(TileSource::Part(*at), text);
         }
-        self.all.push(reference.done());
+        self.push(reference.done());
         self.references += 1;
     }
 }
@@ -79,7 +90,7 @@ impl<'i> Assembly<'i> {
             None => self.map_first(),
             Some(_) => self.stable_first(&places),
         };
-        let Messages { mut all, conversation, stable, references: _ } = messages;
+        let Messages { mut all, mut tiles, conversation, stable, references: _ } = messages;
         self.attachments.resolve(&mut all);
         let is_new = prefix.is_some();
         let request = ModelRequest {
@@ -91,9 +102,13 @@ impl<'i> Assembly<'i> {
             stable,
             output: self.inputs.output().filter(|_| is_new),
         };
-        let mut ledger = self.ledger(prompt_hash(&request), &map, &places);
+        let (mut ledger, rows) = self.ledger(prompt_hash(&request), &map, &places);
         ledger.used = used;
-        Assembled { request, ledger, shown: self.shown(), unpinned: self.unpinned, conversation, prefix }
+        for tiles in &mut tiles {
+            tiles.name_rows(&rows);
+        }
+        let shown = self.shown().into_iter().map(|(_, shown)| shown).collect();
+        Assembled { request, ledger, shown, unpinned: self.unpinned, conversation, prefix, tiles }
     }
 
     /// The context map, when everything else has so many bytes.
@@ -122,32 +137,33 @@ impl<'i> Assembly<'i> {
         let map = self.map(fixed);
         let used = fixed + map.len();
         let referred = |section| matches!(section, Section::Context | Section::Loads | Section::Resource);
-        let mut reference = Message::of(text::REFERENCE, 0);
-        self.texts(referred, |part| reference.part(part));
-        reference.text(&map);
-        messages.all.push(reference.done());
-        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::user(text)));
-        for Exchange { turn: _, heard, task: _, said } in self.transcript.exchanges() {
-            heard.into_iter().chain(said).for_each(|message| messages.conversation(message));
+        let mut reference = Message::of(TileSource::Reference, text::REFERENCE, 0);
+        self.texts(referred, |at, part| reference.part(at, part));
+        reference.text(TileSource::Map, &map);
+        messages.push(reference.done());
+        let summary = TileSource::Summary;
+        self.transcript.lead().for_each(|text| messages.conversation(summary, ChatMessage::user(text)));
+        for Exchange { turn, heard, task: _, said } in self.transcript.exchanges() {
+            heard.into_iter().chain(said).for_each(|message| messages.conversation(TileSource::Turn(turn), message));
         }
-        let mut tail = Message::of(&self.tail.date, 0);
+        let mut tail = Message::of(TileSource::Input, &self.tail.date, 0);
         let mut pending = Message::lines();
-        self.texts(|s| s == Section::Pending, |part| pending.part(part));
-        self.tail.open.iter().for_each(|open| pending.text(open));
-        tail.under(text::PENDING, &pending);
-        self.texts(|s| s == Section::Inbox, |part| tail.part(part));
+        self.texts(|s| s == Section::Pending, |at, part| pending.part(at, part));
+        self.tail.open.iter().for_each(|open| pending.text(TileSource::Input, open));
+        tail.under(text::PENDING, pending);
+        self.texts(|s| s == Section::Inbox, |at, part| tail.part(at, part));
         self.scoped(&mut tail);
-        self.tail.input.iter().for_each(|input| tail.text(input));
-        messages.all.push(tail.done());
+        self.tail.input.iter().for_each(|input| tail.text(TileSource::Input, input));
+        messages.push(tail.done());
         (messages, map, used)
     }
 
     /// What stays before what changes; its messages, its map and its bytes.
     fn stable_first(&self, places: &BTreeMap<usize, PiecePlace>) -> (Messages, String, usize) {
         let mut messages = Messages::default();
-        let at = |place: PiecePlace| -> Vec<&Text<'i>> {
+        let at = |place: PiecePlace| -> Vec<(usize, &Text<'i>)> {
             let here = places.iter().filter(|(_, known)| **known == place);
-            here.filter_map(|(at, _)| self.placed[*at].text.as_ref()).collect()
+            here.filter_map(|(at, _)| Some((*at, self.placed[*at].text.as_ref()?))).collect()
         };
         let task = self.tail.task.as_ref();
         let task_place = self.transcript.task_place();
@@ -156,27 +172,28 @@ impl<'i> Assembly<'i> {
         let open = |messages: &mut Messages, task: &str| {
             let mut scoped = Message::empty();
             self.scoped(&mut scoped);
-            messages.all.extend(scoped.into_message());
+            scoped.into_message().into_iter().for_each(|message| messages.push(message));
             let assets = self.inputs.served.task.as_ref().map(|task| references_of(task).assets);
-            messages.user(task, assets.unwrap_or_default());
+            messages.user(TileSource::Input, task, assets.unwrap_or_default());
         };
         task.iter().filter(|_| task_place == TaskPlace::Before).for_each(|task| open(&mut messages, task));
-        self.transcript.lead().for_each(|text| messages.conversation(ChatMessage::user(text)));
+        let summary = TileSource::Summary;
+        self.transcript.lead().for_each(|text| messages.conversation(summary, ChatMessage::user(text)));
         for Exchange { turn, heard, task, said } in self.transcript.exchanges() {
             for (at, message) in heard.into_iter().enumerate() {
                 match (message, &self.tail.task) {
                     (ChatMessage::User { text, .. }, Some(_)) if task == Some(at) => open(&mut messages, &text),
-                    (message, _) => messages.conversation(message),
+                    (message, _) => messages.conversation(TileSource::Turn(turn), message),
                 }
             }
             messages.reference(&at(PiecePlace::Turn(turn)));
             for message in said {
-                messages.conversation(message);
+                messages.conversation(TileSource::Turn(turn), message);
             }
         }
         // As the transcript shows them in the next prompt.
-        for event in self.shown() {
-            messages.user(text::heard(&event.text).into_owned(), event.attachments);
+        for (at, event) in self.shown() {
+            messages.user(TileSource::Part(at), text::heard(&event.text).into_owned(), event.attachments);
         }
         task.iter().filter(|_| task_place == TaskPlace::Behind).for_each(|task| open(&mut messages, task));
         messages.stable = messages.all.len();
@@ -185,12 +202,16 @@ impl<'i> Assembly<'i> {
         let fixed = self.fixed() + messages.references * (text::REFERENCE.len() + GAP);
         let map = self.map(fixed);
         let mut tail = Message::empty();
-        [&self.tail.date, &map].into_iter().filter(|text| !text.is_empty()).for_each(|text| tail.text(text));
+        for (source, text) in [(TileSource::Input, &self.tail.date), (TileSource::Map, &map)] {
+            if !text.is_empty() {
+                tail.text(source, text);
+            }
+        }
         let mut running = Message::lines();
-        self.tail.open.iter().for_each(|open| running.text(open));
-        tail.under(text::PENDING, &running);
-        self.tail.input.iter().for_each(|input| tail.text(input));
-        messages.all.extend(tail.into_message());
+        self.tail.open.iter().for_each(|open| running.text(TileSource::Input, open));
+        tail.under(text::PENDING, running);
+        self.tail.input.iter().for_each(|input| tail.text(TileSource::Input, input));
+        tail.into_message().into_iter().for_each(|message| messages.push(message));
         let used = fixed + map.len();
         (messages, map, used)
     }
@@ -200,9 +221,9 @@ impl<'i> Assembly<'i> {
         let mut heading = Some(text::SCOPED);
         self.texts(
             |section| section == Section::Scope,
-            |part| {
-                heading.take().iter().for_each(|heading| tail.text(heading));
-                tail.part(part);
+            |at, part| {
+                heading.take().iter().for_each(|heading| tail.text(TileSource::Scoped, heading));
+                tail.part(at, part);
             },
         );
     }
@@ -247,25 +268,26 @@ impl<'i> Assembly<'i> {
     }
 
     /// The parts of some sections that are in the prompt, in its order.
-    fn texts(&self, wanted: impl Fn(Section) -> bool, mut each: impl FnMut(&Text<'_>)) {
-        for (part, placed) in self.parts.iter().zip(&self.placed) {
+    fn texts(&self, wanted: impl Fn(Section) -> bool, mut each: impl FnMut(TileSource, &Text<'_>)) {
+        for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
             let section = match part {
                 Part::Item(item) => item.section,
                 Part::Event(section, ..) => *section,
                 Part::Transcript => Section::Transcript,
             };
-            placed.text.iter().filter(|_| wanted(section)).for_each(&mut each);
+            placed.text.iter().filter(|_| wanted(section)).for_each(|text| each(TileSource::Part(at), text));
         }
     }
 
-    fn shown(&self) -> Vec<ShownEvent> {
-        let parts = self.parts.iter().zip(&self.placed);
-        let shown = parts.filter_map(|(part, placed)| match (part, &placed.text) {
+    /// Events that are in the prompt, each with its place among the parts.
+    fn shown(&self) -> Vec<(usize, ShownEvent)> {
+        let parts = self.parts.iter().zip(&self.placed).enumerate();
+        let shown = parts.filter_map(|(at, (part, placed))| match (part, &placed.text) {
             (Part::Event(section, key, event), Some(text)) => {
                 let section = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
                 let text = format!("{section}{}", text.joined());
                 let attachments = references_of(event).assets;
-                Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text, attachments })
+                Some((at, ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text, attachments }))
             }
             (Part::Event(..) | Part::Item(_) | Part::Transcript, _) => None,
         });
@@ -278,10 +300,16 @@ impl<'i> Assembly<'i> {
 
     /// The ledger of a prompt that isn't made.
     pub(super) fn refused_ledger(&self) -> Ledger {
-        self.ledger(String::new(), "", &BTreeMap::new())
+        self.ledger(String::new(), "", &BTreeMap::new()).0
     }
 
-    fn ledger(&self, prompt: String, map: &str, places: &BTreeMap<usize, PiecePlace>) -> Ledger {
+    /// The ledger, and the row of each part by its place among the parts.
+    fn ledger(
+        &self,
+        prompt: String,
+        map: &str,
+        places: &BTreeMap<usize, PiecePlace>,
+    ) -> (Ledger, BTreeMap<usize, usize>) {
         let (mut front, mut moved, mut events, mut scoped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
             let rows = match (part, places.get(&at)) {
@@ -291,19 +319,21 @@ impl<'i> Assembly<'i> {
                 (Part::Event(..), _) => &mut events,
                 (Part::Transcript, _) => continue,
             };
-            rows.extend(placed.row.clone());
+            rows.extend(placed.row.clone().map(|row| (Some(at), row)));
         }
-        let mut rows = vec![Row::fixed("system", self.system.len()), Row::fixed("tools", self.inputs.tools.bytes)];
+        let fixed = |key: &str, bytes: usize| (None, Row::fixed(key, bytes));
+        let mut rows = vec![fixed("system", self.system.len()), fixed("tools", self.inputs.tools.bytes)];
         rows.append(&mut front);
-        let map = Row::fixed("map", map.len());
+        let map = fixed("map", map.len());
+        let said = || self.transcript.rows().map(|row| (None, row));
         match self.inputs.layout {
             Layout::MapFirst => {
                 rows.push(map);
-                rows.extend(self.transcript.rows());
+                rows.extend(said());
                 rows.append(&mut events);
             }
             Layout::StableFirst(_) => {
-                rows.extend(self.transcript.rows());
+                rows.extend(said());
                 rows.append(&mut events);
                 rows.append(&mut scoped);
                 rows.append(&mut moved);
@@ -311,11 +341,13 @@ impl<'i> Assembly<'i> {
             }
         }
         rows.append(&mut scoped);
-        rows.extend(self.attachments.rows());
-        rows.push(Row::fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
+        rows.extend(self.attachments.rows().into_iter().map(|row| (None, row)));
+        rows.push(fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
+        let part_rows = rows.iter().enumerate().filter_map(|(row, (part, _))| Some(((*part)?, row))).collect();
+        let rows = rows.into_iter().map(|(_, row)| row).collect();
         let tools = &self.inputs.tools;
         let report = &self.filled.report;
-        Ledger {
+        let ledger = Ledger {
             budget: self.inputs.moment.budget,
             used: self.used,
             rows,
@@ -328,7 +360,8 @@ impl<'i> Assembly<'i> {
             values: report.used.clone(),
             unresolved: report.missed.clone(),
             cut: report.cut.clone(),
-        }
+        };
+        (ledger, part_rows)
     }
 }
 

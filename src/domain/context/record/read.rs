@@ -15,6 +15,7 @@ use crate::decode;
 use crate::origin::Origin;
 use crate::tools::ToolTable;
 use crate::values::known::KnownValues;
+use crate::values::placeholder::UsedKey;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -62,6 +63,12 @@ impl Manifest {
         let Some(text) = found else { return Ok(None) };
         let (first, last, count) = parse(text)?;
         Ok(Some(Span { first, last, count }))
+    }
+
+    /// Placeholders that were filled in.
+    pub fn values(&self) -> Result<Vec<UsedKey>, Damaged> {
+        let found = self.lines.iter().find_map(|line| line.strip_prefix("values "));
+        found.map_or(Ok(Vec::new()), parse)
     }
 
     /// The rows, without anything else.

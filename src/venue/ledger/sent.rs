@@ -1,0 +1,234 @@
+//! The rows of a prompt down to the last byte: the text of each in the prompt, its bytes in the request's body, its
+//! source with a version or a hash, and the capability.
+
+use super::PastTurn;
+use super::experiment::run;
+use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
+use crate::domain::context::assemble::Assembled;
+use crate::domain::context::inputs::Inputs;
+use crate::domain::context::ledger::{Form, Row, Status};
+use crate::domain::context::record::Restored;
+use crate::domain::context::tiles::PromptRows;
+use crate::domain::event::{Event, Payload};
+use crate::domain::ids::{Owner, sha256_hex};
+use crate::domain::media::{AttachedBytes, Attachment};
+use crate::domain::values::Tier;
+use crate::domain::wire;
+use crate::domain::wire::account::account;
+use crate::domain::wire::dialect::{COMPATIBLE, dialect};
+use crate::store::StoreError;
+use crate::venue::{Venue, assets};
+use serde_json::{Value, json};
+
+/// Provider of the models that are no network service: nothing is sent to them.
+const SCRIPTED: &str = "scripted";
+/// Key of the row of what the provider's format adds.
+const WIRE: &str = "wire";
+/// Capability of what no capability is needed for.
+const NOT_NEEDED: &str = "none needed";
+/// Capability of what was read without a limit.
+const UNLIMITED: &str = "unlimited";
+
+/// What a ledger shows besides what is recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptDetail {
+    /// Rows that have every byte.
+    rows: Vec<Value>,
+    /// What was sent, and in which format.
+    sent: Value,
+    /// Placeholders that were filled in, each with its source.
+    values: Vec<Value>,
+}
+
+impl PromptDetail {
+    /// Puts it into a ledger as callers see it.
+    pub fn show(self, ledger: &mut Value) {
+        ledger["rows"] = self.rows.into();
+        ledger["sent"] = self.sent;
+        ledger["values"] = self.values.into();
+    }
+
+    /// Of a past turn; `None` where its prompt can't be built as it was.
+    pub async fn of_turn(venue: &Venue, owner: &Owner, past: &PastTurn) -> Result<Option<Self>, StoreError> {
+        let Some(Restored { inputs: Ok(inputs), ledger }) = &past.seen else { return Ok(None) };
+        let Ok(assembled) = run(inputs) else { return Ok(None) };
+        if ledger.form == Form::Canonical && ledger.prompt != assembled.ledger.prompt {
+            return Ok(None);
+        }
+        let record = past.record.as_ref();
+        let (model, version) = (record.map(|record| record.model.as_str()), record.map(|record| record.config_version));
+        Self::of_prompt(venue, owner, (inputs, &assembled), (model, version)).await.map(Some)
+    }
+
+    /// Of a prompt for a model, `provider/name`, by default the agent's first, and a version of its configuration.
+    pub async fn of_prompt(
+        venue: &Venue,
+        owner: &Owner,
+        (inputs, assembled): (&Inputs, &Assembled),
+        (model, version): (Option<&str>, Option<u64>),
+    ) -> Result<Self, StoreError> {
+        let PromptRows { rows, of } = assembled.prompt_rows();
+        let mut request = assembled.request.clone();
+        request.model = model_settings(&assembled.request.model, model);
+        load(venue, owner, &mut request).await?;
+        let sources = Sources { owner, inputs, version };
+        let texts = texts(&assembled.request, &rows, &of);
+        let mut shown: Vec<Value> = rows.iter().zip(&texts).map(|(row, text)| sources.row(row, text)).collect();
+        let provider = dialect(&request.model.provider).unwrap_or(COMPATIBLE);
+        let sent = match account(&request, &provider, &wire::cache_key(&request), &of) {
+            Ok(body) => {
+                for (at, row) in shown.iter_mut().enumerate() {
+                    row["sent"] = body.bytes_of(Some(at)).into();
+                }
+                let added = body.bytes_of(None);
+                shown.push(json!({
+                    "key": WIRE, "source": format!("format of {}", request.model.provider), "allowed": NOT_NEEDED,
+                    "asked": 0, "given": 0, "rendered": 0, "sent": added, "status": "full",
+                    "hash": sha256_hex(provider.format.as_str().as_bytes()),
+                }));
+                let is_made = request.model.provider != SCRIPTED;
+                json!({
+                    "model": request.model.id(), "format": provider.format.as_str(), "bytes": body.bytes.len(),
+                    "made": is_made,
+                })
+            }
+            Err(error) => json!({"model": request.model.id(), "error": error.to_string()}),
+        };
+        Ok(Self { rows: shown, sent, values: sources.values(assembled) })
+    }
+}
+
+/// The settings by which a model of the agent was asked.
+fn model_settings(settings: &ModelSettings, model: Option<&str>) -> ModelSettings {
+    let found = settings.in_order().find(|one| model.is_some_and(|model| one.id() == model));
+    found.unwrap_or(settings).alone()
+}
+
+/// Reads the attachments that a request shows.
+async fn load(venue: &Venue, owner: &Owner, request: &mut ModelRequest) -> Result<(), StoreError> {
+    for message in &mut request.messages {
+        let ChatMessage::User { attachments, .. } = message else { continue };
+        for attachment in attachments.iter_mut().filter(|attachment| attachment.is_shown()) {
+            let Attachment { asset, .. } = &*attachment;
+            if let Some(found) = assets::content(venue, owner, asset).await? {
+                attachment.bytes = AttachedBytes::new(found.bytes);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text of each row, put together.
+fn texts(request: &ModelRequest, rows: &[Row], of: &wire::account::RequestRows) -> Vec<String> {
+    let mut texts = vec![String::new(); rows.len()];
+    if let Some(system) = texts.get_mut(of.system) {
+        system.push_str(&request.system);
+    }
+    for (message, of) in request.messages.iter().zip(&of.messages) {
+        let (ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) =
+            message;
+        let mut rest = text.as_str();
+        for (row, bytes) in &of.text {
+            let (own, behind) = rest.split_at_checked(*bytes).unwrap_or((rest, ""));
+            if let Some(text) = texts.get_mut(*row) {
+                text.push_str(own);
+            }
+            rest = behind;
+        }
+    }
+    texts
+}
+
+/// Where the parts of a prompt come from.
+struct Sources<'i> {
+    owner: &'i Owner,
+    inputs: &'i Inputs,
+    /// Of the configuration.
+    version: Option<u64>,
+}
+
+impl Sources<'_> {
+    fn row(&self, row: &Row, text: &str) -> Value {
+        let mut shown = json!(row);
+        let (source, version) = self.source(row);
+        if shown["source"].is_null() {
+            shown["source"] = source.into();
+            if let Some(version) = version {
+                shown["version"] = version.into();
+            }
+        }
+        let hash = match row.key.as_str() {
+            "tools" => Some(self.inputs.tools.hash.clone()),
+            // What others said is not made known by its hash; a turn's number is its version.
+            key if key.starts_with("transcript") || !matches!(row.status, Status::Full | Status::Shrunk) => None,
+            _ => (!text.is_empty()).then(|| sha256_hex(text.as_bytes())),
+        };
+        if let (Some(hash), true) = (hash, shown["hash"].is_null()) {
+            shown["hash"] = hash.into();
+        }
+        if shown["allowed"].is_null() {
+            shown["allowed"] = self.capability(row).into();
+        }
+        shown
+    }
+
+    /// The capability of a row that names none.
+    fn capability(&self, row: &Row) -> &'static str {
+        let is_read = row.source.is_some() && !row.key.starts_with("transcript");
+        if is_read && self.inputs.frame.authority.is_unlimited() { UNLIMITED } else { NOT_NEEDED }
+    }
+
+    /// Where a row without a source of its own comes from, and in which version.
+    fn source(&self, row: &Row) -> (String, Option<u64>) {
+        let agent = format!("g/{}", self.inputs.frame.agent);
+        let venue = || ("venue".to_owned(), None);
+        let task = self.inputs.served.task.as_ref();
+        let (group, name) = row.key.split_once('/').unwrap_or((&row.key, ""));
+        match (group, name) {
+            ("system", _) => (agent, self.version),
+            ("tools", _) => ("v/ops".to_owned(), None),
+            ("input", _) => task.and_then(Event::job).map_or_else(venue, |job| (format!("j/{job}/input"), None)),
+            ("inbox", event) => (self.sender(event), None),
+            ("transcript", turn) => {
+                let session = self.inputs.moment.turn.rsplit_once('/').map_or("", |(session, _)| session);
+                let session = session.splitn(3, '/').nth(2).unwrap_or_default();
+                let number = turn.parse().ok();
+                (format!("turns of {session}"), number)
+            }
+            ("context", _) => (agent, self.version),
+            _ => venue(),
+        }
+    }
+
+    /// Who sent a message.
+    fn sender(&self, event: &str) -> String {
+        let found = self.inputs.served.messages.iter().find(|(_, message)| message.id.as_str() == event);
+        let caller = found.and_then(|(_, message)| message.caller.clone()).unwrap_or_else(|| "unknown".to_owned());
+        let payload = found.map(|(_, message)| &message.payload);
+        let what = if matches!(payload, Some(Payload::Message { .. }) | None) { "message" } else { "event" };
+        format!("{what} {event} from {caller}")
+    }
+
+    /// Placeholders with the path of their tier, and a hash of what they inserted.
+    fn values(&self, assembled: &Assembled) -> Vec<Value> {
+        let user = self.owner.user();
+        let source = |tier: Tier| match tier {
+            Tier::Session => "request".to_owned(),
+            Tier::User => format!("v/context/users/{user}"),
+            Tier::Project => "v/context/project".to_owned(),
+            Tier::Agent | Tier::Fallback => format!("g/{}", self.inputs.frame.agent),
+        };
+        let values = assembled.ledger.values.iter().map(|used| {
+            let mut shown = json!(used);
+            shown["source"] = source(used.tier).into();
+            if let (Tier::Agent | Tier::Fallback, Some(version)) = (used.tier, self.version) {
+                shown["version"] = version.into();
+            }
+            if let Some(given) = self.inputs.values.get(&used.key) {
+                shown["hash"] = sha256_hex(given.text.as_bytes()).into();
+            }
+            shown
+        });
+        values.collect()
+    }
+}

@@ -1,0 +1,28 @@
+//! Copies that callers from outside make, for `why`: no turn has a record of them.
+
+use super::{Invocation, Site};
+use crate::domain::ids::sha256_hex;
+use crate::store::{DocWrite, keys};
+use crate::venue::ledger::why::PathUse;
+
+/// Records where the bytes went that a call has read. The call has taken effect: that it can't be recorded changes
+/// nothing for its caller.
+pub(super) async fn note(call: &Invocation<'_>) {
+    if matches!(call.site, Site::Turn(_)) {
+        return;
+    }
+    let (store, now) = (&*call.venue.store, call.venue.now());
+    let copies = call.reads.seen().into_iter().filter_map(|seen| {
+        let into = seen.into.clone()?;
+        // One document for each pair of places, however often it is copied.
+        let key = keys::outside_copy(&sha256_hex(format!("{}\n{into}", seen.path).as_bytes()));
+        Some(DocWrite::json(key, &[PathUse::copy(&seen, now)]))
+    });
+    let writes: Vec<DocWrite> = copies.collect();
+    if writes.is_empty() {
+        return;
+    }
+    if let Err(error) = store.write(now, &call.caller.owner, &writes).await {
+        tracing::warn!(owner = %call.caller.owner, operation = call.named, %error, "a copy is not recorded for `why`");
+    }
+}

@@ -1,0 +1,253 @@
+//! `why` follows bytes: conversations that others read, copies, files of configurations, values of operators, answers,
+//! and what is left of deleted sessions.
+
+use crate::support::both::{On, on_both};
+use crate::support::cli::Up;
+use crate::support::operate::{boss, operate};
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
+use trellis::process::clock::Clock;
+use trellis::venue::agents;
+use trellis::venue::ledger;
+use trellis::venue::ledger::experiment::{Experiment, TurnFacts, run};
+use trellis::venue::ledger::why::{self, PathUse};
+use trellis::venue::operation::Caller;
+
+on_both! {
+    who_reads_a_conversation_is_found
+    an_answer_leads_to_whoever_asked
+    a_copy_leads_on_in_every_agent_and_from_outside
+    the_file_of_a_configuration_is_found
+    values_of_operators_are_found_and_left_out
+    a_deleted_session_leaves_its_names
+}
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "child", turn = 1 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/secret" } }] }
+
+[[rule]]
+when = { agent = "child" }
+then = { text = "it is small" }
+
+[[rule]]
+when = { agent = "parent", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "child", input = "look", wait = 20000 } }] }
+
+[[rule]]
+when = { agent = "timeliner", turn = 1 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "g/child/timeline" } }] }
+
+[[rule]]
+when = { agent = "sessioner", turn = 1 }
+then = { calls = [{ tool = "agent_session-read", arguments = { agentId = "child", sessionId = "s" } }] }
+
+[[rule]]
+when = { agent = "previewer", turn = 1 }
+then = { calls = [{ tool = "agent_context", arguments = { agentId = "holder" } }] }
+
+[[rule]]
+when = { agent = "informed", turn = 1 }
+then = { calls = [{ tool = "agent_info", arguments = { agentId = "child" } }] }
+
+[[rule]]
+when = { agent = "copier", turn = 1 }
+then = { calls = [{ tool = "lattice_copy", arguments = { from = "w/secret", to = "w/inside" } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+const TOOLS: [&str; 7] = [
+    "v/ops/lattice/read",
+    "v/ops/lattice/copy",
+    "v/ops/agent/request",
+    "v/ops/agent/session-read",
+    "v/ops/agent/context",
+    "v/ops/agent/info",
+    "v/ops/agent/list",
+];
+
+struct Site {
+    venue: TestVenue,
+    _dir: TempDir,
+}
+
+impl Site {
+    async fn new(on: On) -> Option<Self> {
+        let (venue, dir) = on.venue(RULES, Clock::system()).await?;
+        venue.worker();
+        venue.write("w/secret", json!({"words": "SecretWords"})).await;
+        let site = Self { venue, _dir: dir };
+        site.agent("child", json!({})).await;
+        Some(site)
+    }
+
+    async fn agent(&self, name: &str, more: Value) {
+        let mut config = json!({"tools": TOOLS, "defaultTools": false});
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.venue.agent(name, config).await;
+    }
+
+    /// Runs a task of an agent in its session `s`.
+    async fn run(&self, agent: &str) {
+        let submission =
+            Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
+        let submitted = self.venue.arrive(agent, &format!("task-{agent}"), true, submission).await;
+        self.venue.ended(&submitted.job.unwrap()).await;
+    }
+
+    async fn operate(&self, operation: &str, input: Value) {
+        let caller = Caller { operator: true, ..boss(&self.venue.owner) };
+        operate(&self.venue.venue, &caller, &format!("v/ops/{operation}"), input).await.unwrap();
+    }
+
+    async fn trace(&self, path: &str) -> Vec<PathUse> {
+        let all = agents::all(&self.venue.venue, &self.venue.owner).await.unwrap();
+        why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap()
+    }
+
+    /// How bytes of a path reached the models of an agent.
+    async fn ways(&self, path: &str, agent: &str) -> Vec<(u64, String, String)> {
+        let found = self.trace(path).await.into_iter().filter(|reached| reached.agent == agent);
+        found.map(|reached| (reached.turn, reached.via, reached.source)).collect()
+    }
+
+    #[track_caller]
+    fn has(ways: &[(u64, String, String)], turn: u64, via: &str, source: &str) {
+        let found = ways.iter().any(|way| (way.0, way.1.as_str(), way.2.as_str()) == (turn, via, source));
+        assert!(found, "{turn} {via} {source} in {ways:#?}");
+    }
+}
+
+async fn who_reads_a_conversation_is_found(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    site.run("child").await;
+    for agent in ["timeliner", "sessioner", "previewer", "informed"] {
+        site.agent(agent, json!({})).await;
+    }
+    site.agent("holder", json!({"context": ["w/secret"]})).await;
+    for agent in ["timeliner", "sessioner", "previewer", "informed"] {
+        site.run(agent).await;
+    }
+    Site::has(&site.ways("w/secret", "timeliner").await, 1, "tool lattice_read", "g/child/timeline");
+    Site::has(&site.ways("w/secret", "sessioner").await, 1, "tool agent_session-read", "g/child/sessions/s");
+    Site::has(&site.ways("w/secret", "previewer").await, 1, "tool agent_context", "w/secret");
+    assert_eq!(site.ways("w/secret", "informed").await, [], "what an agent is says nothing of what it has read");
+    assert_eq!(site.ways("w/other", "timeliner").await, []);
+}
+
+async fn an_answer_leads_to_whoever_asked(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    site.agent("parent", json!({})).await;
+    site.run("parent").await;
+    let ways = site.ways("w/secret", "parent").await;
+    let reads = ways.iter().filter(|(turn, via, source)| {
+        (*turn, via.as_str()) == (1, "tool agent_request") && source.starts_with("j/") && source.ends_with("/output")
+    });
+    assert_eq!(reads.count(), 1, "{ways:#?}");
+    assert!(ways.iter().any(|(turn, via, _)| (*turn, via.as_str()) == (2, "answer")), "and on from it: {ways:#?}");
+    let own = site.ways("w/secret", "child").await;
+    assert!(own.iter().all(|(turn, via, _)| via != "answer" || *turn == 2), "{own:#?}");
+}
+
+async fn a_copy_leads_on_in_every_agent_and_from_outside(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    site.agent("copier", json!({})).await;
+    site.run("copier").await;
+    site.operate("lattice/copy", json!({"from": "w/secret", "to": "w/outside"})).await;
+    site.operate("lattice/copy", json!({"from": "w/outside", "to": "w/further"})).await;
+    site.venue.write("w/unrelated", json!("plain")).await;
+    site.agent("reader", json!({"context": ["w/inside", "w/further", "w/unrelated"]})).await;
+    site.run("reader").await;
+    let ways = site.ways("w/secret", "reader").await;
+    Site::has(&ways, 1, "context/w/inside", "w/inside");
+    Site::has(&ways, 1, "context/w/further", "w/further");
+    assert!(ways.iter().all(|(_, via, _)| via != "context/w/unrelated"), "{ways:#?}");
+    let copies = site.trace("w/secret").await.into_iter().filter(|reached| reached.agent.is_empty());
+    let copies: Vec<_> = copies.map(|reached| (reached.source, reached.into.unwrap())).collect();
+    assert!(copies.contains(&("w/secret".into(), "w/outside".into())), "{copies:?}");
+
+    // An experiment without the path has none of the copies.
+    let session = SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() };
+    let all = agents::all(&site.venue.venue, &site.venue.owner).await.unwrap();
+    let trail = why::trail(&*site.venue.venue.store, &site.venue.owner, &all, "w/secret").await.unwrap();
+    let copies = [("w/secret".to_owned(), trail.places_in(&session, 1))].into();
+    let facts = TurnFacts { copies, ..TurnFacts::default() };
+    let text =
+        prompt(&site, "reader", 1, &Experiment { without: vec!["w/secret".into()], ..Experiment::default() }, &facts)
+            .await;
+    assert!(!text.contains("SecretWords") && text.contains("plain"), "{text}");
+}
+
+async fn prompt(site: &Site, agent: &str, turn: u64, experiment: &Experiment, facts: &TurnFacts) -> String {
+    let session = SessionKey { agent: agent.parse().unwrap(), session: "s".parse().unwrap() };
+    let past = ledger::load(&*site.venue.venue.store, &site.venue.owner, &session, turn).await.unwrap().unwrap();
+    let inputs = past.seen.unwrap().inputs.unwrap();
+    let inputs = experiment.apply(inputs, &site.venue.venue.catalog, facts).unwrap();
+    serde_json::to_string(&run(&inputs).unwrap().request).unwrap()
+}
+
+async fn the_file_of_a_configuration_is_found(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    let config = json!({"systemPrompt": "FromTheFile", "model": {"provider": "scripted", "name": "rules"}});
+    site.venue.write("w/files/made", config).await;
+    site.operate("agent/create", json!({"agentId": "made", "config": "w/files/made"})).await;
+    site.run("made").await;
+    Site::has(&site.ways("w/files/made", "made").await, 1, "system", "g/made/config");
+    assert_eq!(site.ways("w/files/made", "child").await, []);
+}
+
+async fn values_of_operators_are_found_and_left_out(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    site.operate(
+        "lattice/write",
+        json!({"path": "v/context/project", "value": {"city": "OsloWords", "land": "Norway"}}),
+    )
+    .await;
+    site.agent("greeter", json!({"systemPrompt": "In {{city}}, {{land}}."})).await;
+    site.run("greeter").await;
+    Site::has(&site.ways("v/context/project", "greeter").await, 1, "placeholder city", "v/context/project/city");
+    assert_eq!(site.ways("v/context/project/town", "greeter").await, []);
+    let facts = TurnFacts::default();
+    let experiment = |without: &str| Experiment { without: vec![without.into()], ..Experiment::default() };
+    let text = prompt(&site, "greeter", 1, &experiment("v/context/project/city"), &facts).await;
+    assert!(!text.contains("OsloWords") && text.contains("Norway"), "{text}");
+    let text = prompt(&site, "greeter", 1, &experiment("v/context/project"), &facts).await;
+    assert!(!text.contains("OsloWords") && !text.contains("Norway"), "{text}");
+    let with = [("v/context/project".to_owned(), json!({"city": "BergenWords"}))].into();
+    let text = prompt(&site, "greeter", 1, &Experiment { with, ..Experiment::default() }, &facts).await;
+    assert!(text.contains("In BergenWords, ."), "{text}");
+}
+
+async fn a_deleted_session_leaves_its_names(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    site.agent("parent", json!({})).await;
+    site.run("parent").await;
+    site.run("child").await;
+    let before = site.trace("w/secret").await;
+    let sessions: std::collections::BTreeSet<_> =
+        before.iter().map(|reached| (reached.agent.clone(), reached.session.clone())).collect();
+    assert!(sessions.len() > 2, "{sessions:?}");
+    for (agent, session) in sessions {
+        site.operate("agent/delete-session", json!({"agentId": agent, "sessionId": session})).await;
+    }
+    let after = site.trace("w/secret").await;
+    let plain = |found: &[PathUse]| {
+        let mut found: Vec<_> = found.iter().map(|reached| PathUse { removed: None, ..reached.clone() }).collect();
+        found.sort_by_key(|reached| serde_json::to_string(reached).unwrap());
+        found
+    };
+    assert_eq!(plain(&after), plain(&before));
+    assert!(after.iter().all(|reached| reached.removed.is_some()), "{after:#?}");
+}
+
+#[test]
+fn the_command_takes_paths_of_resources() {
+    let up = Up::start();
+    assert_eq!(up.run(&["why", "r/app/u1"]).ok(), "no turn has shown `r/app/u1` to a model");
+}
