@@ -4,21 +4,22 @@
 //! sessions that wait those are called first whose tenant has the fewest: one that submits very much keeps the others
 //! waiting for a slot, and not for all that it has submitted. The users of one tenant share what it has in the same way.
 //! So that the messages of others are seen behind its own, more is taken from the queue than there are slots for. A
-//! session that comes while
-//! no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
+//! session that comes while no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
 //! is remembered here. While slots are held long, as by models that never answer, sessions of owners that hold none begin
 //! beyond the slots. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
 //! owner has as many here, and who scales a fleet by the queue sees them.
+
+mod table;
 
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
 use crate::venue::census::OwnerCensus;
-use crate::worker::holds::{HoldTable, LongHoldCounts};
+use crate::worker::holds::LongHoldCounts;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use table::{LinePlace, Table, TenantSlots};
 use tokio::sync::Notify;
 
 /// Sessions of one owner that are remembered, and of all together; those beyond are asked for when these have had their
@@ -56,145 +57,6 @@ pub(crate) struct Seats {
     census: Arc<OwnerCensus>,
     table: Mutex<Table>,
     changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    taken: usize,
-    /// Of all owners.
-    waiting: usize,
-    held: usize,
-    tenants: HashMap<OwnerPart, TenantSlots>,
-    /// Tenants of which sessions wait, those first that are called first.
-    turns: VecDeque<OwnerPart>,
-    holds: HoldTable<u64>,
-    /// Slots that were ever taken: the number of the next.
-    numbered: u64,
-}
-
-/// What the users of one tenant have here.
-#[derive(Debug, Default)]
-struct TenantSlots {
-    taken: usize,
-    users: HashMap<OwnerPart, Sitting>,
-    /// Users of whom sessions wait, those first that are called first.
-    turns: VecDeque<OwnerPart>,
-}
-
-impl TenantSlots {
-    fn taken_by(&self, user: &OwnerPart) -> usize {
-        self.users.get(user).map_or(0, |sitting| sitting.taken)
-    }
-}
-
-impl Table {
-    fn find(&self, owner: &Owner) -> Option<&Sitting> {
-        self.tenants.get(owner.tenant())?.users.get(owner.user())
-    }
-
-    fn find_mut(&mut self, owner: &Owner) -> Option<&mut Sitting> {
-        self.tenants.get_mut(owner.tenant())?.users.get_mut(owner.user())
-    }
-
-    fn tenant_mut(&mut self, owner: &Owner) -> &mut TenantSlots {
-        self.tenants.entry(owner.tenant().clone()).or_default()
-    }
-
-    fn sitting_mut(&mut self, owner: &Owner) -> &mut Sitting {
-        self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
-    }
-
-    fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
-        let tenant = self.tenants.get(owner.tenant());
-        let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
-        let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
-        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.beside(owner.tenant()) }
-    }
-
-    /// Slots that are held long; it matters only where none of `slots` is free.
-    fn long_holds(&self, slots: usize) -> LongHoldCounts {
-        if self.taken < slots { LongHoldCounts::default() } else { self.holds.long() }
-    }
-
-    /// The first session of an owner begins to wait.
-    fn queue_owner(&mut self, owner: &Owner) {
-        let tenant = self.tenant_mut(owner);
-        tenant.turns.push_back(owner.user().clone());
-        if tenant.turns.len() == 1 {
-            self.turns.push_back(owner.tenant().clone());
-        }
-    }
-
-    /// Takes the session of a user that has waited longest; those that have more go to the end of their lines.
-    fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
-        let of_tenant = self.turns.remove(tenant)?;
-        let slots = self.tenants.get_mut(&of_tenant)?;
-        let of_user = slots.turns.remove(user)?;
-        let sitting = slots.users.get_mut(&of_user)?;
-        let session = sitting.waiting.pop_front()?;
-        if sitting.waiting.is_empty() {
-            sitting.told = 0;
-        } else {
-            slots.turns.push_back(of_user.clone());
-        }
-        if !slots.turns.is_empty() {
-            self.turns.push_back(of_tenant.clone());
-        }
-        self.waiting = self.waiting.saturating_sub(1);
-        Some((Owner::new(of_tenant, of_user), session))
-    }
-
-    /// Nothing is remembered of who has nothing here.
-    fn forget_gone(&mut self, owner: &Owner) {
-        let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
-        if tenant.users.get(owner.user()).is_some_and(Sitting::has_nothing) {
-            tenant.users.remove(owner.user());
-        }
-        if tenant.users.is_empty() {
-            self.tenants.remove(owner.tenant());
-        }
-    }
-}
-
-/// Whose turn it is: indices in the lines of tenants, and of the users of that one.
-#[derive(Debug, Clone, Copy)]
-struct LinePlace {
-    tenant: usize,
-    user: usize,
-}
-
-#[derive(Default)]
-struct Sitting {
-    taken: usize,
-    waiting: VecDeque<SessionKey>,
-    /// More than that may be due in the store.
-    behind: bool,
-    /// The store is asked for them now.
-    asked: bool,
-    /// There were others since it was asked.
-    since: bool,
-    /// So many were told to other workers since none waited.
-    told: usize,
-    /// Messages of sessions that wait or waited here, no more than there are.
-    held: Vec<Arc<dyn Settle>>,
-}
-
-impl Sitting {
-    fn are_more(&mut self) {
-        (self.behind, self.since) = (true, self.asked);
-    }
-
-    fn has_nothing(&self) -> bool {
-        self.taken == 0 && self.waiting.is_empty() && !self.behind && !self.asked && self.held.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Sitting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { taken, waiting, behind, asked, since, told, held } = self;
-        let (waiting, held) = (waiting.len(), held.len());
-        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked} {since}, told {told}")
-    }
 }
 
 /// What waited at a worker that calls nobody any more.

@@ -1,0 +1,148 @@
+//! What each owner has of a worker's slots, and the lines of those whose sessions wait.
+
+use crate::bus::Settle;
+use crate::domain::ids::{Owner, OwnerPart, SessionKey};
+use crate::domain::share::TakenPlaces;
+use crate::worker::holds::{HoldTable, LongHoldCounts};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Slots that are taken, and sessions that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) taken: usize,
+    /// Of all owners.
+    pub(super) waiting: usize,
+    pub(super) held: usize,
+    pub(super) tenants: HashMap<OwnerPart, TenantSlots>,
+    /// Tenants of which sessions wait, those first that are called first.
+    pub(super) turns: VecDeque<OwnerPart>,
+    pub(super) holds: HoldTable<u64>,
+    /// Slots that were ever taken: the number of the next.
+    pub(super) numbered: u64,
+}
+
+/// What the users of one tenant have here.
+#[derive(Debug, Default)]
+pub(super) struct TenantSlots {
+    pub(super) taken: usize,
+    pub(super) users: HashMap<OwnerPart, Sitting>,
+    /// Users of whom sessions wait, those first that are called first.
+    pub(super) turns: VecDeque<OwnerPart>,
+}
+
+impl TenantSlots {
+    pub(super) fn taken_by(&self, user: &OwnerPart) -> usize {
+        self.users.get(user).map_or(0, |sitting| sitting.taken)
+    }
+}
+
+impl Table {
+    pub(super) fn find(&self, owner: &Owner) -> Option<&Sitting> {
+        self.tenants.get(owner.tenant())?.users.get(owner.user())
+    }
+
+    pub(super) fn find_mut(&mut self, owner: &Owner) -> Option<&mut Sitting> {
+        self.tenants.get_mut(owner.tenant())?.users.get_mut(owner.user())
+    }
+
+    pub(super) fn tenant_mut(&mut self, owner: &Owner) -> &mut TenantSlots {
+        self.tenants.entry(owner.tenant().clone()).or_default()
+    }
+
+    pub(super) fn sitting_mut(&mut self, owner: &Owner) -> &mut Sitting {
+        self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
+    }
+
+    pub(super) fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
+        let tenant = self.tenants.get(owner.tenant());
+        let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
+        let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
+        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.beside(owner.tenant()) }
+    }
+
+    /// Slots that are held long; it matters only where none of `slots` is free.
+    pub(super) fn long_holds(&self, slots: usize) -> LongHoldCounts {
+        if self.taken < slots { LongHoldCounts::default() } else { self.holds.long() }
+    }
+
+    /// The first session of an owner begins to wait.
+    pub(super) fn queue_owner(&mut self, owner: &Owner) {
+        let tenant = self.tenant_mut(owner);
+        tenant.turns.push_back(owner.user().clone());
+        if tenant.turns.len() == 1 {
+            self.turns.push_back(owner.tenant().clone());
+        }
+    }
+
+    /// Takes the session of a user that has waited longest; those that have more go to the end of their lines.
+    pub(super) fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
+        let of_tenant = self.turns.remove(tenant)?;
+        let slots = self.tenants.get_mut(&of_tenant)?;
+        let of_user = slots.turns.remove(user)?;
+        let sitting = slots.users.get_mut(&of_user)?;
+        let session = sitting.waiting.pop_front()?;
+        if sitting.waiting.is_empty() {
+            sitting.told = 0;
+        } else {
+            slots.turns.push_back(of_user.clone());
+        }
+        if !slots.turns.is_empty() {
+            self.turns.push_back(of_tenant.clone());
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+        Some((Owner::new(of_tenant, of_user), session))
+    }
+
+    /// Nothing is remembered of who has nothing here.
+    pub(super) fn forget_gone(&mut self, owner: &Owner) {
+        let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
+        if tenant.users.get(owner.user()).is_some_and(Sitting::has_nothing) {
+            tenant.users.remove(owner.user());
+        }
+        if tenant.users.is_empty() {
+            self.tenants.remove(owner.tenant());
+        }
+    }
+}
+
+/// Whose turn it is: indices in the lines of tenants, and of the users of that one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LinePlace {
+    pub(super) tenant: usize,
+    pub(super) user: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Sitting {
+    pub(super) taken: usize,
+    pub(super) waiting: VecDeque<SessionKey>,
+    /// More than that may be due in the store.
+    pub(super) behind: bool,
+    /// The store is asked for them now.
+    pub(super) asked: bool,
+    /// There were others since it was asked.
+    pub(super) since: bool,
+    /// So many were told to other workers since none waited.
+    pub(super) told: usize,
+    /// Messages of sessions that wait or waited here, no more than there are.
+    pub(super) held: Vec<Arc<dyn Settle>>,
+}
+
+impl Sitting {
+    pub(super) fn are_more(&mut self) {
+        (self.behind, self.since) = (true, self.asked);
+    }
+
+    pub(super) fn has_nothing(&self) -> bool {
+        self.taken == 0 && self.waiting.is_empty() && !self.behind && !self.asked && self.held.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Sitting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { taken, waiting, behind, asked, since, told, held } = self;
+        let (waiting, held) = (waiting.len(), held.len());
+        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked} {since}, told {told}")
+    }
+}
