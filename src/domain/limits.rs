@@ -301,10 +301,8 @@ pub const MEMORY_TOPIC_BYTES: usize = 64;
 
 /// Entries that one read of a memory returns when it doesn't say how many.
 pub const MEMORY_READ: usize = 50;
-
-/// Entries that one search of a memory returns when it doesn't say how many.
+/// The same of one search.
 pub const MEMORY_SEARCH: usize = 100;
-
 /// Entries that one read or search of a memory returns at most.
 pub const MEMORY_LIMIT: usize = 200;
 

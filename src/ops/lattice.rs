@@ -2,6 +2,7 @@
 
 mod slice;
 
+use crate::domain::decode;
 use crate::domain::lattice::path::MAX_SEGMENTS;
 use crate::domain::lattice::value::below;
 use crate::domain::lattice::{Namespace, Path};
@@ -309,7 +310,7 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Path>>, 
         Some(Value::String(path)) => Some(json!([path])),
         given => given,
     };
-    given.map(serde_json::from_value).transpose().map_err(D::Error::custom)
+    given.map(decode::typed).transpose().map_err(D::Error::custom)
 }
 
 impl Operation for Inspect {
