@@ -58,7 +58,10 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
     assert_eq!(info(&venue, "a").await["tasks"], 3);
     let waiting = jobs::shown(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
     let waiting = &waiting["waiting"];
-    assert_eq!((&waiting["kind"], &waiting["reason"]), (&json!("suspended"), &json!("agent `a` is suspended: repairs")));
+    assert_eq!(
+        (&waiting["kind"], &waiting["reason"]),
+        (&json!("suspended"), &json!("agent `a` is suspended: repairs"))
+    );
     let resumed = call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
     assert_eq!((&resumed["status"], resumed["error"].is_null()), (&json!("SLEEPING"), true));
     for (task, id) in tasks.iter().zip(["t1", "t2", "t3"]) {
