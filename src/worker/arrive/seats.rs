@@ -13,6 +13,7 @@
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
+use crate::process::clock::Clock;
 use crate::venue::census::OwnerCensus;
 use crate::worker::holds::{HoldTable, LongHoldCounts};
 use parking_lot::Mutex;
@@ -58,7 +59,7 @@ pub(crate) struct Seats {
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     taken: usize,
     /// Of all owners.
@@ -88,6 +89,11 @@ impl TenantSlots {
 }
 
 impl Table {
+    fn new(clock: Clock) -> Self {
+        let (tenants, turns) = (HashMap::new(), VecDeque::new());
+        Self { taken: 0, waiting: 0, held: 0, tenants, turns, holds: HoldTable::new(clock), numbered: 0 }
+    }
+
     fn find(&self, owner: &Owner) -> Option<&Sitting> {
         self.tenants.get(owner.tenant())?.users.get(owner.user())
     }
@@ -235,9 +241,9 @@ pub(crate) struct Ask {
 
 impl Seats {
     /// Of a worker with so many slots.
-    pub(crate) fn new(slots: usize, percent: u32, census: Arc<OwnerCensus>) -> Arc<Self> {
+    pub(crate) fn new(slots: usize, percent: u32, census: Arc<OwnerCensus>, clock: &Clock) -> Arc<Self> {
         let shares = PlaceShares::new(slots, percent);
-        Arc::new(Self { slots, shares, census, table: Mutex::default(), changed: Notify::new() })
+        Arc::new(Self { slots, shares, census, table: Mutex::new(Table::new(clock.clone())), changed: Notify::new() })
     }
 
     /// More is known of the owners among whom slots are shared.
