@@ -2,26 +2,28 @@
 
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::share::{LONG_HOLD, LongHolds};
+use crate::process::clock::Clock;
 use std::collections::HashMap;
 use std::hash::Hash;
-use tokio::time::Instant;
+use std::time::Duration;
 
 /// Places that are held, by the key that names each.
 #[derive(Debug)]
 pub(super) struct HoldTable<K> {
-    begun: HashMap<K, (Instant, Owner)>,
-}
-
-impl<K> Default for HoldTable<K> {
-    fn default() -> Self {
-        Self { begun: HashMap::new() }
-    }
+    clock: Clock,
+    /// By [`Clock::steady`].
+    begun: HashMap<K, (Duration, Owner)>,
 }
 
 impl<K: Eq + Hash> HoldTable<K> {
+    /// Of none yet.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, begun: HashMap::new() }
+    }
+
     /// Notes that an owner begins to hold a place.
     pub(super) fn begin(&mut self, key: K, owner: Owner) {
-        self.begun.insert(key, (Instant::now(), owner));
+        self.begun.insert(key, (self.clock.steady(), owner));
     }
 
     /// Notes that a place is given back.
@@ -31,10 +33,10 @@ impl<K: Eq + Hash> HoldTable<K> {
 
     /// Places that are held long by now.
     pub(super) fn long(&self) -> LongHoldCounts {
-        let now = Instant::now();
+        let now = self.clock.steady();
         let mut counts = LongHoldCounts::default();
         for (begun, owner) in self.begun.values() {
-            if now.duration_since(*begun) > LONG_HOLD {
+            if now.saturating_sub(*begun) > LONG_HOLD {
                 counts.all += 1;
                 *counts.tenants.entry(owner.tenant().clone()).or_default() += 1;
             }
@@ -60,15 +62,16 @@ impl LongHoldCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::domain::time::Millis;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_place_counts_as_held_long_until_it_is_given_back() {
-        let mut holds = HoldTable::default();
+    #[test]
+    fn a_place_counts_as_held_long_until_it_is_given_back() {
+        let clock = Clock::manual(Millis(1));
+        let mut holds = HoldTable::new(clock.clone());
         let tenant = |name: &str| name.parse::<OwnerPart>().unwrap();
         holds.begin(1, "a/x".parse().unwrap());
         assert_eq!(holds.long().beside(&tenant("a")), LongHolds::default());
-        tokio::time::advance(LONG_HOLD + Duration::from_millis(1)).await;
+        clock.advance(LONG_HOLD + Duration::from_millis(1));
         holds.begin(2, "a/y".parse().unwrap());
         assert_eq!(holds.long().beside(&tenant("a")), LongHolds { all: 1, tenant: 1 });
         assert_eq!(holds.long().beside(&tenant("b")), LongHolds { all: 1, tenant: 0 });

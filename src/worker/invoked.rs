@@ -6,6 +6,7 @@ use super::holds::{HoldTable, LongHoldCounts};
 use crate::domain::ids::{JobId, Owner, OwnerPart};
 use crate::domain::job::JobResult;
 use crate::domain::share::{LONG_HOLD, PlaceShares, TakenPlaces, first_with_fewest};
+use crate::process::clock::Clock;
 use crate::store::StoreError;
 use crate::venue::census::OwnerCensus;
 use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
@@ -33,7 +34,7 @@ pub(super) struct Places {
     taken: Mutex<OperationCounts>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OperationCounts {
     tenants: HashMap<OwnerPart, usize>,
     owners: HashMap<Owner, usize>,
@@ -44,6 +45,11 @@ struct OperationCounts {
 }
 
 impl OperationCounts {
+    fn new(clock: Clock) -> Self {
+        let (tenants, owners) = (HashMap::new(), HashMap::new());
+        Self { tenants, owners, known: HashSet::new(), waiting: VecDeque::new(), holds: HoldTable::new(clock) }
+    }
+
     fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let of = |counts: Option<&usize>| counts.copied().unwrap_or(0);
         let (tenant, user) = (of(self.tenants.get(owner.tenant())), of(self.owners.get(owner)));
@@ -75,8 +81,9 @@ fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 impl Places {
     /// So many, and percent of them for one tenant, or one user of it.
-    pub(super) fn new(count: usize, percent: u32, census: Arc<OwnerCensus>) -> Self {
-        Self { shares: PlaceShares::new(count, percent), census, taken: Mutex::default() }
+    pub(super) fn new(count: usize, percent: u32, census: Arc<OwnerCensus>, clock: &Clock) -> Self {
+        let taken = Mutex::new(OperationCounts::new(clock.clone()));
+        Self { shares: PlaceShares::new(count, percent), census, taken }
     }
 
     fn has_room(&self, taken: TakenPlaces, owner: &Owner) -> bool {
@@ -273,6 +280,7 @@ async fn record_end(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::Millis;
     use crate::venue::census::OwnerSpread;
 
     fn owner(name: &str) -> Owner {
@@ -285,9 +293,13 @@ mod tests {
 
     /// Places that are shared so.
     fn places(count: usize, percent: u32, spread: OwnerSpread) -> Places {
+        places_by(&Clock::system(), count, percent, spread)
+    }
+
+    fn places_by(clock: &Clock, count: usize, percent: u32, spread: OwnerSpread) -> Places {
         let census = OwnerCensus::default();
         census.set_spread(spread);
-        Places::new(count, percent, Arc::new(census))
+        Places::new(count, percent, Arc::new(census), clock)
     }
 
     #[test]
@@ -311,12 +323,13 @@ mod tests {
         assert!(taken.owners.is_empty() && taken.known.is_empty() && taken.waiting.is_empty());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn places_that_are_held_long_make_room_for_an_owner_that_holds_none() {
-        let (places, [a, b, c]) = (places(1, 75, OwnerSpread::Users), ["a", "b", "c"].map(owner));
+    #[test]
+    fn places_that_are_held_long_make_room_for_an_owner_that_holds_none() {
+        let clock = Clock::manual(Millis(1));
+        let (places, [a, b, c]) = (places_by(&clock, 1, 75, OwnerSpread::Users), ["a", "b", "c"].map(owner));
         assert!(places.enter(&a, &job(1)) && !places.enter(&a, &job(2)) && !places.enter(&b, &job(3)));
         assert_eq!(places.next(), None);
-        tokio::time::advance(LONG_HOLD * 2).await;
+        clock.advance(LONG_HOLD * 2);
         assert_eq!(places.next(), Some((b.clone(), job(3))));
         assert!(places.enter(&c, &job(4)));
         assert_eq!(places.next(), None, "it has one");

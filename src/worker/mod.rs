@@ -168,8 +168,8 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (relay, pending) = outbox::Relay::new();
     let census = Arc::new(OwnerCensus::default());
-    let seats = arrive::seats::Seats::new(options.slots, options.owner_share, Arc::clone(&census));
-    let places = invoked::Places::new(options.operations, options.owner_share, Arc::clone(&census));
+    let seats = arrive::seats::Seats::new(options.slots, options.owner_share, Arc::clone(&census), &venue.clock);
+    let places = invoked::Places::new(options.operations, options.owner_share, Arc::clone(&census), &venue.clock);
     let worker = Arc::new(Worker {
         venue,
         model,

@@ -14,6 +14,7 @@ mod table;
 use crate::bus::{Settle, WhenEmpty};
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
+use crate::process::clock::Clock;
 use crate::venue::census::OwnerCensus;
 use crate::worker::holds::LongHoldCounts;
 use parking_lot::Mutex;
@@ -97,9 +98,9 @@ pub(crate) struct Ask {
 
 impl Seats {
     /// Of a worker with so many slots.
-    pub(crate) fn new(slots: usize, percent: u32, census: Arc<OwnerCensus>) -> Arc<Self> {
+    pub(crate) fn new(slots: usize, percent: u32, census: Arc<OwnerCensus>, clock: &Clock) -> Arc<Self> {
         let shares = PlaceShares::new(slots, percent);
-        Arc::new(Self { slots, shares, census, table: Mutex::default(), changed: Notify::new() })
+        Arc::new(Self { slots, shares, census, table: Mutex::new(Table::new(clock.clone())), changed: Notify::new() })
     }
 
     /// More is known of the owners among whom slots are shared.

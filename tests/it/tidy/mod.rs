@@ -93,7 +93,7 @@ const PARSES: [(&str, &str); 15] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 27] = [
+const BUFFERED: [(&str, &str); 28] = [
     ("src/domain/decode/place.rs", "only written"),
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/venue/auth/jwks.rs", "a text or a list of texts"),
@@ -115,6 +115,7 @@ const BUFFERED: [(&str, &str); 27] = [
     ("src/domain/agent.rs", "stored"),
     ("src/domain/cap/mod.rs", "stored"),
     ("src/domain/dead.rs", "stored"),
+    ("src/domain/turn/recorded.rs", "stored"),
     ("src/domain/outcome.rs", "stored"),
     ("src/domain/invoked.rs", "stored"),
     ("src/domain/job/watch.rs", "stored"),
@@ -335,8 +336,9 @@ const BY_HAND: [&str; 5] = ["store.scan(", "store.sessions(", "store.owners(", "
 const FIRST_PAGE: [&str; 3] = [" None, false,", " None, true,", ", None, SESSIONS)"];
 
 /// Who does so in a loop of his own, and why neither `Pages` nor `edit` does it for him.
-const LOOPS: [(&str, &str); 2] = [
+const LOOPS: [(&str, &str); 3] = [
     ("src/venue/agents/mod.rs", "jumps from record to record over what each agent keeps"),
+    ("src/venue/assets.rs", "an upload is of many writes, and takes all of them away where one finds no room"),
     ("src/venue/agents/copies.rs", "leaves out what somebody has written over, and doesn't read it"),
 ];
 

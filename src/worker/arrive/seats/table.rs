@@ -3,12 +3,13 @@
 use crate::bus::Settle;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::TakenPlaces;
+use crate::process::clock::Clock;
 use crate::worker::holds::{HoldTable, LongHoldCounts};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Slots that are taken, and sessions that wait for one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
     pub(super) taken: usize,
     /// Of all owners.
@@ -38,6 +39,12 @@ impl TenantSlots {
 }
 
 impl Table {
+    /// Of nobody yet.
+    pub(super) fn new(clock: Clock) -> Self {
+        let (tenants, turns) = (HashMap::new(), VecDeque::new());
+        Self { taken: 0, waiting: 0, held: 0, tenants, turns, holds: HoldTable::new(clock), numbered: 0 }
+    }
+
     pub(super) fn find(&self, owner: &Owner) -> Option<&Sitting> {
         self.tenants.get(owner.tenant())?.users.get(owner.user())
     }

@@ -1,6 +1,8 @@
 //! Shares, turns, what is remembered, and what the queue shows of it.
 
 use super::*;
+use crate::domain::share::LONG_HOLD;
+use crate::domain::time::Millis;
 use crate::venue::census::OwnerSpread;
 
 fn owner(name: &str) -> Owner {
@@ -13,9 +15,13 @@ fn part(name: &str) -> OwnerPart {
 
 /// Slots that are shared so.
 fn seats(slots: usize, percent: u32, spread: OwnerSpread) -> Arc<Seats> {
+    seats_by(&Clock::system(), slots, percent, spread)
+}
+
+fn seats_by(clock: &Clock, slots: usize, percent: u32, spread: OwnerSpread) -> Arc<Seats> {
     let census = OwnerCensus::default();
     census.set_spread(spread);
-    Seats::new(slots, percent, Arc::new(census))
+    Seats::new(slots, percent, Arc::new(census), clock)
 }
 
 impl Seats {
@@ -50,7 +56,7 @@ impl Settle for Unsettled {
 
 #[test]
 fn before_it_is_known_how_many_owners_there_are_none_takes_all_slots() {
-    let (seats, [a, b]) = (Seats::new(8, 75, Arc::default()), ["x/a", "x/b"].map(owner));
+    let (seats, [a, b]) = (Seats::new(8, 75, Arc::default(), &Clock::system()), ["x/a", "x/b"].map(owner));
     let mut taken: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
     assert_eq!(taken.len(), 4, "75 % of what a tenant may have, which is 6");
     due(&seats, &a, "waits");
@@ -108,9 +114,11 @@ fn owners_whose_sessions_wait_take_turns() {
     assert!(seats.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn slots_that_are_held_long_make_room_for_owners_that_hold_none() {
-    let (seats, [a, b, c, d]) = (seats(2, 75, OwnerSpread::Alone), ["x/a", "x/b", "x/c", "x/d"].map(owner));
+    let clock = Clock::manual(Millis(1));
+    let seats = seats_by(&clock, 2, 75, OwnerSpread::Alone);
+    let [a, b, c, d] = ["x/a", "x/b", "x/c", "x/d"].map(owner);
     let mut kept: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
     assert_eq!(kept.len(), 2, "it is alone");
     due(&seats, &a, "more");
@@ -119,7 +127,7 @@ async fn slots_that_are_held_long_make_room_for_owners_that_hold_none() {
         due(&seats, other, "waits-too");
     }
     assert!(seats.next().is_none() && seats.is_full(&b), "the first may end at once");
-    tokio::time::advance(crate::domain::share::LONG_HOLD * 2).await;
+    clock.advance(LONG_HOLD * 2);
     assert!(!seats.is_full(&owner("x/e")) && seats.is_full(&a));
     let next: Vec<_> = std::iter::from_fn(|| seats.next()).collect();
     assert_eq!(next.iter().map(|(seat, _)| &seat.owner).collect::<Vec<_>>(), [&b, &c, &d], "one of each");
