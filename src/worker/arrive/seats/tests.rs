@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::share::LONG_HOLD;
 use crate::domain::time::Millis;
 use crate::venue::census::OwnerSpread;
+use std::collections::VecDeque;
 
 fn owner(name: &str) -> Owner {
     name.parse().unwrap()
