@@ -21,7 +21,7 @@ pub(super) enum Ending {
     /// The open task.
     Task(JobResult),
     /// The goal that was worked on; with what its caller gets.
-    Goal(CallOutcome),
+    Goal(Box<CallOutcome>),
 }
 
 /// What is wrong with the arguments of a call of the harness, by the schema that its turn shows. Of what
@@ -160,17 +160,19 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
     let (inner, output) = (goal.is_some(), goal.and_then(|goal| goal.output.as_ref()));
     let open = setting.plan.task.is_some();
     if recorded.calls.is_empty() {
-        return (inner && !waits).then(|| Ending::Goal(said(setting, output, &recorded.reply.text)));
+        return (inner && !waits).then(|| Ending::Goal(Box::new(said(setting, output, &recorded.reply.text))));
     }
     made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
         ToolTarget::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
-        ToolTarget::CompleteGoal if inner => Some(Ending::Goal(returned(setting, &outputs::value(output, arguments)))),
+        ToolTarget::CompleteGoal if inner => {
+            Some(Ending::Goal(Box::new(returned(setting, &outputs::value(output, arguments)))))
+        }
         ToolTarget::CompleteGoal if open => {
             Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
         }
         ToolTarget::FailGoal if inner => {
             let text = format!("error: the goal was not reached: {}", error(arguments));
-            Some(Ending::Goal(CallOutcome::plain(Outcome::Error, text)))
+            Some(Ending::Goal(Box::new(CallOutcome::plain(Outcome::Error, text))))
         }
         ToolTarget::Fail | ToolTarget::FailGoal if open => {
             let typed = matches!(target, ToolTarget::FailGoal) && setting.config.outputs.fail.is_some();

@@ -94,7 +94,7 @@ fn refuse(rows: &Map<String, Value>) -> Result<(), MappingError> {
 mod tests {
     use super::*;
 
-    fn check(config: Value, expected: Result<Value, &str>) {
+    fn check(config: &Value, expected: Result<Value, &str>) {
         let Value::Object(mut map) = config.clone() else { panic!("expected a map") };
         match (take(&mut map), expected) {
             (Ok(()), Ok(expected)) => {
@@ -121,36 +121,36 @@ mod tests {
         });
         let mapping = json!([{"key": "city", "source": "session.city"}, {"key": "user_id", "source": "_auto"}]);
         let kept = json!({"entityIdsKey": "shops", "contextMapping": mapping, "toolArgInjection": bindings});
-        check(json!({"contextMapping": rows}), Ok(kept));
+        check(&json!({"contextMapping": rows}), Ok(kept));
         let row = json!({"constants": {"source": "session.c"}});
         let kept = json!({"contextMapping": [{"key": "constants", "source": "session.c"}]});
-        check(json!({"contextMapping": row}), Ok(kept));
+        check(&json!({"contextMapping": row}), Ok(kept));
     }
 
     #[test]
     fn what_would_do_nothing_is_refused_by_name() {
         let of = |key: &str, value: Value| json!({"contextMapping": {key: value}});
         for key in ["promptVars", "envelopeKeys"] {
-            check(of(key, json!(["a"])), Err(&format!("`contextMapping.{key}`: ")));
+            check(&of(key, json!(["a"])), Err(&format!("`contextMapping.{key}`: ")));
         }
-        check(of("_auto", json!(true)), Err("`contextMapping._auto`: expected it as the `source` of a row"));
-        check(of("_global", json!({"a": "b"})), Err("`contextMapping._global`: expected it as the `source` of a row"));
+        check(&of("_auto", json!(true)), Err("`contextMapping._auto`: expected it as the `source` of a row"));
+        check(&of("_global", json!({"a": "b"})), Err("`contextMapping._global`: expected it as the `source` of a row"));
         check(
-            of("declaredKeys", json!("a")),
+            &of("declaredKeys", json!("a")),
             Err("`contextMapping.declaredKeys`: expected a list of keys, got string"),
         );
-        check(of("declaredKeys", json!([1])), Err("`contextMapping.declaredKeys[0]`: expected a key, got number"));
-        check(of("constants", json!({"t": 1})), Err("`contextMapping.constants.t`: expected a map, got number"));
+        check(&of("declaredKeys", json!([1])), Err("`contextMapping.declaredKeys[0]`: expected a key, got number"));
+        check(&of("constants", json!({"t": 1})), Err("`contextMapping.constants.t`: expected a map, got number"));
         check(
-            of("constants", json!({"t": {"a": null}})),
+            &of("constants", json!({"t": {"a": null}})),
             Err("`contextMapping.constants.t.a`: expected a value, got null"),
         );
         let twice = json!({"constants": {"t": {"a": 1}}, "toolArgInjection": {"t": {"a": "k"}}});
-        check(json!({"contextMapping": twice}), Err("`toolArgInjection.t.a`: bound twice"));
+        check(&json!({"contextMapping": twice}), Err("`toolArgInjection.t.a`: bound twice"));
         let other = json!({"entityIdsKey": "a", "contextMapping": {"entityIdsKey": "b"}});
-        check(other, Err("`contextMapping.entityIdsKey`: the configuration has another"));
+        check(&other, Err("`contextMapping.entityIdsKey`: the configuration has another"));
         let auto = |value: Value| json!({"toolArgInjection": {"t": {"_auto": value}}});
-        check(auto(json!("yes")), Err("`toolArgInjection.t._auto`: expected `true` or `false`, got string"));
-        check(json!({"toolArgInjection": {"_global": {"_auto": true}}}), Err("`toolArgInjection._global._auto`: "));
+        check(&auto(json!("yes")), Err("`toolArgInjection.t._auto`: expected `true` or `false`, got string"));
+        check(&json!({"toolArgInjection": {"_global": {"_auto": true}}}), Err("`toolArgInjection._global._auto`: "));
     }
 }
