@@ -114,7 +114,7 @@ impl Table {
         let tenant = self.tenants.get(owner.tenant());
         let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
         let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
-        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.beside(owner.tenant()) }
+        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.seen_by(owner.tenant()) }
     }
 
     /// Slots that are held long; it matters only where none of `slots` is free.
@@ -150,7 +150,7 @@ impl Table {
         Some((Owner::new(of_tenant, of_user), session))
     }
 
-    /// Nothing is remembered of who has nothing here.
+    /// Removes the entry of an owner without slots and without sessions that wait.
     fn forget_gone(&mut self, owner: &Owner) {
         let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
         if tenant.users.get(owner.user()).is_some_and(Sitting::has_nothing) {
@@ -283,7 +283,7 @@ impl Seats {
 
     fn next_user(&self, table: &Table, name: &OwnerPart, slots: &TenantSlots, long: &LongHoldCounts) -> Option<usize> {
         let sharers = self.census.sharers(name);
-        let long = long.beside(name);
+        let long = long.seen_by(name);
         let taken = |user| TakenPlaces { all: table.taken, tenant: slots.taken, user, long };
         // Where one that holds none has no room, no user has.
         if self.shares.room(taken(0), sharers) == 0 {
@@ -427,7 +427,7 @@ impl Seats {
         }
         if room > 0 {
             sitting.asked = true;
-            return Some(room.max(self.shares.most().min(REMEMBERED)));
+            return Some(room.max(self.shares.most_of_tenant().min(REMEMBERED)));
         }
         sitting.behind = false;
         table.forget_gone(owner);
