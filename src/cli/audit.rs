@@ -62,13 +62,12 @@ impl Audit {
         let input = json!({"repair": self.repair, "settle": self.settle});
         // Who asks before anything was ever kept leaves nothing behind: neither streams nor keys.
         let looks = self.running.clone();
+        let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
         let untouched = async |venue: &Venue| {
-            let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
             let owners = venue.store.owners(None, 1).await.map_err(|error| failed(error.into()))?;
             if owners.is_empty() { audit::report(venue, false).await.map_err(failed) } else { Ok(Value::Null) }
         };
         let here = async |venue: &Venue| {
-            let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
             if self.settle {
                 audit::settle(venue, &host::user()).await.map_err(failed)?;
             }

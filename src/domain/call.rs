@@ -140,7 +140,7 @@ impl ReplyStart {
 pub struct ReplyTurn {
     /// Its number in the session.
     pub number: u64,
-    /// When it began.
+    /// Start of that turn, with the part that it has in ids.
     pub start: ReplyStart,
 }
 

@@ -48,13 +48,21 @@ pub struct UnknownOutcome {
     pub kept: KeptKeys,
 }
 
+impl UnknownOutcome {
+    /// The entry of an operation that nobody has settled, without what it was called for.
+    pub fn new(id: JobId, operation: impl Into<String>, at: Millis) -> Self {
+        let (operation, kept) = (operation.into(), KeptKeys::default());
+        Self { id, job: None, operation, call: None, caller: None, at, settled: None, kept }
+    }
+}
+
 /// A call that must not be repeated and has begun, as it is stored until its end is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCall {
     /// The entry for operators, should nobody record the end.
     pub listed: UnknownOutcome,
-    /// Who makes it.
+    /// The turn or request that makes the call.
     pub maker: CallMaker,
     /// A successor of the maker makes it again, under a key by which the server knows it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -83,7 +91,7 @@ pub enum CallMaker {
 /// What is known of the session whose turn has begun a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallerSession {
-    /// Turns committed.
+    /// Number of committed turns.
     pub version: u64,
     /// Epoch of its last lease.
     pub epoch: u64,
@@ -98,7 +106,7 @@ pub struct CallerSession {
 /// What becomes of a call that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenCallFate {
-    /// It is looked at again then.
+    /// Time of the next look at the record.
     Pending(Millis),
     /// Its end is recorded: it needs no record of its own.
     Recorded,
@@ -170,7 +178,7 @@ impl Settlement {
 pub struct CallPosition {
     /// The turn whose reply has the call.
     pub turn: u64,
-    /// When it began.
+    /// Start of the turn: a session that begins anew under its name has others.
     pub start: Millis,
     /// The place of the call in that reply, from 0.
     pub index: u32,
@@ -215,15 +223,11 @@ mod tests {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let owner: Owner = "t/u".parse().unwrap();
         let call = UnknownCall { session: session.clone(), turn: 2, index: 1, tool: "pay".into() };
+        let id = outcome_id(b"k", &owner, &session, CallPosition { turn: 2, start: Millis(1), index: 1 });
         let outcome = UnknownOutcome {
-            id: outcome_id(b"k", &owner, &session, CallPosition { turn: 2, start: Millis(1), index: 1 }),
-            job: None,
-            operation: "v/ops/http/post".into(),
             call: Some(call),
-            caller: None,
-            at: Millis(5),
             settled: Some(settlement(false, None, None, "me")),
-            kept: KeptKeys::default(),
+            ..UnknownOutcome::new(id, "v/ops/http/post", Millis(5))
         };
         let mut stored = json!(outcome);
         assert_eq!(stored["call"], json!({"agent": "a", "session": "s", "turn": 2, "index": 1, "tool": "pay"}));
@@ -238,16 +242,8 @@ mod tests {
         use OpenCallFate::{Pending, Recorded, Unknown};
         let owner: Owner = "t/u".parse().unwrap();
         let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-        let listed = UnknownOutcome {
-            id: outcome_id(b"k", &owner, &key, CallPosition { turn: 3, start: Millis(1), index: 0 }),
-            job: None,
-            operation: "v/ops/http/post".into(),
-            call: None,
-            caller: None,
-            at: Millis(5),
-            settled: None,
-            kept: KeptKeys::default(),
-        };
+        let id = outcome_id(b"k", &owner, &key, CallPosition { turn: 3, start: Millis(1), index: 0 });
+        let listed = UnknownOutcome::new(id, "v/ops/http/post", Millis(5));
         let maker = CallMaker::Turn { number: 3, epoch: 7 };
         let once = OpenCall { listed, maker, repeatable: false, kept: KeptKeys::default() };
         let again = OpenCall { repeatable: true, ..once.clone() };

@@ -143,8 +143,8 @@ impl Protection {
         hash
     }
 
-    /// Whether the record may be dropped some time after it was made: jobs, answers, timers and erased records end with the retention,
-    /// policies, gates, secrets and accounts count as long as they are.
+    /// Whether the record may be dropped some time after it was made: jobs, answers, timers and erased records end with
+    /// the retention, policies, gates, secrets and accounts count as long as they are.
     pub fn expires(&self) -> bool {
         match self {
             Self::Document { key, value: Some(_), .. } => {

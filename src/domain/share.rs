@@ -3,9 +3,12 @@
 //! Whoever gives tokens to the users of a tenant makes as many users as he likes, so that a share of each user alone
 //! bounds nobody.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::ops::SubAssign;
 use std::time::Duration;
 
-/// One of so many places, and one at least, is kept for those that hold none.
+/// An eighth of the places, and one at least, is reserved for holders without a place.
 const RESERVED: usize = 8;
 
 /// A place that is held longer than this mostly waits for a model or a server elsewhere: it makes room for others.
@@ -20,7 +23,7 @@ const BEYOND: usize = 10;
 /// The same for users of a tenant that holds places already: the rest is for tenants that hold none.
 const BEYOND_OF_TENANT: usize = 5;
 
-/// Between whom places are shared.
+/// Which holders share the places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharers {
     /// There are several tenants.
@@ -29,7 +32,7 @@ pub struct Sharers {
     pub users: bool,
 }
 
-/// Places that are taken.
+/// Counts of taken places, as one user sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakenPlaces {
     /// Of all tenants.
@@ -51,7 +54,7 @@ pub struct LongHolds {
     pub tenant: usize,
 }
 
-/// Places of which one tenant, and of a tenant's one user, has a part at most.
+/// Places, of which each tenant, and each user of a tenant, may hold a percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceShares {
     places: usize,
@@ -64,12 +67,12 @@ impl PlaceShares {
         Self { places, percent }
     }
 
-    /// Most places of one of several tenants.
-    pub fn most(&self) -> usize {
-        SharePart::of(self.places, self.percent).most
+    /// Most places that one of several tenants may hold.
+    pub fn most_of_tenant(&self) -> usize {
+        SharePart::new(self.places, self.percent).most
     }
 
-    /// Places that a user may take beside those that are taken.
+    /// Number of places that a user may take now.
     pub fn room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
         match self.shared_room(taken, sharers) {
             0 => usize::from(self.has_first_place(taken, sharers)),
@@ -89,10 +92,10 @@ impl PlaceShares {
         self.percent < 100 && taken.user == 0 && beyond > 0 && taken.all < self.places.saturating_add(beyond)
     }
 
-    /// The same of the places that are shared.
+    /// Number of shared places that a user may take now, without those beyond them.
     fn shared_room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
         let of_tenant = if sharers.tenants {
-            SharePart::of(self.places, self.percent).room(taken.all, taken.tenant)
+            SharePart::new(self.places, self.percent).room(taken.all, taken.tenant)
         } else {
             self.places.saturating_sub(taken.all)
         };
@@ -100,11 +103,11 @@ impl PlaceShares {
             return of_tenant;
         }
         // What the tenant can have, for as long as others give nothing back.
-        SharePart::of(taken.tenant + of_tenant, self.percent).room(taken.tenant, taken.user)
+        SharePart::new(taken.tenant + of_tenant, self.percent).room(taken.tenant, taken.user)
     }
 }
 
-/// Some places and the part of them that one may hold.
+/// Limits of one holder in a set of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SharePart {
     places: usize,
@@ -114,7 +117,7 @@ struct SharePart {
 }
 
 impl SharePart {
-    fn of(places: usize, percent: u32) -> Self {
+    fn new(places: usize, percent: u32) -> Self {
         if percent >= 100 {
             return Self { places, most: places, reserved: 0 };
         }
@@ -143,6 +146,20 @@ pub fn has_free_place(places: usize, taken: TakenPlaces, sharers: Sharers) -> bo
     // The tenant takes no more than are free beside what it takes.
     let of_tenant = free.saturating_sub(taken.tenant).div_ceil(2);
     of_tenant > 0 && (!sharers.users || taken.user < of_tenant)
+}
+
+/// Subtracts from the count of a holder, and forgets one that holds nothing any more.
+pub fn subtract_count<K: Hash + Eq, N: SubAssign + PartialEq + Default, S: BuildHasher>(
+    counts: &mut HashMap<K, N, S>,
+    holder: &K,
+    by: N,
+) {
+    if let Some(count) = counts.get_mut(holder) {
+        *count -= by;
+        if *count == N::default() {
+            counts.remove(holder);
+        }
+    }
 }
 
 /// Index of the first of those with room that hold the fewest, compared as they are. `waiting` says of each, in turn,
@@ -198,7 +215,7 @@ mod tests {
             (1, 75, (1, 0)),
             (1, 100, (1, 0)),
         ] {
-            let part = SharePart::of(places, percent);
+            let part = SharePart::new(places, percent);
             assert_eq!((part.most, part.reserved), expected, "{percent} % of {places}");
         }
     }
@@ -327,7 +344,7 @@ mod tests {
                 let may = |taken| shares.room(taken, ALL) > 0;
                 let users = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
                 let held: usize = users.iter().map(|user| take_all(&mut taken, ("a", user), may)).sum();
-                assert!(held <= shares.most(), "{held}: {percent} % of {places}");
+                assert!(held <= shares.most_of_tenant(), "{held}: {percent} % of {places}");
                 for other in ["b", "c"].iter().take(places.saturating_sub(1)) {
                     assert!(take_all(&mut taken, (other, "1"), may) > 0, "{other}: {percent} % of {places}");
                 }

@@ -77,7 +77,7 @@ impl Spent {
         }
     }
 
-    /// What is left of it without a part of it.
+    /// The usage without a part of it; no field falls below zero.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {

@@ -9,7 +9,7 @@
 //! of its users no more than are free for the tenant. Of what is left the next has its share.
 
 use crate::domain::ids::{Owner, OwnerPart};
-use crate::domain::share::{Sharers, TakenPlaces, has_free_place};
+use crate::domain::share::{Sharers, TakenPlaces, has_free_place, subtract_count};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
@@ -61,7 +61,7 @@ pub(super) enum Admission {
 /// For whom a request is worked on, as requests share the connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Requester {
-    /// An owner.
+    /// A caller whose owner is known by its token or header.
     Owner(Owner),
     /// Somebody who hasn't said who he is: all of his address, or of his IPv6 network, together.
     Unknown,
@@ -122,10 +122,10 @@ impl Working {
 
     fn remove(&mut self, from: IpAddr, requester: &Requester) {
         self.total -= 1;
-        decrement(&mut self.of_address, &from);
+        subtract_count(&mut self.of_address, &from, 1);
         for sharer in requester.sharers() {
-            decrement(&mut self.of_sharer, &(Some(from), sharer.clone()));
-            decrement(&mut self.of_sharer, &(None, sharer));
+            subtract_count(&mut self.of_sharer, &(Some(from), sharer.clone()), 1);
+            subtract_count(&mut self.of_sharer, &(None, sharer), 1);
         }
     }
 
@@ -139,16 +139,6 @@ impl Working {
                 TakenPlaces { all, tenant, user: count(Sharer::User(owner.clone())), ..TakenPlaces::default() }
             }
             Requester::Unknown => TakenPlaces { all, user: count(Sharer::Unknown), ..TakenPlaces::default() },
-        }
-    }
-}
-
-/// Counts one less; what is 0 is not kept.
-fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
         }
     }
 }
@@ -230,7 +220,7 @@ impl Connections {
     /// A connection is closed.
     pub(super) fn remove(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
-        decrement(&mut self.of_address, &open.from);
+        subtract_count(&mut self.of_address, &open.from, 1);
         if let Some(requester) = open.requester {
             self.working.remove(open.from, &requester);
         }

@@ -4,7 +4,7 @@
 //! has.
 
 use crate::domain::ids::Owner;
-use crate::domain::share::Sharers;
+use crate::domain::share::{Sharers, subtract_count};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Loads {
     }
 
     /// One comes; [`Self::next`] says when it may go on. What is larger than a share waits for all of a share.
-    fn comes(&mut self, number: u64, payer: Payer, cost: u64) {
+    fn enqueue(&mut self, number: u64, payer: Payer, cost: u64) {
         let cost = cost.min(self.share());
         self.waiting.push_back((number, payer, cost));
     }
@@ -151,12 +151,7 @@ impl Loads {
         let (payer, cost) = self.held.remove(&number)?;
         self.used -= cost;
         for (counts, name) in [(&mut self.of_tenant, &payer.tenant), (&mut self.of_owner, &payer.owner)] {
-            if let Some(count) = counts.get_mut(name) {
-                *count -= cost;
-                if *count == 0 {
-                    counts.remove(name);
-                }
-            }
+            subtract_count(counts, name, cost);
         }
         Some((payer, cost))
     }
@@ -185,7 +180,7 @@ impl Scales {
             state.numbers += 1;
             let number = state.numbers;
             state.wakers.insert(number, sender);
-            state.loads.comes(number, payer.clone(), cost.all);
+            state.loads.enqueue(number, payer.clone(), cost.all);
             state.wake();
             // From here on it is taken back wherever this ends.
             Arc::new(Load { scales: Arc::clone(self), number, brought: cost.brought })
@@ -253,8 +248,8 @@ mod tests {
         Payer::new(Some(format!("t/{user}").parse().unwrap()), Sharers { tenants: false, users: true })
     }
 
-    fn comes(loads: &mut Loads, number: u64, user: &str, cost: u64) -> Vec<u64> {
-        loads.comes(number, payer(user), cost);
+    fn enqueue(loads: &mut Loads, number: u64, user: &str, cost: u64) -> Vec<u64> {
+        loads.enqueue(number, payer(user), cost);
         loads.next()
     }
 
@@ -276,13 +271,13 @@ mod tests {
     #[test]
     fn whoever_came_first_goes_first_and_nobody_has_more_than_half() {
         let mut all = Loads::new(100);
-        assert_eq!(comes(&mut all, 1, "ann", 30), [1]);
-        assert_eq!(comes(&mut all, 2, "ann", 30), [0; 0], "her share is 50");
-        assert_eq!(comes(&mut all, 3, "ann", 20), [3], "this fits it, and takes nobody's room who has a right to it");
-        assert_eq!(comes(&mut all, 4, "bob", 40), [4]);
-        assert_eq!(comes(&mut all, 5, "cy", 20), [0; 0], "90 are used");
-        assert_eq!(comes(&mut all, 6, "dee", 10), [0; 0], "cy was first");
-        assert_eq!(comes(&mut all, 7, "dee", 0), [7], "what takes nothing waits for nobody");
+        assert_eq!(enqueue(&mut all, 1, "ann", 30), [1]);
+        assert_eq!(enqueue(&mut all, 2, "ann", 30), [0; 0], "her share is 50");
+        assert_eq!(enqueue(&mut all, 3, "ann", 20), [3], "this fits it, and takes nobody's room who has a right to it");
+        assert_eq!(enqueue(&mut all, 4, "bob", 40), [4]);
+        assert_eq!(enqueue(&mut all, 5, "cy", 20), [0; 0], "90 are used");
+        assert_eq!(enqueue(&mut all, 6, "dee", 10), [0; 0], "cy was first");
+        assert_eq!(enqueue(&mut all, 7, "dee", 0), [7], "what takes nothing waits for nobody");
         all.goes(3);
         assert_eq!(all.next(), [5, 6], "ann's next still has no share");
         all.goes(1);
@@ -301,7 +296,7 @@ mod tests {
             let mut count = 0;
             loop {
                 number += 1;
-                if comes(&mut all, number, owner, 16).is_empty() {
+                if enqueue(&mut all, number, owner, 16).is_empty() {
                     return count;
                 }
                 count += 1;
@@ -319,7 +314,7 @@ mod tests {
             let mut count = 0;
             loop {
                 number += 1;
-                all.comes(number, payer.clone(), 16);
+                all.enqueue(number, payer.clone(), 16);
                 if all.next().is_empty() {
                     return count;
                 }
@@ -334,9 +329,9 @@ mod tests {
     #[test]
     fn one_that_waits_no_more_and_one_that_gets_lighter_make_room() {
         let mut all = Loads::new(100);
-        assert_eq!(comes(&mut all, 1, "ann", 500), [1], "no more than a share");
-        assert_eq!(comes(&mut all, 2, "ann", 10), [0; 0]);
-        assert_eq!(comes(&mut all, 3, "ann", 50), [0; 0]);
+        assert_eq!(enqueue(&mut all, 1, "ann", 500), [1], "no more than a share");
+        assert_eq!(enqueue(&mut all, 2, "ann", 10), [0; 0]);
+        assert_eq!(enqueue(&mut all, 3, "ann", 50), [0; 0]);
         all.goes(2);
         all.takes(1, 0);
         assert_eq!(all.next(), [3]);

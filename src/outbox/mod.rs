@@ -1,7 +1,7 @@
 //! Stage 8: what a commit decided to publish, and the relay that does it.
 
 use crate::bus::{Bus, BusError};
-use crate::domain::authority::policy::{Policy, Revocation};
+use crate::domain::authority::policy::Revocation;
 use crate::domain::decode;
 use crate::domain::event::{Completion, ResultBody, Submission};
 use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner};
@@ -9,6 +9,7 @@ use crate::domain::job::{JobHead, JobResult};
 use crate::domain::message::{Address, InKind, Message};
 use crate::domain::seal;
 use crate::process::telemetry::Metrics;
+use crate::store::policies;
 use crate::store::{OutboxEntry, Store, StoreError, keys};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -239,10 +240,9 @@ pub async fn cross_off(store: &dyn Store, owner: &Owner, done: &[String]) {
     }
 }
 
-/// What becomes of the message of a job of an external worker.
+/// Whether the message of a job of an external worker may be published.
 enum JobStanding {
     Open,
-    /// Nobody waits for it any more.
     Ended,
     /// As in [`Unpublished::Revoked`].
     Revoked(String),
@@ -251,17 +251,22 @@ enum JobStanding {
 /// Whether a job of an external worker may still be given to one: it has not ended, and nothing that it stands under was
 /// revoked.
 async fn job_standing(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<JobStanding, StoreError> {
-    let docs = [keys::job_status(job), keys::job_head(job), keys::POLICY.to_owned()];
-    let everywhere = async { store.get::<Policy>(&keys::venue_owner(), keys::POLICY).await };
-    let (found, everywhere) = futures::try_join!(store.read(owner, &docs), everywhere)?;
-    let [status, head, policy] = &found[..] else { return Ok(JobStanding::Ended) };
+    let docs = [keys::job_status(job), keys::job_head(job)];
+    let venue = keys::venue_owner();
+    let (found, own, everywhere) = futures::try_join!(
+        store.read(owner, &docs),
+        policies::read_policy(store, owner),
+        policies::read_policy(store, &venue)
+    )?;
+    let [status, head] = &found[..] else { return Ok(JobStanding::Ended) };
     if status.status().is_none_or(|(status, _)| status.is_terminal()) {
         return Ok(JobStanding::Ended);
     }
     let mut trail = head.decode::<JobHead>(&docs[1])?.map(|head| head.under).unwrap_or_default();
     trail.grants.push(job.to_string());
-    let own = policy.decode::<Policy>(keys::POLICY)?;
-    let revoked = own.iter().chain(&everywhere).find_map(|policy| policy.find_end(&trail));
+    let revoked = [own, everywhere].into_iter().map(|[policy, copy]| policies::in_force(policy, copy));
+    let revoked = revoked.collect::<Result<Vec<_>, _>>()?;
+    let revoked = revoked.iter().find_map(|(policy, _)| policy.find_end(&trail));
     Ok(revoked.map_or(JobStanding::Open, |revocation| JobStanding::Revoked(Revocation::refusal(revocation))))
 }
 

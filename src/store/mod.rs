@@ -31,6 +31,7 @@ mod large;
 mod layer;
 mod outside;
 pub mod patient;
+pub mod policies;
 pub mod redis;
 pub mod steps;
 mod swept;

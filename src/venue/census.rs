@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Tenants of which is known whether they have several users.
 const TENANTS: usize = 16_384;
 
-/// Tenants that are looked up at a time.
+/// Most tenants that one look at the store asks about.
 const LOOKED_UP: usize = 64;
 
 /// Pause between two looks where no sweep makes them.
@@ -25,12 +25,12 @@ const PAGE: usize = 16;
 /// The owners of a venue, as far as places are shared among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum OwnerSpread {
-    /// One, or none yet.
+    /// At most one owner.
     #[default]
     Alone,
     /// Several users of one tenant.
     Users,
-    /// Several tenants.
+    /// More than one tenant.
     Tenants,
 }
 
@@ -49,7 +49,7 @@ struct KnownOwners {
     spread: OwnerSpread,
     /// Tenants that were asked about and may have one user: they are looked up next.
     in_doubt: HashSet<OwnerPart>,
-    /// Somebody has asked since the last look.
+    /// A share was computed since the last look at the store, which is worth another one.
     is_asked: bool,
     met: MetOwners,
 }

@@ -375,10 +375,7 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
     let is_read = effect(venue, &held.head) == Some(Effect::Read);
     let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
     let quota = venue.quota_to_end(bytes).await;
-    let written = match &quota {
-        None => venue.store.write(now, owner, &writes).await?,
-        Some(quota) => venue.store.write_within(now, owner, &writes, quota).await?,
-    };
+    let written = venue.store.write_under(now, owner, &writes, quota.as_ref()).await?;
     let attempt = || async {
         let held = still(venue, owner, held).await?;
         Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true).within(quota)))

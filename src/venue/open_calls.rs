@@ -113,10 +113,8 @@ pub async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, gone: DocWrite)
 }
 
 fn unreadable_call(id: JobId, at: Millis) -> OpenCall {
-    let (operation, kept) = (UNREADABLE.to_owned(), KeptKeys::default());
-    let listed =
-        UnknownOutcome { id, job: None, operation, call: None, caller: None, at, settled: None, kept: kept.clone() };
-    OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept }
+    let listed = UnknownOutcome::new(id, UNREADABLE, at);
+    OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() }
 }
 
 /// The session of a call as it is now; `None` of one that is gone or can't be read.

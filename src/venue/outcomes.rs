@@ -5,7 +5,6 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::kept::KeptKeys;
 use crate::domain::limits::{INPUT_BYTES, SETTLEMENT_NOTE_CHARS};
 use crate::domain::outcome::{Settlement, UnknownOutcome};
 use crate::domain::time::Millis;
@@ -25,16 +24,7 @@ pub fn listing(outcome: &UnknownOutcome, version: u64) -> DocWrite {
 
 /// The same of an operation that was invoked as a job.
 pub fn listing_of_job(job: &JobId, operation: &str, at: Millis) -> DocWrite {
-    let outcome = UnknownOutcome {
-        id: job.clone(),
-        job: Some(job.clone()),
-        operation: operation.to_owned(),
-        call: None,
-        caller: None,
-        at,
-        settled: None,
-        kept: KeptKeys::default(),
-    };
+    let outcome = UnknownOutcome { job: Some(job.clone()), ..UnknownOutcome::new(job.clone(), operation, at) };
     listing(&outcome, 0)
 }
 

@@ -5,8 +5,20 @@ use crate::store::{DocKey, DocWrite, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
 use serde::de::DeserializeOwned;
 
+/// Makes a change of these documents of the venue; once more where those of them that can't be read had to be deleted.
+pub async fn change_or_reset<D: DeserializeOwned, T, F: Future<Output = Result<T, StoreError>> + Send>(
+    venue: &Venue,
+    documents: &[DocKey],
+    change: impl Fn() -> F + Send + Sync,
+) -> Result<T, StoreError> {
+    match change().await {
+        Err(StoreError::Corrupt { .. }) if reset_damaged::<D>(venue, documents).await? => change().await,
+        outcome => outcome,
+    }
+}
+
 /// Deletes those of these documents of the venue that can't be read, and tells operators of it. Whether there were any.
-pub async fn reset_damaged<T: DeserializeOwned>(venue: &Venue, documents: &[DocKey]) -> Result<bool, StoreError> {
+async fn reset_damaged<T: DeserializeOwned>(venue: &Venue, documents: &[DocKey]) -> Result<bool, StoreError> {
     let (owner, now) = (venue_owner(), venue.now());
     let mut is_any = false;
     for key in documents {

@@ -8,58 +8,26 @@ use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
 use crate::domain::token::TokenRefused;
-use crate::store::{Doc, DocWrite, Edit, OutsideWrite, Store, StoreError, keys};
+use crate::store::policies::{self, StoredPolicy};
+use crate::store::{DocWrite, Edit, OutsideWrite, Store, StoreError, keys};
 use crate::venue::auth::caller::Recognised;
 use crate::venue::{Venue, venue_owner};
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// A policy or its copy as it is stored.
-struct StoredPolicy {
-    value: Result<Option<Policy>, StoreError>,
-    /// `None` of one that can't be read at all.
-    version: Option<u64>,
-}
-
-impl StoredPolicy {
-    fn of(key: &str, doc: Result<Doc, StoreError>) -> Result<Self, StoreError> {
-        match doc {
-            Ok(doc) => Ok(Self { value: doc.decode(key), version: Some(doc.version) }),
-            Err(error) if error.is_transient() => Err(error),
-            Err(error) => Ok(Self { value: Err(error), version: None }),
-        }
-    }
-}
-
-/// The policy and its copy.
-async fn stored(store: &dyn Store, owner: &Owner) -> Result<[StoredPolicy; 2], StoreError> {
-    let keys = [keys::POLICY.to_owned(), keys::POLICY_COPY.to_owned()];
-    let [policy, copy] = match store.read(owner, &keys).await {
-        Ok(docs) => {
-            let mut docs = docs.into_iter().map(Ok);
-            [(); 2].map(|()| docs.next().unwrap_or_else(|| Ok(Doc::default())))
-        }
-        Err(error) if error.is_transient() => return Err(error),
-        // One that is damaged keeps the other from being read.
-        Err(_) => [store.doc(owner, &keys[0]).await, store.doc(owner, &keys[1]).await],
-    };
-    Ok([StoredPolicy::of(&keys[0], policy)?, StoredPolicy::of(&keys[1], copy)?])
-}
-
 /// The policy of an owner, and the version that a commit compares; 0 without one.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
-    let [policy, copy] = stored(store, owner).await?;
-    let in_force = match (policy.value, copy.value) {
-        (Ok(Some(policy)), _) | (Ok(None) | Err(_), Ok(Some(policy))) => policy,
-        (Ok(None), Ok(None)) => Policy::default(),
-        (Err(error), Ok(None) | Err(_)) | (Ok(None), Err(error)) => return Err(error),
-    };
-    Ok((in_force, policy.version.unwrap_or(0)))
+    let [policy, copy] = policies::read_policy(store, owner).await?;
+    policies::in_force(policy, copy)
 }
 
 /// What is wrong with a policy or its copy, in words.
 pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, StoreError> {
-    let [policy, copy] = stored(store, owner).await?;
-    Ok(match (policy.value, copy.value) {
+    let [policy, copy] = policies::read_policy(store, owner).await?;
+    Ok(describe_damage(owner, &policy, &copy))
+}
+
+fn describe_damage(owner: &Owner, policy: &StoredPolicy, copy: &StoredPolicy) -> Option<String> {
+    match (&policy.value, &copy.value) {
         // Builds before this one have made no copy.
         (Ok(Some(_)), Ok(_)) | (Ok(None), Ok(None)) => None,
         (Ok(Some(_)), Err(error)) => Some(format!("the copy of the policy of `{owner}` can't be read: {error}")),
@@ -70,22 +38,29 @@ pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, 
         (Err(error), Ok(None) | Err(_)) | (Ok(None), Err(error)) => {
             Some(format!("the policy of `{owner}` can't be read, so nothing of it runs: restore a backup: {error}"))
         }
-    })
+    }
 }
 
 /// Writes a policy or a copy again that is gone or can't be read; what was wrong, where it did.
 pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreError> {
     let store = &*venue.store;
-    let [policy, copy] = stored(store, owner).await?;
-    let (key, of, version, is) = match (policy.value, copy.value, copy.version, policy.version) {
-        (Ok(None) | Err(_), Ok(Some(is)), Some(of), version) => (keys::POLICY, (keys::POLICY_COPY, of), version, is),
-        (Ok(Some(is)), Ok(None) | Err(_), version, Some(of)) => (keys::POLICY_COPY, (keys::POLICY, of), version, is),
+    let [policy, copy] = policies::read_policy(store, owner).await?;
+    let found = describe_damage(owner, &policy, &copy);
+    let (key, of, version, value) = match (policy.value, copy.value, copy.version, policy.version) {
+        (Ok(None) | Err(_), Ok(Some(value)), Some(of), version) => {
+            (keys::POLICY, (keys::POLICY_COPY, of), version, value)
+        }
+        (Ok(Some(value)), Ok(None) | Err(_), version, Some(of)) => {
+            (keys::POLICY_COPY, (keys::POLICY, of), version, value)
+        }
         _ => return Ok(None),
     };
-    let found = damage(store, owner).await?;
     let write = async |version: Option<u64>| {
-        let write = DocWrite::json(key, &is);
-        let write = version.map_or_else(|| write.clone(), |version| write.clone().at(version));
+        let write = DocWrite::json(key, &value);
+        let write = match version {
+            Some(version) => write.at(version),
+            None => write,
+        };
         let writes = [DocWrite::check(of.0, of.1), write];
         Ok::<_, StoreError>(store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
     };

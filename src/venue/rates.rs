@@ -163,15 +163,12 @@ async fn change(venue: &Venue, limits: &[Limit], step: Step) -> Result<Result<Ve
     let Some(first) = limits.first() else { return Ok(Ok(Vec::new())) };
     let provider = first.of.split('/').next().unwrap_or_default();
     let (now, meters): (_, Vec<_>) = (venue.now(), limits.iter().map(|limit| keys::rate(&limit.of)).collect());
-    let (owner, metering) =
-        (venue_owner(), || Metering { limits: limits.to_vec(), meters: meters.clone(), now, step: step.clone() });
-    let made = match venue.meters.make(&venue.store, now, &owner, provider, metering()).await {
-        Err(StoreError::Corrupt { .. }) if own_records::reset_damaged::<Meter>(venue, &meters).await? => {
-            venue.meters.make(&venue.store, now, &owner, provider, metering()).await
-        }
-        made => made,
+    let owner = venue_owner();
+    let change = || {
+        let metering = Metering { limits: limits.to_vec(), meters: meters.clone(), now, step: step.clone() };
+        venue.meters.make(&venue.store, now, &owner, provider, metering)
     };
-    match made {
+    match own_records::change_or_reset::<Meter, _, _>(venue, &meters, change).await {
         Err(StoreError::Contended { .. }) => {
             let (reason, cause) = ("many calls begin at once".into(), WaitCause::ProviderLimit);
             Ok(Err(Wait { until: now.plus(PAUSE), reason, told: false, cause }))

@@ -41,14 +41,9 @@ impl RequestCall {
             JobId::derive(&venue.key, owner, &EventId::of_venue(&venue.key, IdOf::Operation { owner, key: &key }))
         };
         let listed = UnknownOutcome {
-            id: job.cloned().unwrap_or_else(fresh),
             job: job.cloned(),
-            operation: operation.to_owned(),
-            call: None,
             caller: Some(caller.name.clone()).filter(|_| job.is_none()),
-            at: venue.now(),
-            settled: None,
-            kept: KeptKeys::default(),
+            ..UnknownOutcome::new(job.cloned().unwrap_or_else(fresh), operation, venue.now())
         };
         let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
         let (record, write) = open_calls::record_write(&open, venue.now().plus(OPERATION_TIME + GRACE));

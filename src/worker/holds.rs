@@ -11,12 +11,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct HoldTable<K> {
     clock: Clock,
-    /// By [`Clock::steady`].
+    /// Start of each hold as [`Clock::steady`] tells it, and its owner.
     begun: HashMap<K, (Duration, Owner)>,
 }
 
 impl<K: Eq + Hash> HoldTable<K> {
-    /// Of none yet.
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, begun: HashMap::new() }
     }
@@ -53,8 +52,8 @@ pub(super) struct LongHoldCounts {
 }
 
 impl LongHoldCounts {
-    /// As a tenant sees them.
-    pub(super) fn beside(&self, tenant: &OwnerPart) -> LongHolds {
+    /// Counts of all tenants and of this one.
+    pub(super) fn seen_by(&self, tenant: &OwnerPart) -> LongHolds {
         LongHolds { all: self.all, tenant: self.tenants.get(tenant).copied().unwrap_or_default() }
     }
 }
@@ -70,12 +69,12 @@ mod tests {
         let mut holds = HoldTable::new(clock.clone());
         let tenant = |name: &str| name.parse::<OwnerPart>().unwrap();
         holds.begin(1, "a/x".parse().unwrap());
-        assert_eq!(holds.long().beside(&tenant("a")), LongHolds::default());
+        assert_eq!(holds.long().seen_by(&tenant("a")), LongHolds::default());
         clock.advance(LONG_HOLD + Duration::from_millis(1));
         holds.begin(2, "a/y".parse().unwrap());
-        assert_eq!(holds.long().beside(&tenant("a")), LongHolds { all: 1, tenant: 1 });
-        assert_eq!(holds.long().beside(&tenant("b")), LongHolds { all: 1, tenant: 0 });
+        assert_eq!(holds.long().seen_by(&tenant("a")), LongHolds { all: 1, tenant: 1 });
+        assert_eq!(holds.long().seen_by(&tenant("b")), LongHolds { all: 1, tenant: 0 });
         holds.end(&1);
-        assert_eq!(holds.long().beside(&tenant("a")), LongHolds::default());
+        assert_eq!(holds.long().seen_by(&tenant("a")), LongHolds::default());
     }
 }

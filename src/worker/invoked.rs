@@ -5,7 +5,7 @@ use super::Worker;
 use super::holds::{HoldTable, LongHoldCounts};
 use crate::domain::ids::{JobId, Owner, OwnerPart};
 use crate::domain::job::JobResult;
-use crate::domain::share::{LONG_HOLD, PlaceShares, TakenPlaces, first_with_fewest};
+use crate::domain::share::{LONG_HOLD, PlaceShares, TakenPlaces, first_with_fewest, subtract_count};
 use crate::process::clock::Clock;
 use crate::store::StoreError;
 use crate::venue::census::OwnerCensus;
@@ -53,7 +53,7 @@ impl OperationCounts {
     fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let of = |counts: Option<&usize>| counts.copied().unwrap_or(0);
         let (tenant, user) = (of(self.tenants.get(owner.tenant())), of(self.owners.get(owner)));
-        TakenPlaces { all: self.tenants.values().sum(), tenant, user, long: long.beside(owner.tenant()) }
+        TakenPlaces { all: self.tenants.values().sum(), tenant, user, long: long.seen_by(owner.tenant()) }
     }
 
     fn add(&mut self, owner: &Owner, job: &JobId) {
@@ -64,18 +64,8 @@ impl OperationCounts {
 
     fn remove(&mut self, owner: &Owner, job: &JobId) {
         self.holds.end(job);
-        decrement(&mut self.tenants, owner.tenant());
-        decrement(&mut self.owners, owner);
-    }
-}
-
-/// Counts one less; what is 0 is not kept.
-fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
+        subtract_count(&mut self.tenants, owner.tenant(), 1);
+        subtract_count(&mut self.owners, owner, 1);
     }
 }
 
@@ -120,8 +110,8 @@ impl Places {
         self.take_next(&mut taken)
     }
 
-    /// A place for an operation that waits, where places that are held long make room for it.
-    fn next(&self) -> Option<(Owner, JobId)> {
+    /// Takes a place for the next operation that waits, where places that are held long make room for it.
+    fn start_next(&self) -> Option<(Owner, JobId)> {
         self.take_next(&mut self.taken.lock())
     }
 
@@ -164,7 +154,7 @@ pub(super) fn offer(worker: &Arc<Worker>, owner: &Owner, job: &JobId) {
 pub(super) async fn call_waiting(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     while stop.run_until_cancelled(clock.until(clock.steady() + LONG_HOLD)).await.is_some() {
-        while let Some((owner, job)) = worker.places.next() {
+        while let Some((owner, job)) = worker.places.start_next() {
             start(&worker, owner, job);
         }
     }
@@ -328,11 +318,11 @@ mod tests {
         let clock = Clock::manual(Millis(1));
         let (places, [a, b, c]) = (places_by(&clock, 1, 75, OwnerSpread::Users), ["a", "b", "c"].map(owner));
         assert!(places.enter(&a, &job(1)) && !places.enter(&a, &job(2)) && !places.enter(&b, &job(3)));
-        assert_eq!(places.next(), None);
+        assert_eq!(places.start_next(), None);
         clock.advance(LONG_HOLD * 2);
-        assert_eq!(places.next(), Some((b.clone(), job(3))));
+        assert_eq!(places.start_next(), Some((b.clone(), job(3))));
         assert!(places.enter(&c, &job(4)));
-        assert_eq!(places.next(), None, "it has one");
+        assert_eq!(places.start_next(), None, "it has one");
         for (owner, n) in [(&b, 3), (&c, 4)] {
             assert_eq!(places.leave(owner, &job(n)), None);
         }

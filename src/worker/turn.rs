@@ -86,12 +86,12 @@ impl Start {
         let (mut turn, action) = match self {
             Self::Dead(_) => Turn::give_up(setting, now),
             Self::Recorded(recorded) => {
-                let noted = once::noted(leased, &recorded);
-                Turn::resume(setting, *recorded, &noted, now)
+                let outcomes = once::recorded_outcomes(leased, &recorded);
+                Turn::resume(setting, *recorded, &outcomes, now)
             }
             Self::Answers(decided) => {
-                let noted = once::noted_awaiting(leased);
-                Turn::settle(setting, answers::exchange(worker, leased).await?, decided, &noted)
+                let outcomes = once::recorded_awaiting_outcomes(leased);
+                Turn::settle(setting, answers::exchange(worker, leased).await?, decided, &outcomes)
             }
             Self::Planned(_, Some(reason)) => {
                 Turn::refuse(setting, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"), now)
@@ -157,7 +157,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                     dispatch::hide(&worker.venue.catalog, path, arguments);
                 };
                 turn.hide(hide);
-                record::record(worker, leased, recorded.kept(hide)).await?
+                record::record(worker, leased, recorded.without_hidden(hide)).await?
             }
             Action::Call(planned) => {
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();

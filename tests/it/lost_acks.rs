@@ -11,8 +11,6 @@ use crate::support::cli::Process;
 use crate::support::fleet::Fleet;
 use crate::support::nats;
 use crate::support::redis::RedisServer;
-use std::fs::File;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// One kind of change: how it is made, and what shows that it holds.
@@ -64,10 +62,6 @@ const ROWS: [Row; 6] = [
         holds: |shown| shown.contains("PAUSED"),
     },
 ];
-
-fn cut((path, bytes): (PathBuf, u64)) {
-    File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
-}
 
 struct Venue {
     fleet: Fleet,
@@ -129,9 +123,7 @@ fn what_protects_holds_after_a_loss(with_living_processes: bool) {
             process.signal("KILL");
         }
     }
-    server.kill();
-    cut(before);
-    assert!(server.start_again());
+    server.lose_tail(before);
     if !with_living_processes {
         venue.start_again();
     }

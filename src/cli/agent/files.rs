@@ -11,9 +11,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Numbers from here on may be whole ones that no 64 bits hold: 2^63.
-const WIDE: f64 = 9_223_372_036_854_775_808.0;
-
 /// Configurations by agent, with their files.
 pub(super) type Agents = BTreeMap<AgentId, (Value, PathBuf)>;
 
@@ -116,19 +113,9 @@ fn yaml(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let value = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| format!("malformed YAML: {}", error.to_string().trim_start_matches("error: ")))?;
-    match wide_number(&value) {
-        Some(number) => Err(format!("malformed YAML: number {number} is larger than 64 bits hold: write it as a text")),
+    match decode::rounded_number(&value) {
+        Some(reason) => Err(format!("malformed YAML: {reason}")),
         None => Ok(value),
-    }
-}
-
-/// The first number that the reader of YAML may have rounded: it hands out a float for a whole number beyond 64 bits.
-fn wide_number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Number(number) => number.as_f64().filter(|float| number.is_f64() && float.abs() >= WIDE),
-        Value::Array(items) => items.iter().find_map(wide_number),
-        Value::Object(fields) => fields.values().find_map(wide_number),
-        Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
 }
 

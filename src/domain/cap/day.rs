@@ -55,7 +55,7 @@ impl Zone {
     /// The date so many days ago.
     pub fn date_before(&self, now: Millis, days: u32) -> String {
         let age = Duration::from_hours(24) * days;
-        self.day(Millis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)))).date
+        self.day(now.minus(age)).date
     }
 }
 

@@ -20,7 +20,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
-pub use number::number;
+pub use number::{number, rounded_number};
 pub use place::{Code, Fact, Wrong};
 pub use propose::proposed;
 

@@ -4,11 +4,14 @@
 //! number that is closer to zero than any float. What such a float was is looked up in the text.
 
 use crate::visible::beginning;
-use serde_json::Number;
+use serde_json::{Number, Value};
 use std::str;
 
 /// Floats from here on may be whole numbers that no 64 bits hold: 2^63.
 const SUSPECT: f64 = 9_223_372_036_854_775_808.0;
+
+/// Reason of a refusal of a whole number that no 64 bits hold.
+const TOO_LARGE: &str = "is larger than 64 bits hold: write it as a text";
 
 /// Bytes of a number that an error shows.
 const SHOWN_BYTES: usize = 48;
@@ -16,6 +19,20 @@ const SHOWN_BYTES: usize = 48;
 /// Reads a number that stands alone; `None` also for one that would lose digits.
 pub fn number(text: &str) -> Option<Number> {
     if check_literal(text).is_some() { None } else { text.parse().ok() }
+}
+
+/// Why a value of a reader that hands out a float for a whole number beyond 64 bits, as that of YAML, can't be taken: its
+/// first number that may be such a one. `None`: there is none.
+pub fn rounded_number(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.abs() >= SUSPECT)?;
+            Some(refusal(Some(&float.to_string()), TOO_LARGE))
+        }
+        Value::Array(items) => items.iter().find_map(rounded_number),
+        Value::Object(fields) => fields.values().find_map(rounded_number),
+        Value::Null | Value::Bool(_) | Value::String(_) => None,
+    }
 }
 
 /// Whether a float can be what is left of a number that 64 bits don't hold.
@@ -26,7 +43,7 @@ pub(super) fn is_suspect(float: f64) -> bool {
 /// Why a number literal can't be taken as it is written, or `None`.
 pub(super) fn check_literal(literal: &str) -> Option<&'static str> {
     if is_too_large(literal) {
-        Some("is larger than 64 bits hold: write it as a text")
+        Some(TOO_LARGE)
     } else if is_too_small(literal) {
         Some("is closer to zero than 64 bits hold: write 0, or write it as a text")
     } else {

@@ -45,9 +45,9 @@ pub enum IdOf<'a> {
     },
     /// The entry of a call of unknown outcome.
     Outcome {
-        /// Whose.
+        /// Owner of the session.
         owner: &'a Owner,
-        /// The session.
+        /// Session whose turn made the call.
         session: &'a SessionKey,
         /// The turn of the reply.
         turn: u64,

@@ -60,7 +60,7 @@ pub struct SessionRecord {
     pub nudged: bool,
     /// There is a recorded reply or call.
     pub checkpointed: bool,
-    /// Recorded calls.
+    /// Number of calls that are recorded for the running turn.
     #[serde(skip_serializing_if = "is_none_recorded")]
     pub calls: u32,
     /// There are crash counts.

@@ -90,9 +90,9 @@ impl Recorded {
         }
     }
 
-    /// As it may be kept: a successor finds the calls without what may not be.
+    /// The reply without what `hide` finds in what the model said and in the arguments of calls, as it is stored.
     #[must_use]
-    pub fn kept(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
+    pub fn without_hidden(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
         self.hide_said(&hide);
         for call in &mut self.calls {
             if let Ok(Resolved { target: ToolTarget::Operation(path), arguments }) = &mut call.what {

@@ -158,6 +158,20 @@ impl dyn Store + '_ {
         keys.iter().zip(docs).map(|(key, doc)| doc.decode(key)).collect()
     }
 
+    /// [`Store::write_within`] a quota where there is one, else [`Store::write`].
+    pub async fn write_under(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: Option<&Quota>,
+    ) -> Result<OutsideWrite, StoreError> {
+        match quota {
+            None => self.write(now, owner, writes).await,
+            Some(quota) => self.write_within(now, owner, writes, quota).await,
+        }
+    }
+
     /// Has `attempt` read and decide, and writes what it has decided; all of it again when a document was changed
     /// under it, [`EDIT_ATTEMPTS`] times at most. Then, [`StoreError::Contended`] says of `what` (a kind and a
     /// name), nothing was written.
@@ -177,11 +191,7 @@ impl dyn Store + '_ {
             if writes.is_empty() {
                 return Ok(answer);
             }
-            let written = match within {
-                None => self.write(now, owner, &writes).await?,
-                Some(quota) => self.write_within(now, owner, &writes, &quota).await?,
-            };
-            if written == OutsideWrite::Done {
+            if self.write_under(now, owner, &writes, within.as_ref()).await? == OutsideWrite::Done {
                 return Ok(answer);
             }
         }

@@ -1,7 +1,7 @@
 //! What the store lacks of the journal: compared before anything runs on a store whose history is another, and once more
 //! when living processes have put back what they know.
 
-use super::{JournalError, JournaledStore, Millis, Owner, Store, StoreError, keys};
+use super::{JournalError, JournalPart, JournaledStore, Millis, Owner, Store, StoreError, keys};
 use crate::domain::ids::{AgentId, EventId, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current};
@@ -47,8 +47,7 @@ impl JournaledStore {
         if dropped > 0 {
             notes.push(format!("the journal lacks {dropped} changes: the queue was away for too long"));
         }
-        let entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
-        let losses = self.find_losses(&entries).await?.into_iter().map(|(_, loss)| loss).collect();
+        let losses = self.find_losses(&current_entries(part)).await?.into_iter().map(|(_, loss)| loss).collect();
         Ok(JournalComparison { losses, notes })
     }
 
@@ -62,7 +61,7 @@ impl JournaledStore {
         }
         let since = begin_of_comparison(&safe, names);
         let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
-        let mut entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
+        let mut entries = current_entries(part);
         let is_hidden_later = |change: &JournaledChange| match change {
             JournaledChange::Turn { .. } | JournaledChange::Session { .. } => true,
             JournaledChange::Event { .. }
@@ -87,10 +86,8 @@ impl JournaledStore {
     pub async fn confirm_early_losses(&self) -> Result<Vec<Loss>, StoreError> {
         let early = self.early.lock().clone();
         let Some(since) = early.iter().map(|(entry, _)| entry.at).min() else { return Ok(Vec::new()) };
-        let since = Millis(since.0.saturating_sub(millis(SLACK)));
-        let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
-        let entries = current(part.batches.into_iter().flat_map(|batch| batch.entries).collect());
-        let entries: HashSet<_> = entries.iter().map(entry_name).collect();
+        let part = self.entries_since(since.minus(SLACK)).await.map_err(JournalError::into_store_error)?;
+        let entries: HashSet<_> = current_entries(part).iter().map(entry_name).collect();
         self.early.lock().retain(|other| !early.contains(other));
         Ok(early.into_iter().filter(|(entry, _)| entries.contains(&entry_name(entry))).map(|(_, loss)| loss).collect())
     }
@@ -123,11 +120,12 @@ impl JournaledStore {
 /// When the journal is read from, for a comparison since a safe point.
 fn begin_of_comparison(safe: &SafePoint, names: &[String]) -> Millis {
     let slack = if names.len() > 1 { CLUSTER_SLACK } else { SLACK };
-    Millis(safe.at.0.saturating_sub(millis(slack)))
+    safe.at.minus(slack)
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+/// The last entry of each thing in a part of the journal.
+fn current_entries(part: JournalPart) -> Vec<JournalEntry> {
+    current(part.batches.into_iter().flat_map(|batch| batch.entries).collect())
 }
 
 fn entry_name(entry: &JournalEntry) -> (String, Millis, String) {

@@ -230,7 +230,7 @@ impl Pool {
     }
 
     /// Asks one of the primaries, by the name that [`everywhere`](Self::everywhere) gives it.
-    pub async fn at(&self, node: &str, cmd: &Cmd) -> Result<Value, StoreError> {
+    pub async fn run_on(&self, node: &str, cmd: &Cmd) -> Result<Value, StoreError> {
         if !self.is_cluster {
             return self.run(cmd, Again::Yes).await;
         }

@@ -164,7 +164,7 @@ impl RedisStore {
         for (node, cursor) in nodes {
             let mut cmd = redis::cmd("SCAN");
             cmd.arg(cursor).arg("MATCH").arg(self.keys.owners_pattern()).arg("COUNT").arg(SEARCHED_KEYS);
-            let mut answer = AnswerParts::new(self.pool.store(), self.pool.at(&node, &cmd).await?)?;
+            let mut answer = AnswerParts::new(self.pool.store(), self.pool.run_on(&node, &cmd).await?)?;
             let next: u64 = answer.parsed()?;
             let mut page = answer.nested()?;
             while !page.is_empty() {

@@ -253,9 +253,8 @@ impl Open {
     /// Brings the open jobs up to date, and says whether there are new ones.
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<bool, AuditError> {
         let whole = !is_within(self.whole, WHOLE, now);
-        let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
         let last = self.looked.unwrap_or(now).min(now);
-        let new = keys::job_list_until(Millis(last.0.saturating_sub(slack)));
+        let new = keys::job_list_until(last.minus(SLACK));
         let mut jobs: BTreeSet<JobId> = self.jobs.keys().cloned().collect();
         let mut entries = venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone()));
         let mut any_new = false;

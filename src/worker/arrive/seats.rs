@@ -140,7 +140,7 @@ impl Seats {
 
     fn next_user(&self, table: &Table, name: &OwnerPart, slots: &TenantSlots, long: &LongHoldCounts) -> Option<usize> {
         let sharers = self.census.sharers(name);
-        let long = long.beside(name);
+        let long = long.seen_by(name);
         let taken = |user| TakenPlaces { all: table.taken, tenant: slots.taken, user, long };
         // Where one that holds none has no room, no user has.
         if self.shares.room(taken(0), sharers) == 0 {
@@ -302,7 +302,7 @@ impl Seats {
         }
         if room > 0 {
             sitting.asked = true;
-            return Some(room.max(self.shares.most().min(REMEMBERED)));
+            return Some(room.max(self.shares.most_of_tenant().min(REMEMBERED)));
         }
         sitting.behind = false;
         table.forget_gone(owner);

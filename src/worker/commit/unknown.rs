@@ -1,7 +1,6 @@
 //! Calls of a turn whose outcome nobody knows: each is listed for operators with the commit that records it.
 
 use crate::domain::call::Outcome;
-use crate::domain::kept::KeptKeys;
 use crate::domain::outcome::{CallPosition, UnknownCall, UnknownOutcome, outcome_id, outcome_id_of_old};
 use crate::domain::session::TurnRecord;
 use crate::process::telemetry::Metrics;
@@ -32,19 +31,14 @@ pub(super) async fn outcome_listings(
         }
         let version = listed.version;
         let outcome = UnknownOutcome {
-            id,
             job: record.job.clone(),
-            operation: call.operation.clone(),
             call: Some(UnknownCall {
                 session: lease.session.clone(),
                 turn: record.turn,
                 index,
                 tool: call.tool.clone(),
             }),
-            caller: None,
-            at: venue.now(),
-            settled: None,
-            kept: KeptKeys::default(),
+            ..UnknownOutcome::new(id, call.operation.clone(), venue.now())
         };
         writes.push(outcomes::listing(&outcome, version));
     }

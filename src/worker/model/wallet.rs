@@ -161,19 +161,17 @@ impl<'w> Wallet<'w> {
             return Ok(Ok(None));
         }
         let venue = &self.worker.venue;
-        let payment = || Payment { shelf: Arc::clone(place), step: step.clone() };
-        let attempt =
-            async || self.worker.payments.make(&venue.store, venue.now(), &place.owner, &place.lane, payment()).await;
-        let outcome = match attempt().await {
-            // What one owner can't read keeps no other from its calls.
-            Err(StoreError::Corrupt { .. })
-                if place.owner == venue_owner() && own_records::reset_damaged::<Book>(venue, &place.keys).await? =>
-            {
-                attempt().await
-            }
-            outcome => outcome,
+        let pay = || {
+            let payment = Payment { shelf: Arc::clone(place), step: step.clone() };
+            self.worker.payments.make(&venue.store, venue.now(), &place.owner, &place.lane, payment)
         };
-        match outcome {
+        let paid = if place.owner == venue_owner() {
+            // A record of the venue that can't be read keeps no owner from its calls.
+            own_records::change_or_reset::<Book, _, _>(venue, &place.keys, pay).await
+        } else {
+            pay().await
+        };
+        match paid {
             Err(StoreError::Contended { .. }) => Ok(Err(Short::Held)),
             outcome => outcome,
         }

@@ -1,7 +1,7 @@
 //! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
 
 use super::answers::{self, Made};
-use super::once::noted_of;
+use super::once::outcomes_of;
 use super::results::Results;
 use super::{hand, harness, resources};
 use crate::domain::agent::AgentRecord;
@@ -104,13 +104,15 @@ pub(crate) async fn make(
             session: setting.state.loads.clone(),
             frame: setting.state.goals.top().map(|frame| frame.loads.clone()),
         }),
-        known: Mutex::new(noted_of(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect()),
+        known: Mutex::new(
+            outcomes_of(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect(),
+        ),
         consents: (!approved).then_some(&policy.approvals),
     };
     let outcomes = tokio::select! {
         biased;
         () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
-        () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled(round.known())),
+        () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled(round.known_outcomes())),
         outcomes = round.all(planned) => outcomes?,
     };
     Ok(Observed::Called(outcomes))

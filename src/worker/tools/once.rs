@@ -52,17 +52,17 @@ pub(super) struct BegunCall {
 }
 
 /// What is recorded of the calls of a reply: outcomes, and that one is unknown.
-pub(crate) fn noted(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
-    noted_of(leased, (0..).zip(&recorded.calls))
+pub(crate) fn recorded_outcomes(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
+    outcomes_of(leased, (0..).zip(&recorded.calls))
 }
 
 /// The same of calls that wait for a person.
-pub(crate) fn noted_awaiting(leased: &Leased) -> Vec<(u32, CallOutcome)> {
+pub(crate) fn recorded_awaiting_outcomes(leased: &Leased) -> Vec<(u32, CallOutcome)> {
     let awaiting = leased.run.state.awaiting.iter().flat_map(|awaiting| &awaiting.calls);
-    noted_of(leased, awaiting.map(|call| (call.call, &call.planned)))
+    outcomes_of(leased, awaiting.map(|call| (call.call, &call.planned)))
 }
 
-pub(super) fn noted_of<'c>(
+pub(super) fn outcomes_of<'c>(
     leased: &Leased,
     planned: impl Iterator<Item = (u32, &'c PlannedCall)>,
 ) -> Vec<(u32, CallOutcome)> {
@@ -149,17 +149,12 @@ impl Round<'_> {
     ) -> Result<BegunCall, Stop> {
         let (venue, lease) = (&self.worker.venue, &self.leased.lease);
         let (turn, start) = (self.reply_turn.number, self.reply_turn.start.time());
+        let id = outcome_id(&venue.key, &lease.owner, &lease.session, CallPosition { turn, start, index });
         let listed = UnknownOutcome {
-            id: outcome_id(&venue.key, &lease.owner, &lease.session, CallPosition { turn, start, index }),
             job: self.setting().plan.job().cloned(),
-            operation: call.operation(),
             call: Some(UnknownCall { session: lease.session.clone(), turn, index, tool: call.tool.clone() }),
-            caller: None,
-            at: venue.now(),
-            settled: None,
-            kept: KeptKeys::default(),
+            ..UnknownOutcome::new(id.clone(), call.operation(), venue.now())
         };
-        let id = listed.id.clone();
         let maker = CallMaker::Turn { number: self.turn(), epoch: lease.epoch };
         let open = OpenCall { listed, maker, repeatable, kept: KeptKeys::default() };
         let due = venue.now().plus(self.worker.options.lease);
@@ -197,7 +192,7 @@ impl Round<'_> {
         self.known.lock()
     }
 
-    pub(super) fn known(&self) -> Vec<(u32, CallOutcome)> {
+    pub(super) fn known_outcomes(&self) -> Vec<(u32, CallOutcome)> {
         self.lock().iter().map(|(index, outcome)| (*index, outcome.clone())).collect()
     }
 

@@ -1,5 +1,6 @@
 //! The embedded store under a disk that lost something, and under a clock that was set.
 
+use super::copy_folder;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trellis::domain::ids::SessionKey;
@@ -29,19 +30,6 @@ fn journals(dir: &Path) -> Vec<PathBuf> {
     found.filter(|path| path.extension().is_some_and(|end| end == "jnl")).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_journal_that_lost_its_end_is_told_when_the_store_is_opened() {
     for how in ["whole", "replaced", "truncated", "deleted", "emptied"] {
@@ -50,7 +38,7 @@ async fn a_journal_that_lost_its_end_is_told_when_the_store_is_opened() {
         write(&store, "w/first").await;
         drop(store);
         let (database, older) = (dir.path().join("db"), dir.path().join("older"));
-        copy(&database, &older);
+        copy_folder(&database, &older);
         let store = EmbeddedStore::open(dir.path()).unwrap();
         for n in 0..20 {
             write(&store, &format!("w/{n}")).await;
@@ -62,7 +50,7 @@ async fn a_journal_that_lost_its_end_is_told_when_the_store_is_opened() {
             "replaced" | "emptied" => {
                 std::fs::remove_dir_all(&database).unwrap();
                 if how == "replaced" {
-                    copy(&older, &database);
+                    copy_folder(&older, &database);
                 }
             }
             _ => {

@@ -5,7 +5,7 @@
 use super::line::LoadingQueue;
 use super::rows;
 use super::scene::{self, RULES, START, Scene, finish, hanging, is_protected, live, make, serves_others};
-use super::{Blow, command, texts};
+use super::{Blow, command, copy_folder, texts};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use futures::{StreamExt, stream};
@@ -141,19 +141,6 @@ async fn examine(mut venue: TestVenue, scene: &Scene) -> Result<(), String> {
     venue.shutdown.trigger();
     venue.shutdown.run(Duration::from_secs(1)).await;
     protected.and(whole.map_err(|why| format!("silent: {why}")))
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
 }
 
 /// What was found of each kind, and what is in no table.
@@ -330,7 +317,7 @@ async fn no_loss_of_a_record_of_redis_is_silent() {
         let key = [options.prefix.as_bytes(), &case.key[prefix.len()..]].concat();
         strike_redis(server, &case, &key).await;
         let own = tempfile::tempdir().unwrap();
-        copy(&dir.join("queue"), &own.path().join("queue"));
+        copy_folder(&dir.join("queue"), &own.path().join("queue"));
         options.connections = 1;
         let clock = Clock::manual(now.plus(Duration::from_mins(1)));
         let queue = EmbeddedStore::open(&own.path().join("queue")).unwrap();
@@ -428,7 +415,7 @@ async fn no_loss_of_a_record_of_an_embedded_store_is_silent() {
     let (scene, dir) = (&scene, dir.path());
     judge(cases, |case| async move {
         let own = tempfile::tempdir().unwrap();
-        copy(dir, own.path());
+        copy_folder(dir, own.path());
         strike_embedded(own.path(), &case);
         let clock = Clock::manual(now.plus(Duration::from_mins(1)));
         // One that isn't opened has said so.

@@ -1,6 +1,7 @@
 //! Records that are gone: what the rest of the store tells is put back, and what it doesn't is named.
 
 use super::command;
+use super::scene::{RULES, START};
 use crate::support::both::{On, on_both};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
@@ -11,14 +12,12 @@ use trellis::domain::event::{Mandate, Submission};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::shard::Share;
-use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, Store, keys};
 use trellis::upkeep::audit::{self, AuditWatch, Repair};
 use trellis::venue::{jobs, policy};
 
-const START: Millis = Millis(1_767_225_600_000);
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
 on_both! {
@@ -123,16 +122,8 @@ async fn records_that_others_need_are_named_when_they_are_gone(on: On) {
 }
 
 async fn a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended(on: On) {
-    const STEALS: &str = r#"
-[[rule]]
-when = { agent = "thief", turn = 1 }
-then = { calls = [{ tool = "lattice_write", arguments = { path = "w/forbidden", value = "stolen" } }] }
-
-[[rule]]
-then = { text = "done" }
-"#;
     for change in [Change::Delete, Change::Put("\u{1} junk".into()), Change::Put("{\"revocations\":[".into())] {
-        let Some((venue, _dir)) = on.venue(STEALS, Clock::manual(START)).await else { return };
+        let Some((venue, _dir)) = on.venue(RULES, Clock::manual(START)).await else { return };
         venue.agent("thief", json!({})).await;
         venue.revoke("w/other").await;
         let revoked = policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0;

@@ -11,6 +11,7 @@ mod whole;
 
 use crate::support::redis::RedisServer;
 use redis::Value as Answer;
+use std::path::Path;
 use std::time::Duration;
 
 /// What is done to a record.
@@ -43,4 +44,18 @@ pub async fn command(server: &RedisServer, words: &[&[u8]]) -> Answer {
         command.arg(*word);
     }
     command.query_async(&mut connection).await.unwrap()
+}
+
+/// Copies the files of a folder, and of those in it.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
 }

@@ -10,11 +10,13 @@ use trellis::domain::authority::policy::Revocation;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::process::clock::Clock;
+use trellis::store::{DocWrite, keys};
 use trellis::venue::jobs;
 use trellis::venue::policy;
 
 on_both! {
     a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked
+    nor_is_it_where_the_record_of_the_policy_is_gone
 }
 
 /// Jobs for external workers, by their queue.
@@ -29,6 +31,15 @@ fn ids(list: &Value) -> Vec<&str> {
 }
 
 async fn a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked(on: On) {
+    what_is_revoked_is_not_published(on, false).await;
+}
+
+/// Its copy is in force.
+async fn nor_is_it_where_the_record_of_the_policy_is_gone(on: On) {
+    what_is_revoked_is_not_published(on, true).await;
+}
+
+async fn what_is_revoked_is_not_published(on: On, policy_is_gone: bool) {
     let Some(mut nats) = NatsServer::start() else { return };
     let Some(office) = Office::on(on, &nats.url(), Clock::system()).await else { return };
     let venue = &office.venue;
@@ -68,6 +79,10 @@ async fn a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revok
         let stops = &answer["stops"];
         assert!(ids(&stops["jobs"]).contains(&job.head.id.as_str()), "{queue}: it waits: {stops}");
         assert_eq!(stops["running"], json!([]), "{queue}: no worker can have it");
+    }
+    if policy_is_gone {
+        let gone = [DocWrite::delete(keys::POLICY)];
+        venue.venue.store.write(venue.venue.now(), &venue.owner, &gone).await.unwrap();
     }
     nats.restart();
     for (queue, job) in &waiting {

@@ -1,6 +1,5 @@
 //! What is too large for a message of the queue: refused before it is written, or in force again without its content.
 
-use super::cut;
 use super::named::{job, open, owner, prepare, session};
 use crate::support::nats::{self, options};
 use crate::support::redis::RedisServer;
@@ -67,9 +66,7 @@ async fn what_protects_is_refused_where_no_message_holds_it() {
     assert_eq!(finished, Finished::Done);
     first.journaled.flush().await.unwrap();
     drop(first);
-    server.kill();
-    cut(log);
-    assert!(server.start_again());
+    server.lose_tail(log);
 
     let second = open(&options_of_store, &bus, "").await;
     let read = async |key: String| second.venue.venue.store.doc(&owner(), &key).await.unwrap();

@@ -1,7 +1,6 @@
 //! Each kind of change at the store's seam, acknowledged and then lost with every process: it is in force again, or it
 //! is named, and nothing else is.
 
-use super::cut;
 use crate::support::nats::{self, options};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
@@ -233,9 +232,7 @@ async fn each_kind_of_change_is_in_force_again_or_named() {
     change(&*first.journaled).await;
     first.journaled.flush().await.unwrap();
     drop(first);
-    server.kill();
-    cut(before);
-    assert!(server.start_again());
+    server.lose_tail(before);
 
     let second = open(&store, &bus, "").await;
     let read = async |key: String| second.venue.venue.store.doc(&owner(), &key).await.unwrap();

@@ -1,6 +1,5 @@
 //! What was spent under a cap counts after a loss.
 
-use super::cut;
 use super::named::open;
 use crate::support::nats::{self, options};
 use crate::support::redis::RedisServer;
@@ -44,9 +43,7 @@ async fn a_loss_lets_nothing_more_through_a_cap() {
         opened.venue.shutdown.trigger();
         drop(opened);
         if round == 0 {
-            server.kill();
-            cut(before.take().unwrap());
-            assert!(server.start_again());
+            server.lose_tail(before.take().unwrap());
         }
     }
     assert!(made[0] > 0 && made[0] < 40, "the cap is reached: {made:?}");

@@ -140,6 +140,13 @@ impl RedisServer {
         (path, bytes)
     }
 
+    /// Kills it, cuts its log to what [`RedisServer::log_file`] told earlier, and starts it without what came later.
+    pub fn lose_tail(&mut self, (path, bytes): (PathBuf, u64)) {
+        self.kill();
+        std::fs::File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+        assert!(self.start_again());
+    }
+
     /// Stops it in its tracks (SIGSTOP), or lets it go on.
     pub fn pause(&self, paused: bool) {
         let pid = std::fs::read_to_string(self.dir.join("pid")).unwrap();

@@ -65,7 +65,7 @@ impl Table {
         let tenant = self.tenants.get(owner.tenant());
         let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
         let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
-        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.beside(owner.tenant()) }
+        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.seen_by(owner.tenant()) }
     }
 
     /// Slots that are held long; it matters only where none of `slots` is free.
@@ -101,7 +101,7 @@ impl Table {
         Some((Owner::new(of_tenant, of_user), session))
     }
 
-    /// Nothing is remembered of who has nothing here.
+    /// Removes the entry of an owner without slots and without sessions that wait.
     pub(super) fn forget_gone(&mut self, owner: &Owner) {
         let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
         if tenant.users.get(owner.user()).is_some_and(Sitting::has_nothing) {

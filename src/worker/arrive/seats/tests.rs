@@ -152,7 +152,7 @@ fn the_second_owner_shares_with_its_first_message() {
     assert!(seats.take(&c).is_some());
 }
 
-/// Takes slots until there is none, and says how many.
+/// Takes all slots that an owner gets; their number.
 fn fill(seats: &Arc<Seats>, kept: &mut Vec<Seat>, name: &str) -> usize {
     let before = kept.len();
     kept.extend(std::iter::from_fn(|| seats.take(&owner(name))));

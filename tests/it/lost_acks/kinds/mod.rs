@@ -3,7 +3,6 @@
 
 mod rows;
 
-use super::cut;
 use crate::support::cli::Process;
 use crate::support::fleet::Fleet;
 use crate::support::nats;
@@ -288,9 +287,7 @@ async fn each_kind_is_there_or_named(with_living_processes: bool) {
             process.signal("KILL");
         }
     }
-    server.kill();
-    cut(before);
-    assert!(server.start_again());
+    server.lose_tail(before);
     if !with_living_processes {
         scene.start_processes();
     }
