@@ -166,8 +166,8 @@ pub async fn batch(
                     Err(error) => Err(error.to_string()),
                 },
             },
-            BatchAction::Pause => held(hold::pause(venue, owner, &id, &caller.name).await?),
-            BatchAction::Resume => held(hold::resume(venue, owner, &id).await?),
+            BatchAction::Pause => Ok(was_held(&hold::pause(venue, owner, &id, &caller.name).await?)),
+            BatchAction::Resume => Ok(was_held(&hold::resume(venue, owner, &id).await?)),
         };
         match done {
             Ok(true) => batch.done += 1,
@@ -178,12 +178,9 @@ pub async fn batch(
     Ok(batch)
 }
 
-/// Whether a job was paused, or goes on; one that has ended meanwhile can be neither.
-fn held(outcome: HoldOutcome) -> Result<bool, String> {
-    match outcome {
-        HoldOutcome::Done(_) => Ok(true),
-        HoldOutcome::Not(_) | HoldOutcome::Unknown => Ok(false),
-    }
+/// A job that has ended meanwhile can neither be paused nor go on.
+fn was_held(outcome: &HoldOutcome) -> bool {
+    matches!(outcome, HoldOutcome::Done(_))
 }
 
 #[cfg(test)]

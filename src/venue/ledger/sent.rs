@@ -185,7 +185,7 @@ impl Sources<'_> {
         let task = self.inputs.served.task.as_ref();
         let (group, name) = row.key.split_once('/').unwrap_or((&row.key, ""));
         match (group, name) {
-            ("system", _) => (agent, self.version),
+            ("system" | "context", _) => (agent, self.version),
             ("tools", _) => ("v/ops".to_owned(), None),
             ("input", _) => task.and_then(Event::job).map_or_else(venue, |job| (format!("j/{job}/input"), None)),
             ("inbox", event) => (self.sender(event), None),
@@ -195,7 +195,6 @@ impl Sources<'_> {
                 let number = turn.parse().ok();
                 (format!("turns of {session}"), number)
             }
-            ("context", _) => (agent, self.version),
             _ => venue(),
         }
     }

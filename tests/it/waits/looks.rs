@@ -38,7 +38,7 @@ async fn venue() -> Looked {
 
 fn approval(venue: &TestVenue, call: u32, answered: bool) -> Approval {
     let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-    let place = CallPlace { owner: &venue.owner, session: &session, turn: 1, call };
+    let place = CallPlace { owner: &venue.owner, session: &session, turn: 1, call, start: None };
     let subject = ApprovalSubject::Questions { title: "t".into(), asks: Vec::new() };
     let now = venue.venue.now();
     let asked = Approval::new(&venue.venue.key, place, "ask", subject, now, now.plus(Duration::from_hours(1)));
