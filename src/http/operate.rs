@@ -43,7 +43,7 @@ async fn resolve_pins(api: &Api, who: &Who, operation: &mut String, input: &mut 
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let authority = &who.caller.authority;
     let pins = PinReader { venue: &api.venue, owner: who.owner(), authority, workspace: &workspace };
-    *operation = pins.meant(operation).await?;
+    *operation = pins.operation_of(operation).await?;
     pins.resolve_inner(operation, input).await.map(drop)
 }
 

@@ -5,7 +5,7 @@ use super::lattice::need;
 use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::limits::SCHEMA_ERRORS;
-use crate::domain::schema::coerce::coerced;
+use crate::domain::schema::coerce::coerce;
 use crate::domain::schema::infer::infer;
 use crate::domain::schema::misfits;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
@@ -132,11 +132,11 @@ impl Operation for Coerce {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let schema = self.schema;
-        let coerce = move |value| {
+        let work = move |value| {
             misfits(&schema, &Value::Null, 0).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
-            Ok(json!({"value": coerced(&schema, value)}))
+            Ok(json!({"value": coerce(&schema, value)}))
         };
-        with(call, (self.value, self.path), coerce).await
+        with(call, (self.value, self.path), work).await
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn config_of(path: &Path) -> Result<Value, String> {
 }
 
 /// A configuration with plain paths in the place of addresses: whose they are is for the venue to say.
-pub(super) fn plain(config: &Value) -> Value {
+pub(super) fn without_owners(config: &Value) -> Value {
     let mut plain = config.clone();
     // Without an owner no address is another's.
     if own::localise(None, &mut plain).is_err() {
@@ -93,7 +93,7 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
-    let checked = AgentConfig::parse(&plain(&config)).map_err(|wrong| with_position(&text, &wrong))?;
+    let checked = AgentConfig::parse(&without_owners(&config)).map_err(|wrong| with_position(&text, &wrong))?;
     // Which kinds the venue has besides is for the venue to say.
     resources::check_own(&checked)?;
     Ok((id, config))

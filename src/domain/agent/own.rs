@@ -16,29 +16,29 @@ const SOURCES: [&str; 2] = ["ref", "op"];
 /// # Errors
 /// An address leads into another owner's tree.
 pub fn localise(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
-    plain(owner, config)?;
+    localise_level(owner, config)?;
     if let Some(state) = config.get_mut("state") {
-        plain(owner, state)?;
+        localise_level(owner, state)?;
         if let Some(config) = state.get_mut("config") {
-            plain(owner, config)?;
+            localise_level(owner, config)?;
         }
     }
     Ok(())
 }
 
-fn plain(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
+fn localise_level(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
     for cap in CAPS.iter().flat_map(|key| items(config, key)).collect::<Vec<_>>() {
         let with = config.pointer_mut(&format!("{cap}/with"));
-        with.map_or(Ok(()), |with| text(owner, with))?;
+        with.map_or(Ok(()), |with| localise_text(owner, with))?;
     }
     for entry in items(config, "context") {
         let Some(entry) = config.pointer_mut(&entry) else { continue };
         // A text with spaces is literal.
         if entry.as_str().is_some_and(|text| !text.contains(char::is_whitespace)) {
-            text(owner, entry)?;
+            localise_text(owner, entry)?;
         }
         for key in SOURCES {
-            entry.get_mut(key).map_or(Ok(()), |path| text(owner, path))?;
+            entry.get_mut(key).map_or(Ok(()), |path| localise_text(owner, path))?;
         }
     }
     Ok(())
@@ -50,7 +50,7 @@ fn items(config: &Value, key: &str) -> Vec<String> {
     (0..count).map(|at| format!("/{key}/{at}")).collect()
 }
 
-fn text(owner: Option<&Owner>, value: &mut Value) -> Result<(), NotOwn> {
+fn localise_text(owner: Option<&Owner>, value: &mut Value) -> Result<(), NotOwn> {
     let Some(text) = value.as_str() else { return Ok(()) };
     let plain = match owner {
         Some(owner) => own(owner, text)?,

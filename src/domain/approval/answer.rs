@@ -249,21 +249,21 @@ pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> 
     for ask in asks {
         let answer = answers.get(&ask.id).unwrap_or(&Value::Null);
         let may_be_missing = ask.required == Some(false) && answer.is_null();
-        if !may_be_missing && !fits(ask, answer) {
+        if !may_be_missing && !is_answer(ask, answer) {
             let got = match (ask.kind, answer) {
                 (_, Value::Null) => "nothing".to_owned(),
                 // It may be the value of a secret.
                 (QuestionKind::Token, _) => "something else".to_owned(),
                 _ => format!("`{answer}`"),
             };
-            return wrong(&ask.id, format!("expected {}, got {got}", expected(ask)));
+            return wrong(&ask.id, format!("expected {}, got {got}", answer_form(ask)));
         }
     }
     Ok(())
 }
 
 /// Whether an answer is one to this question.
-fn fits(ask: &Question, answer: &Value) -> bool {
+fn is_answer(ask: &Question, answer: &Value) -> bool {
     let is_choice = |answer: &Value| answer.as_str().is_some_and(|chosen| ask.choices.iter().any(|c| c == chosen));
     match ask.kind {
         QuestionKind::Text => answer.is_string(),
@@ -275,7 +275,7 @@ fn fits(ask: &Question, answer: &Value) -> bool {
 }
 
 /// What an answer to this question is.
-fn expected(ask: &Question) -> String {
+fn answer_form(ask: &Question) -> String {
     match ask.kind {
         QuestionKind::Text => "a text".to_owned(),
         QuestionKind::Choice => format!("one of {}", ask.choices.join(", ")),

@@ -8,19 +8,19 @@ use serde_json::{Map, Number, Value};
 const REFERENCES: usize = 16;
 
 /// The value with the types of the schema. What can't be brought to its type stays as it is.
-pub fn coerced(schema: &Value, value: Value) -> Value {
+pub fn coerce(schema: &Value, value: Value) -> Value {
     at(schema, schema, value)
 }
 
 /// One place of the value. Of alternatives the first of the value's own kind counts, so that each place is walked once.
 fn at(root: &Value, schema: &Value, value: Value) -> Value {
-    let Some(schema) = resolved(root, schema) else { return value };
+    let Some(schema) = follow_references(root, schema) else { return value };
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
     let Some(alternatives) = alternatives else { return of_one(root, schema, value) };
-    let schemas: Vec<&Value> = alternatives.iter().filter_map(|schema| resolved(root, schema)).collect();
-    let own = schemas.iter().find(|schema| wanted(schema).iter().any(|kind| is_of(kind, &value)));
+    let schemas: Vec<&Value> = alternatives.iter().filter_map(|schema| follow_references(root, schema)).collect();
+    let own = schemas.iter().find(|schema| types_of(schema).iter().any(|kind| is_of(kind, &value)));
     let Some(own) = own else {
-        let kinds: Vec<&str> = schemas.iter().flat_map(|schema| wanted(schema)).collect();
+        let kinds: Vec<&str> = schemas.iter().flat_map(|schema| types_of(schema)).collect();
         return scalar(&kinds, value);
     };
     of_one(root, own, value)
@@ -41,7 +41,9 @@ fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
             let item = |(index, item)| at(root, first.get(index).unwrap_or(&schema["items"]), item);
             items.into_iter().enumerate().map(item).collect()
         }
-        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => scalar(&wanted(schema), plain),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            scalar(&types_of(schema), plain)
+        }
     }
 }
 
@@ -56,7 +58,7 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
 }
 
 /// The types that a schema names.
-fn wanted(schema: &Value) -> Vec<&str> {
+fn types_of(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(kind) => vec![kind],
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
@@ -80,13 +82,13 @@ fn scalar(kinds: &[&str], value: Value) -> Value {
     if kinds.iter().any(|kind| is_of(kind, &value)) {
         return value;
     }
-    kinds.iter().find_map(|kind| brought(kind, &value)).unwrap_or(value)
+    kinds.iter().find_map(|kind| convert(kind, &value)).unwrap_or(value)
 }
 
-fn brought(kind: &str, value: &Value) -> Option<Value> {
+fn convert(kind: &str, value: &Value) -> Option<Value> {
     match (kind, value) {
-        ("integer", Value::String(text)) => number(text).and_then(|number| whole(&number)),
-        ("integer", Value::Number(number)) => whole(number),
+        ("integer", Value::String(text)) => number(text).and_then(|number| to_integer(&number)),
+        ("integer", Value::Number(number)) => to_integer(number),
         ("number", Value::String(text)) => number(text).map(Value::Number),
         ("boolean", Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
         ("null", Value::String(text)) if text.trim().is_empty() || text.trim() == "null" => Some(Value::Null),
@@ -103,7 +105,7 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-fn whole(number: &Number) -> Option<Value> {
+fn to_integer(number: &Number) -> Option<Value> {
     if !number.is_f64() {
         return Some(number.clone().into());
     }
@@ -157,7 +159,7 @@ mod tests {
             (circle, json!("5"), json!("5")),
             (json!(true), json!("5"), json!("5")),
         ] {
-            assert_eq!(coerced(&schema, given.clone()), expected, "{schema} {given}");
+            assert_eq!(coerce(&schema, given.clone()), expected, "{schema} {given}");
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn submission(
     context: Option<Vec<Value>>,
     said: Submission,
 ) -> Result<Submission, OpError> {
-    let context = context.map(|grants| localised(call, grants)).transpose()?;
+    let context = context.map(|grants| localise_grants(call, grants)).transpose()?;
     let (context, envelope) = match &call.site {
         Site::Api { .. } => (context, call.caller.request()),
         Site::Turn(site) => (None, handed_on(call, site, context.as_deref())?),
@@ -89,7 +89,7 @@ pub(crate) fn submission(
 }
 
 /// Grants with plain paths in the place of addresses of the owner's own tree.
-fn localised(call: &Invocation<'_>, mut grants: Vec<Value>) -> Result<Vec<Value>, OpError> {
+fn localise_grants(call: &Invocation<'_>, mut grants: Vec<Value>) -> Result<Vec<Value>, OpError> {
     for with in grants.iter_mut().filter_map(|grant| grant.get_mut("with")) {
         if let Some(text) = with.as_str() {
             let plain = own(&call.caller.owner, text).map_err(|error| OpError::Denied(error.to_string()))?;

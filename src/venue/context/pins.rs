@@ -50,7 +50,7 @@ fn operation_of(entry: &ContextEntry) -> Option<&str> {
 }
 
 async fn meant(pins: PinReader<'_>, path: &str) -> Result<Option<String>, StoreError> {
-    match pins.meant(path).await {
+    match pins.operation_of(path).await {
         Ok(operation) => Ok(Some(operation)),
         Err(OpError::Store(error)) if error.is_transient() => Err(error),
         Err(_) => Ok(None),

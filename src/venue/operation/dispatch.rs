@@ -173,7 +173,7 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     let (caller, mut arguments) = (call.caller, arguments);
     let pins =
         PinReader { venue: call.venue, owner: &caller.owner, authority: &caller.authority, workspace: call.workspace };
-    let path = &pins.meant(path).await?;
+    let path = &pins.operation_of(path).await?;
     pins.resolve_inner(path, &mut arguments).await?;
     let permitted = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;

@@ -41,16 +41,16 @@ enum Place {
 impl PinReader<'_> {
     /// The operation that a path means: of what stands for one that one, to whoever may read it; any other path stays as it
     /// is.
-    pub async fn meant(&self, path: &str) -> Result<String, OpError> {
+    pub async fn operation_of(&self, path: &str) -> Result<String, OpError> {
         let Some(place) = self.place(path)? else { return Ok(path.to_owned()) };
         let value = self.value(path, &place).await?;
-        if let Some(operation) = self.operation(path, &value)? {
+        if let Some(operation) = self.named_operation(path, &value)? {
             return Ok(operation);
         }
         // A pin of a value leads to the asset that it was kept as.
         if let Some(id) = value["asset"].as_str().and_then(asset_of) {
             let kept = self.value(path, &Place::Asset(id)).await?;
-            if let Some(operation) = self.operation(path, &kept)? {
+            if let Some(operation) = self.named_operation(path, &kept)? {
                 return Ok(operation);
             }
         }
@@ -70,7 +70,7 @@ impl PinReader<'_> {
                 break;
             }
             let Some(asked) = arguments["operation"].as_str() else { break };
-            let operation = self.meant(asked).await?;
+            let operation = self.operation_of(asked).await?;
             if operation != asked {
                 arguments["operation"] = operation.as_str().into();
                 is_any = true;
@@ -101,7 +101,7 @@ impl PinReader<'_> {
         };
         self.authority.permits("crud/read", resource).map_err(|denied| OpError::Denied(denied.text(asked)))?;
         match place {
-            Place::Path(path) => self.workspace.get(path).await?.ok_or_else(|| missing(path)),
+            Place::Path(path) => self.workspace.get(path).await?.ok_or_else(|| not_found(path)),
             Place::Asset(id) => {
                 let asset = assets::content(self.venue, self.owner, id).await?;
                 let asset = asset.ok_or_else(|| OpError::NotFound(format!("there is no asset `a/{id}`")))?;
@@ -113,7 +113,7 @@ impl PinReader<'_> {
     }
 
     /// The operation that a value says it is; `None`: it says none.
-    fn operation(&self, asked: &str, value: &Value) -> Result<Option<String>, OpError> {
+    fn named_operation(&self, asked: &str, value: &Value) -> Result<Option<String>, OpError> {
         if let Some(operation) = value["operation"].as_str() {
             return Ok(Some(operation.to_owned()));
         }
@@ -130,7 +130,7 @@ impl PinReader<'_> {
     }
 }
 
-fn missing(path: &Path) -> OpError {
+fn not_found(path: &Path) -> OpError {
     let hint = match path.namespace() {
         Namespace::Pins => "; `asset/pin` makes one of an operation",
         _ => "",
