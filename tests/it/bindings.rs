@@ -15,7 +15,7 @@ use trellis::process::clock::Clock;
 use trellis::venue::ledger;
 use trellis::venue::operation::Caller;
 
-fn agent(tools: Value, more: Value) -> Value {
+fn agent(tools: &Value, more: &Value) -> Value {
     let mut config = json!({"model": {"provider": "scripted", "name": "echo"}, "tools": tools, "defaultTools": false});
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config
@@ -34,11 +34,11 @@ async fn a_binding_that_can_not_be_kept_is_refused_at_every_entrance() {
     let server = Server::start().await;
     let twice = json!({"contextMapping": {"agent_id": "_auto", "agentId": "_auto"}});
     for (config, part) in [
-        (agent(named(), bound("sendEmail", "message")), "did you mean `send_email`"),
-        (agent(named(), bound("send_email", "mesage")), "did you mean `message`"),
-        (agent(named(), bound("v/ops/agent/mesage", "message")), "did you mean `v/ops/agent/message`"),
-        (agent(named(), bound("complete_task", "result")), "`complete_task`"),
-        (agent(named(), twice), "`agent_id` and `agentId`"),
+        (agent(&named(), &bound("sendEmail", "message")), "did you mean `send_email`"),
+        (agent(&named(), &bound("send_email", "mesage")), "did you mean `message`"),
+        (agent(&named(), &bound("v/ops/agent/mesage", "message")), "did you mean `v/ops/agent/message`"),
+        (agent(&named(), &bound("complete_task", "result")), "`complete_task`"),
+        (agent(&named(), &twice), "`agent_id` and `agentId`"),
     ] {
         server.put("/api/v1/agents/a", config.clone()).await.is_problem(400, part);
         for dry in [true, false] {
@@ -48,7 +48,7 @@ async fn a_binding_that_can_not_be_kept_is_refused_at_every_entrance() {
         }
         server.get("/api/v1/agents/a").await.is_problem(404, "no agent");
     }
-    server.put("/api/v1/agents/a", agent(named(), json!({}))).await.body(201);
+    server.put("/api/v1/agents/a", agent(&named(), &json!({}))).await.body(201);
     let change = json!({"config": bound("sendEmail", "message")}).to_string();
     let patched = server.send(Method::PATCH, "/api/v1/agents/a", &[], change.clone()).await;
     assert!(patched.status.is_client_error() && patched.body.to_string().contains("send_email"), "{}", patched.body);
@@ -57,11 +57,11 @@ async fn a_binding_that_can_not_be_kept_is_refused_at_every_entrance() {
     server.post("/api/v1/run", update).await.is_problem(400, "did you mean `send_email`");
     // Every name that a call can have is one that a binding can have.
     for tool in ["send_email", "v/ops/agent/message", "agent:message", "agent_message"] {
-        let answer = server.put("/api/v1/agents/a", agent(named(), bound(tool, "message"))).await.body(200);
+        let answer = server.put("/api/v1/agents/a", agent(&named(), &bound(tool, "message"))).await.body(200);
         assert_eq!(answer["warnings"], json!([]), "{tool}");
     }
     // What nobody can call is a warning.
-    let answer = server.put("/api/v1/agents/a", agent(named(), bound("lattice_write", "path"))).await.body(200);
+    let answer = server.put("/api/v1/agents/a", agent(&named(), &bound("lattice_write", "path"))).await.body(200);
     assert!(answer["warnings"][0].as_str().unwrap().contains("not offered"), "{answer}");
 }
 
