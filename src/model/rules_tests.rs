@@ -116,8 +116,8 @@ fn a_wrong_file_is_refused_with_its_place() {
         ("rules = []", "unknown key `rules` in the file, did you mean `rule`"),
         ("[[rule]]\nwen = {}", "unknown key `wen` in rule 1, did you mean `when`"),
         (
-            "[[rule]]\nwhen = { tols = 'x' }\nthen = { text = 'x' }",
-            "unknown key `tols` in rule 1 `when`, did you mean `tool`",
+            "[[rule]]\nwhen = { toool = 'x' }\nthen = { text = 'x' }",
+            "unknown key `toool` in rule 1 `when`, did you mean `tool`",
         ),
         ("[[rule]]\nthen = { txt = 'x' }", "unknown key `txt` in rule 1 `then`, did you mean `text`"),
         ("[[rule]]\nthen = { calls = [{ tool = 'x', args = {} }] }", "unknown key `args` in rule 1 `calls`"),

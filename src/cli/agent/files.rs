@@ -164,7 +164,7 @@ mod tests {
             ("a.json", "{", "malformed JSON: EOF while parsing an object at line 1 column 1"),
             ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1`"),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),
-            ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt`"),
+            ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
             ("a.toml", "", "missing field `model`"),
         ] {
             assert_eq!(file(name, text).unwrap_err(), expected);
