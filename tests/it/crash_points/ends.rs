@@ -14,6 +14,10 @@ pub fn untimed(bytes: &[u8]) -> Value {
 
 /// What a turn did, whenever and as which it ran.
 pub fn turn(record: &TurnRecord) -> Value {
+    let mut record = record.clone();
+    for call in &mut record.calls {
+        call.began = None;
+    }
     json!({
         "job": record.job, "events": record.events, "heard": record.heard, "said": record.said,
         "calls": record.calls, "ended": record.ended,
