@@ -3,9 +3,9 @@
 use super::client::Client;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, remark, time, write_line};
+use crate::domain::event::OUTPUT_OMITTED;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
-use crate::outbox::OMITTED;
 use crate::process::retry::RetryPolicy;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -95,7 +95,7 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
     let id = if record["job"].is_null() { field(record, "id") } else { field(record, "job") };
     match record["status"].as_str().and_then(JobStatus::parse) {
         Some(JobStatus::Complete) => {
-            if out.format == Format::Text && record[OMITTED].is_null() {
+            if out.format == Format::Text && record[OUTPUT_OMITTED].is_null() {
                 write_line(&plain(&record["output"]))?;
             }
             Ok(Exit::Ok)
