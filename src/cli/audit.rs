@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use super::output::{field, note};
+use super::output::{Format, field, note};
 use super::running::Running;
 use crate::app::Role;
 use crate::process::host;
@@ -84,6 +84,20 @@ impl Audit {
         let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };
         let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
         context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+        if context.out.format == Format::Text {
+            self.note_details(&shown);
+        }
+        let is_whole = shown["unaccounted"] == 0
+            && shown["damaged"].as_u64().unwrap_or_default() == 0
+            && shown["drift"].as_array().is_none_or(Vec::is_empty);
+        if is_whole {
+            return Ok(Exit::Ok);
+        }
+        Err(Failure::internal("not everything is accounted for, or records are damaged or have drifted"))
+    }
+
+    /// What stands behind the numbers, line by line.
+    fn note_details(&self, shown: &Value) {
         for repair in shown["repaired"].as_array().into_iter().flatten() {
             let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
             note(&format!("repaired: {owner}: {found}; {did}"));
@@ -102,9 +116,5 @@ impl Audit {
                 note(&format!("{kind}: {line}"));
             }
         }
-        let is_whole = shown["unaccounted"] == 0
-            && shown["damaged"].as_u64().unwrap_or_default() == 0
-            && shown["drift"].as_array().is_none_or(Vec::is_empty);
-        Ok(if is_whole { Exit::Ok } else { Exit::Internal })
     }
 }
