@@ -18,8 +18,9 @@ use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Header with the producer's event id. `Nats-Msg-Id` is not read: its ids are shared by all owners for as long as the
@@ -106,6 +107,18 @@ pub struct Signal {
     pub owner: Owner,
     /// What: a job that is cancelled now.
     pub body: Bytes,
+}
+
+/// What a client of an owner asks about a submission. Anybody may have asked it, unless the server knows who may publish.
+pub struct Question {
+    /// The owner in its subject.
+    pub owner: Owner,
+    /// The header `Authorization`, which is kept nowhere.
+    pub authorization: Option<String>,
+    /// The body as it came: the id of the submission.
+    pub body: Bytes,
+    /// The subject of the answer, as the client chose it.
+    pub reply: String,
 }
 
 /// A piece of a job's live text, or of its progress.
@@ -221,6 +234,12 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
 
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
+
+    /// Listens to the questions of all owners; each reaches one process of those that listen. A queue inside this process
+    /// has none.
+    async fn questions(&self) -> Result<BoxStream<'static, Question>, BusError> {
+        Ok(stream::pending().boxed())
+    }
 
     /// Live text of jobs, as it is kept for those who read it late.
     fn live(&self) -> &dyn LiveFeed;
