@@ -15,7 +15,7 @@ use crate::store::journaled::{Journal, JournaledStore};
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
-use crate::store::{HistoryCheck, Store};
+use crate::store::{HistoryCheck, Inspect, Store};
 use crate::venue::history::History;
 use std::convert::Infallible;
 use std::future::pending;
@@ -122,12 +122,7 @@ async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppErro
 }
 
 /// Opens the store; as soon as that has to wait, the queue is looked at as well: who mends one server learns of both.
-async fn redis_beside(
-    config: &Config,
-    url: &str,
-    role: Role,
-    nats: &NatsOptions,
-) -> Result<Arc<RedisStore>, AppError> {
+async fn redis_beside(config: &Config, url: &str, role: Role, nats: &NatsOptions) -> Result<Arc<RedisStore>, AppError> {
     let waits = Notify::new();
     let opening = redis(config, url, role, &waits);
     if role.patience().total.is_some() {

@@ -85,7 +85,7 @@ impl Audit {
         let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
         context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         if context.out.format == Format::Text {
-            self.note_details(&shown);
+            note_details(&shown, self.after_loss);
         }
         let is_whole = shown["unaccounted"] == 0
             && shown["damaged"].as_u64().unwrap_or_default() == 0
@@ -95,26 +95,26 @@ impl Audit {
         }
         Err(Failure::internal("not everything is accounted for, or records are damaged or have drifted"))
     }
+}
 
-    /// What stands behind the numbers, line by line.
-    fn note_details(&self, shown: &Value) {
-        for repair in shown["repaired"].as_array().into_iter().flatten() {
-            let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
-            note(&format!("repaired: {owner}: {found}; {did}"));
-        }
-        let lines = [
-            ("set back", "setBack"),
-            ("lost", "lost"),
-            ("missing", "missing"),
-            ("queued", "queuedByOwner"),
-            ("damaged", "damagedRecords"),
-            ("unreadable", "unreadableSubjects"),
-            ("drift", "drift"),
-        ];
-        for (kind, key) in lines.into_iter().take(if self.after_loss { 3 } else { lines.len() }) {
-            for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                note(&format!("{kind}: {line}"));
-            }
+/// Writes what stands behind the numbers on stderr, line by line.
+fn note_details(shown: &Value, after_loss: bool) {
+    for repair in shown["repaired"].as_array().into_iter().flatten() {
+        let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
+        note(&format!("repaired: {owner}: {found}; {did}"));
+    }
+    let lines = [
+        ("set back", "setBack"),
+        ("lost", "lost"),
+        ("missing", "missing"),
+        ("queued", "queuedByOwner"),
+        ("damaged", "damagedRecords"),
+        ("unreadable", "unreadableSubjects"),
+        ("drift", "drift"),
+    ];
+    for (kind, key) in lines.into_iter().take(if after_loss { 3 } else { lines.len() }) {
+        for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            note(&format!("{kind}: {line}"));
         }
     }
 }

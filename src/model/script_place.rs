@@ -110,7 +110,8 @@ fn rules_files(folder: &Path, levels: usize, left: &mut usize) -> Vec<PathBuf> {
         let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
         if is_folder && !is_hidden && levels > 1 {
             found.append(&mut rules_files(&path, levels - 1, left));
-        } else if path.is_file() && path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
+        } else if path.is_file() && path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+        {
             found.push(path);
         }
     }

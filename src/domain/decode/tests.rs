@@ -317,13 +317,19 @@ fn numbers_of_toml_are_exact_or_refused() {
 #[test]
 fn json5_is_read_as_the_value_that_it_writes() {
     let table = [
-        ("{operation: 'v/ops/x', input: {n: +1, h: 0xFF, f: .5, g: 5., e: -1.5e3,},}", json!({
-            "operation": "v/ops/x", "input": {"n": 1, "h": 255, "f": 0.5, "g": 5, "e": -1500.0},
-        })),
+        (
+            "{operation: 'v/ops/x', input: {n: +1, h: 0xFF, f: .5, g: 5., e: -1.5e3,},}",
+            json!({
+                "operation": "v/ops/x", "input": {"n": 1, "h": 255, "f": 0.5, "g": 5, "e": -1500.0},
+            }),
+        ),
         ("\u{feff}// a comment\n[1, /* two */ 2,]", json!([1, 2])),
-        (r#"{'a"b': "it's", $_ü: 'it\'s \x41\u0042\v\0', t: 'a\tb\q'}"#, json!({
-            "a\"b": "it's", "$_ü": "it's AB\u{b}\0", "t": "a\tbq",
-        })),
+        (
+            r#"{'a"b': "it's", $_ü: 'it\'s \x41\u0042\v\0', t: 'a\tb\q'}"#,
+            json!({
+                "a\"b": "it's", "$_ü": "it's AB\u{b}\0", "t": "a\tbq",
+            }),
+        ),
         ("'two \\\nlines'", json!("two lines")),
         ("{\"a\": [true, false, null]}", json!({"a": [true, false, null]})),
         ("{true: 1}", json!({"true": 1})),
@@ -332,8 +338,33 @@ fn json5_is_read_as_the_value_that_it_writes() {
         assert_eq!(super::json5(text.as_bytes()), Ok(expected), "{text}");
     }
     for text in [
-        "", "{", "[,]", "{,}", "[1,,]", "{a 1}", "{1a: 1}", "{a-b: 1}", "[1 2]", "'open", "'new\nline'", "/* open", "{} x", "NaN",
-        "[-Infinity]", "hello", "0x", "0x1ffffffffffffffff", "01", ".", "1.2.3", "'\\1'", "{: 1}", "]", "1e", "+-1", "--1",
+        "",
+        "{",
+        "[,]",
+        "{,}",
+        "[1,,]",
+        "{a 1}",
+        "{1a: 1}",
+        "{a-b: 1}",
+        "[1 2]",
+        "'open",
+        "'new\nline'",
+        "/* open",
+        "{} x",
+        "NaN",
+        "[-Infinity]",
+        "hello",
+        "0x",
+        "0x1ffffffffffffffff",
+        "01",
+        ".",
+        "1.2.3",
+        "'\\1'",
+        "{: 1}",
+        "]",
+        "1e",
+        "+-1",
+        "--1",
     ] {
         assert!(super::json5(text.as_bytes()).is_err(), "{text}");
     }
