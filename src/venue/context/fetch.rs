@@ -57,7 +57,7 @@ impl Reader<'_> {
             (Some((_, text)), _) => Ok(text.into()),
             (None, Err(reason)) => Err((Absence::Failed, reason)),
             (None, Ok(Source::Text(text))) => Ok(Value::String(text)),
-            (None, Ok(Source::Path(path))) if section == Section::Loads && self.is_hidden(&path) => {
+            (None, Ok(Source::Path(path))) if self.is_hidden(&path, section) => {
                 Err((Absence::Denied, format!("it is filled in for this agent: needs a capability on {HIDDEN}")))
             }
             (None, Ok(Source::Path(path))) => self.path(&path, &reads).await?,
@@ -109,10 +109,12 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether a path leads to values that only the runtime fills in.
-    fn is_hidden(&self, path: &Path) -> bool {
+    /// Whether a path leads to values that only the runtime fills in: to what a model loads where they are its own, and to
+    /// all where they are those of an agent that asks.
+    fn is_hidden(&self, path: &Path, section: Section) -> bool {
         let is_there = overlaps(ResourcePath::from(path).as_str(), HIDDEN);
-        is_there && self.hides_values && !self.caller.authority.names(HIDDEN)
+        let is_own = || section == Section::Loads && self.hides_values && !self.caller.authority.names(HIDDEN);
+        is_there && (self.caller.envelope.hides_values || is_own())
     }
 
     /// The same answer whether or not anything is there.
