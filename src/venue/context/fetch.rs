@@ -65,7 +65,7 @@ impl Reader<'_> {
             (None, Ok(Source::Job { job, within })) => self.job(&job, &within).await?,
             (None, Ok(Source::Operation { path, input })) => {
                 let (input, report) = fill::input(input, self.resolver);
-                unresolved = report.missed;
+                unresolved = report.missed_keys();
                 if report.cut.is_empty() {
                     tags.needs = self.needs(&path, &input);
                     self.operation(&path, input, &reads).await?
