@@ -110,7 +110,7 @@ pub struct Signal {
 }
 
 /// What a client of an owner asks about a submission. Anybody may have asked it, unless the server knows who may publish.
-pub struct Question {
+pub struct JobQuestion {
     /// The owner in its subject.
     pub owner: Owner,
     /// The header `Authorization`, which is kept nowhere.
@@ -235,12 +235,6 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
 
-    /// Listens to the questions of all owners; each reaches one process of those that listen. A queue inside this process
-    /// has none.
-    async fn questions(&self) -> Result<BoxStream<'static, Question>, BusError> {
-        Ok(stream::pending().boxed())
-    }
-
     /// Live text of jobs, as it is kept for those who read it late.
     fn live(&self) -> &dyn LiveFeed;
 
@@ -259,7 +253,8 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     fn alarms(&self) -> Option<&dyn Alarms>;
 }
 
-/// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing.
+/// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing; and questions
+/// about jobs.
 #[async_trait]
 pub trait LiveFeed: Send + Sync {
     /// What is sent about a job from now on, and before it what was sent after the place `after` (`None`: from the
@@ -269,6 +264,12 @@ pub trait LiveFeed: Send + Sync {
 
     /// Place of the last piece about a job that is still kept.
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
+
+    /// Listens to the questions of all owners; each reaches one process of those that listen. A queue inside this process
+    /// has none.
+    async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {
+        Ok(stream::pending().boxed())
+    }
 }
 
 /// When a timer is due, as it was when the alarm was set.

@@ -14,7 +14,7 @@
 //! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |
 //! | [`LiveSubject::Control`] | `<prefix>.ctl.<tenant>.<user>` |
 //! | [`Signal`](super::Signal) | `<prefix>.ctl.>` |
-//! | [`Question`](super::Question) | `<prefix>.ask.<tenant>.<user>` |
+//! | [`JobQuestion`](super::JobQuestion) | `<prefix>.ask.<tenant>.<user>` |
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 

@@ -26,8 +26,8 @@ mod witness;
 
 use super::credentials::NatsFiles;
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Message, Question, Signal, Unreadable, WhenEmpty,
-    Witness, chain, headers, subject,
+    Address, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Message, Signal, Unreadable, WhenEmpty, Witness,
+    chain, headers, subject,
 };
 use crate::config::{Config, mask_url};
 use crate::domain::identity::BusOwner;
@@ -375,10 +375,6 @@ impl Bus for NatsBus {
             std::future::ready(owner.map(|owner| Signal { owner, body: message.payload }))
         };
         Ok(messages.filter_map(signal).boxed())
-    }
-
-    async fn questions(&self) -> Result<BoxStream<'static, Question>, BusError> {
-        live::questions(self).await
     }
 
     fn live(&self) -> &dyn LiveFeed {

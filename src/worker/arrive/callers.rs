@@ -1,6 +1,6 @@
 //! Stage 1 where callers are recognised: whose a submission is, by the venue's seal or by a token.
 
-use crate::bus::{Delivery, Question};
+use crate::bus::{Delivery, JobQuestion};
 use crate::domain::authority::Authority;
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
@@ -31,7 +31,7 @@ async fn recognised(worker: &Worker, delivery: &Delivery) -> Result<Option<Recog
 }
 
 /// Who asks something about an owner's work: with a token who it says, else the owner.
-pub(super) async fn asker(worker: &Worker, question: &Question) -> Result<(Caller, bool), Unknown> {
+pub(super) async fn asker(worker: &Worker, question: &JobQuestion) -> Result<(Caller, bool), Unknown> {
     let (owner, header) = (&question.owner, question.authorization.as_deref());
     let known = verify(worker, owner, header, worker.venue.now()).await?;
     let is_verified = known.is_some();

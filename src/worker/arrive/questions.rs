@@ -1,7 +1,7 @@
 //! Questions of clients about their submissions: how a task stands, and why it does not go on.
 
 use super::callers::asker;
-use crate::bus::{LiveSubject, Question};
+use crate::bus::{JobQuestion, LiveSubject};
 use crate::domain::event::{reply_to_allowed, reply_to_own};
 use crate::domain::ids::{EventId, JobId};
 use crate::domain::job::JobStatus;
@@ -29,7 +29,7 @@ pub(in crate::worker) async fn run(worker: Arc<Worker>) {
 
 async fn listen(worker: &Worker) {
     loop {
-        if let Ok(mut questions) = worker.venue.bus.questions().await {
+        if let Ok(mut questions) = worker.venue.bus.live().questions().await {
             while let Some(question) = questions.next().await {
                 let Some(answer) = answer(worker, &question).await else { continue };
                 let reply = LiveSubject::Reply(question.reply);
@@ -43,7 +43,7 @@ async fn listen(worker: &Worker) {
 }
 
 /// Status of the job of a submission and why it waits; `None`: the client gets no answer.
-async fn answer(worker: &Worker, question: &Question) -> Option<Value> {
+async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
     let (venue, owner) = (&*worker.venue, &question.owner);
     let (caller, is_verified) = asker(worker, question).await.ok()?;
     let (tenant, user) = (owner.tenant().token(), owner.user().token());
