@@ -209,7 +209,7 @@ pub struct RuleAnswer {
 impl ScriptRules {
     /// Reads TOML, or JSON when the text begins with `{`.
     pub fn parse(text: &str) -> Result<ScriptRules, RulesError> {
-        Self::read(text).map_err(|error| error.located(text))
+        Self::read(text).map_err(|error| error.with_position(text))
     }
 
     fn read(text: &str) -> Result<ScriptRules, RulesError> {
@@ -253,7 +253,7 @@ impl ScriptRule {
         check_table(then, &place.key("then"), &THEN_KEYS)?;
         if let Some(calls) = then.get("calls").and_then(Value::as_array) {
             for (at, call) in calls.iter().enumerate() {
-                check_table(call, &place.key("calls").inside([at.to_string()]), &CALL_KEYS)?;
+                check_table(call, &place.key("calls").child([at.to_string()]), &CALL_KEYS)?;
             }
         }
         if let Some(usage) = then.get("usage") {
@@ -392,7 +392,7 @@ fn check_keys(table: &Map<String, Value>, place: &RulesPlace, known: &[&'static 
 }
 
 fn read<T: DeserializeOwned>(place: &RulesPlace, value: &Value) -> Result<T, RulesError> {
-    decode::typed(value.clone()).map_err(|error| invalid(&place.inside(error.steps()), error.to_string()))
+    decode::typed(value.clone()).map_err(|error| invalid(&place.child(error.steps()), error.to_string()))
 }
 
 fn invalid(place: &RulesPlace, reason: impl Into<String>) -> RulesError {

@@ -46,7 +46,7 @@ impl RulesError {
 
     /// The same with its position in the text of the file.
     #[must_use]
-    pub(super) fn located(mut self, text: &str) -> Self {
+    pub(super) fn with_position(mut self, text: &str) -> Self {
         match &mut self {
             Self::Syntax(_) => {}
             Self::UnknownKey { key, place, position, .. } => {
@@ -87,7 +87,7 @@ impl RulesPlace {
 
     /// What the steps lead to from it.
     #[must_use]
-    pub fn inside(&self, steps: impl IntoIterator<Item = String>) -> Self {
+    pub fn child(&self, steps: impl IntoIterator<Item = String>) -> Self {
         let mut place = self.clone();
         place.inner.extend(steps);
         place

@@ -170,7 +170,7 @@ impl HeldNamespaces {
 
     /// The same for a resource that is limited to some branches: of each grant what lies in them.
     #[must_use]
-    pub fn within(&self, branches: &[String]) -> Self {
+    pub fn limit_to(&self, branches: &[String]) -> Self {
         if branches.is_empty() {
             return self.clone();
         }

@@ -115,7 +115,7 @@ impl ResourceProvider for Memory {
     }
 
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
-        let held = call.access.held.within(&settings(&call.access).namespace.0);
+        let held = call.access.held.limit_to(&settings(&call.access).namespace.0);
         let access = Access { held: &held, ..call.access };
         let call = &ResourceCall { access, source: call.source.clone(), key: call.key.clone(), ..*call };
         match tool {
@@ -183,7 +183,7 @@ impl ResourceProvider for Memory {
 
     async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
         let settings = settings(access);
-        let held = access.held.within(&settings.namespace.0);
+        let held = access.held.limit_to(&settings.namespace.0);
         let entries = entries(&Access { held: &held, ..*access }).await?;
         let text = rules::context(&entries, &settings, &format!("{}read", access.prefix));
         Ok(text.map(|text| Content::of(text.into(), INPUT_BYTES)))
