@@ -8,10 +8,15 @@ use serde_json::Value;
 use serde_saphyr::{Options, Spanned};
 use std::fmt;
 
+/// Advice of the library about a key that is given twice.
+const LIBRARY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
+
 /// Reads YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text. An error names line and
 /// column.
 pub fn parse(text: &str) -> Result<Value, String> {
-    let value = serde_saphyr::from_str_with_options(text, options()).map_err(|error| error.to_string())?;
+    // What its caller may set of the library is nothing for who wrote the text.
+    let words = |error: serde_saphyr::Error| error.to_string().replace(LIBRARY_ADVICE, "");
+    let value = serde_saphyr::from_str_with_options(text, options()).map_err(words)?;
     decode::rounded_number(&value).map_or(Ok(value), Err)
 }
 
@@ -143,7 +148,9 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_with_its_place() {
-        for (text, line) in [("a: 1\nb: [1,\nc: }\n", "line "), ("a: 1\na: 2\n", "line 2, column 1")] {
+        for (text, line) in
+            [("a: 1\nb: [1,\nc: }\n", "line "), ("a: 1\na: 2\n", "duplicate mapping key: a at line 2, column 1")]
+        {
             let error = parse(text).unwrap_err();
             assert!(error.contains(line) && !error.contains('\n'), "{error}");
         }
