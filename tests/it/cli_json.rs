@@ -78,7 +78,7 @@ const WRONG: &[(&str, i32)] = &[
     ("bench turns --set worker.slotz=3", 2),
     ("config show --set worker.slotz=3", 2),
     ("config check --set worker.slotz=3", 2),
-    ("model try nothing/none", 2),
+    ("model try nothing/none", 8),
     ("model providers --no-such", 2),
     ("mock-llm none.toml", 2),
     ("completions elvis", 2),
