@@ -145,7 +145,7 @@ fn a_wrong_file_is_refused_with_its_place() {
     }
     assert!(ScriptRules::parse("[[rule]]\nthen = { fault = 'boom' }").is_err());
     let syntax = ScriptRules::parse("[[rule]]\nroot:secret:0:0\n").unwrap_err().to_string();
-    assert!(syntax.starts_with("line 2, column 5: ") && !syntax.contains("secret"), "{syntax}");
+    assert!(syntax.starts_with("line 2, column 16: ") && !syntax.contains("secret"), "{syntax}");
     assert!(ScriptRules::parse("{\"rule\": 1}").is_err());
 }
 

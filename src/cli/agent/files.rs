@@ -153,9 +153,10 @@ mod tests {
                 "malformed YAML: number 123456789012345680000000000000 is larger than 64 bits hold: write it as a text",
             ),
             ("a.json", "{", "malformed JSON: EOF while parsing an object at line 1 column 1"),
-            ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1`"),
+            ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1` (line 1, column 2)"),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),
-            ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt`"),
+            ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
+            ("a.yml", "systemPromt: 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
             ("a.toml", "", "missing field `model`"),
         ] {
             assert_eq!(file(name, text).unwrap_err(), expected);
