@@ -101,8 +101,8 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
             Ok(Exit::Ok)
         }
         Some(status) if status.is_terminal() => {
-            note(&format!("error: job `{id}` {status_text}", status_text = why(status, record)));
-            Ok(if record["errorCode"] == "CONFLICT" { Exit::Conflict } else { Exit::JobFailed })
+            let exit = if record["errorCode"] == "CONFLICT" { Exit::Conflict } else { Exit::JobFailed };
+            Err(Failure::new(exit, format!("job `{id}` {status_text}", status_text = why(status, record))))
         }
         Some(_) | None => {
             if out.format == Format::Text {
@@ -110,11 +110,9 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
             }
             let status = field(record, "status");
             let why = reason(record).map(|why| format!(" ({why})")).unwrap_or_default();
-            note(&format!(
-                "job `{id}` is still {status}{why} after {}; it goes on: `trellis job wait {id}`",
-                shown(limit)
-            ));
-            Ok(Exit::TimedOut)
+            let after = shown(limit);
+            let text = format!("job `{id}` is still {status}{why} after {after}; it goes on: `trellis job wait {id}`");
+            Err(Failure::new(Exit::TimedOut, text))
         }
     }
 }

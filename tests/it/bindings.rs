@@ -198,4 +198,71 @@ async fn what_is_filled_in_is_not_read_by_its_path(on: On) {
     assert!(all["value"]["info"].is_object() && !all.to_string().contains("PROJECT-7"), "{all}");
 }
 
-on_both! { what_was_stored_holds_or_is_not_offered_and_shown what_is_filled_in_is_not_read_by_its_path }
+const ASKS: &str = r#"
+[[rule]]
+when = { prompt = "You ask.", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "{{input}}", input = "go", wait = 60000 } }] }
+
+[[rule]]
+when = { turn = 1 }
+then = { calls = [
+  { tool = "lattice_read", arguments = { path = "v/context/project" } },
+  { tool = "lattice_read", arguments = { path = "v/context/users/me" } },
+  { tool = "lattice_list", arguments = { path = "v/context" } },
+  { tool = "context_load", arguments = { path = "v/context/project" } },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// An agent that may not read what is filled in does not read it through another one, whatever that one may do.
+async fn what_is_filled_in_is_not_read_through_a_child(on: On) {
+    let Some((venue, _dir)) = on.venue(ASKS, Clock::system()).await else { return };
+    venue.worker();
+    let operator = Caller { operator: true, ..boss(&venue.owner) };
+    for (path, value) in
+        [("v/context/project", json!({"key": "PROJECT-7"})), ("v/context/users/me", json!({"key": "USER-7"}))]
+    {
+        let write = json!({"path": path, "value": value});
+        operate(&venue.venue, &operator, "v/ops/lattice/write", write).await.unwrap();
+    }
+    let bound = json!({"schema_validate": {"value": "key"}});
+    let asks = json!({"with": "g", "can": "agent"});
+    let context = json!({"with": "v/context", "can": "crud/read"});
+    for (id, caps, bindings, sees) in [
+        ("limited", Some(json!([asks])), json!({}), false),
+        ("binds", None, bound.clone(), false),
+        ("binds-named", Some(json!([asks, context])), bound, true),
+        ("plain", None, json!({}), true),
+    ] {
+        let tools = json!(["agent/request", "schema/validate"]);
+        let mut config = json!({
+            "systemPrompt": "You ask.", "tools": tools, "defaultTools": false, "toolArgInjection": bindings,
+        });
+        if let Some(caps) = caps {
+            config["caps"] = caps;
+        }
+        venue.agent(id, config).await;
+        let child = format!("child-of-{id}");
+        let entry = json!({"ref": "v/context/project", "label": "project"});
+        let tools = json!(["lattice/read", "lattice/list"]);
+        let named = json!([{"with": "", "can": "*"}, {"with": "v/context", "can": "crud/read"}]);
+        venue.agent(&child, json!({"tools": tools, "defaultTools": false, "context": [entry], "caps": named})).await;
+        let job = venue.run(id, &format!("t-{id}"), json!(child)).await;
+        let all = trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items;
+        let served = all.iter().find(|job| job.head.agent.as_str() == child).unwrap_or_else(|| panic!("{id}: {job:?}"));
+        let key = SessionKey { agent: served.head.agent.clone(), session: served.head.session.clone() };
+        let past = ledger::load(&*venue.venue.store, &venue.owner, &key, 2).await.unwrap().unwrap();
+        let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+        let shown = serde_json::to_string(&request).unwrap();
+        assert_eq!(shown.contains("PROJECT-7"), sees, "{id}: {shown}");
+        assert_eq!(shown.contains("USER-7"), sees, "{id}: {shown}");
+    }
+}
+
+on_both! {
+    what_was_stored_holds_or_is_not_offered_and_shown
+    what_is_filled_in_is_not_read_by_its_path
+    what_is_filled_in_is_not_read_through_a_child
+}
