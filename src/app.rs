@@ -230,6 +230,7 @@ impl App {
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
         let prompts = PromptCache::default();
+        catalog.add_own_names([name.clone()]);
         let venue = Venue {
             store,
             bus,

@@ -161,13 +161,15 @@ async fn asked(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
     }
 }
 
-/// An answer as its question takes it: yes and no for approvals, else text.
+/// An answer as its question takes it: yes and no for approvals, a list for checkboxes, else text.
 fn typed(approval: Option<&Value>, id: &str, text: &str) -> Value {
     let asks = approval.and_then(|approval| approval["questions"]["asks"].as_array());
     let ask = asks.into_iter().flatten().find(|ask| ask["id"] == id);
-    match (ask.map(|ask| ask["type"] == "approval"), text) {
-        (Some(true), "yes" | "true") => true.into(),
-        (Some(true), "no" | "false") => false.into(),
+    match (ask.and_then(|ask| ask["type"].as_str()), text) {
+        (Some("approval"), "yes" | "true") => true.into(),
+        (Some("approval"), "no" | "false") => false.into(),
+        (Some("checkboxes"), "") => json!([]),
+        (Some("checkboxes"), list) => list.split(',').map(str::trim).collect(),
         _ => text.into(),
     }
 }

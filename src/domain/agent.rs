@@ -4,6 +4,7 @@ pub mod budget;
 mod check;
 pub mod entry;
 pub mod merge;
+pub mod own;
 pub mod schema;
 mod style;
 pub mod seed;
@@ -118,6 +119,9 @@ pub struct AgentConfig {
     /// Whether the default tools are offered too.
     #[serde(default = "yes")]
     pub default_tools: bool,
+    /// Under which names the default tools are offered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tool_names: DefaultToolNames,
     /// What it sees in every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextEntry>,
@@ -181,6 +185,17 @@ pub struct AgentConfig {
     /// What stands in its prompts; by [`AgentConfig::prompt_style`] when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptStyle>,
+}
+
+/// Names under which the default tools are offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DefaultToolNames {
+    /// Those of this catalog: `lattice_read`, `job_run`.
+    #[default]
+    Own,
+    /// Covia's: `covia_read`, `grid_run`.
+    Covia,
 }
 
 /// What stands in a prompt besides what the author, the caller and the model have written.
@@ -314,12 +329,13 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 27] = [
     "description",
     "systemPrompt",
     "model",
     "tools",
     "defaultTools",
+    "toolNames",
     "context",
     "contextBudget",
     "caps",
@@ -386,7 +402,8 @@ impl AgentConfig {
 
     /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
     pub fn uses_aliases(&self) -> bool {
-        self.tools.iter().filter_map(ToolEntry::operation).any(|path| path.contains("covia"))
+        let has_defaults = self.default_tools && self.tool_names == DefaultToolNames::Covia;
+        has_defaults || self.tools.iter().filter_map(ToolEntry::operation).any(|path| path.contains("covia"))
     }
 
     /// Whether turns depend on values: they are read only then.

@@ -2,14 +2,14 @@
 
 use crate::decode;
 use crate::ids::AssetId;
-use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
+use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ASSET_METADATA_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
 use crate::media::{Attachment, MediaType, NAME_CHARS, Sniffed};
 use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// What is kept beside an asset's content; written once, as the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct AssetRecord {
     pub size: usize,
     /// When it was stored first.
     pub created: Millis,
+    /// What else its maker says of it, such as `type`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
 }
 
 impl AssetRecord {
@@ -76,8 +79,14 @@ impl AssetRecord {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssetError {
     /// Neither or both forms of content.
-    #[error("expected exactly one of `content` (text or JSON) and `contentBase64`")]
+    #[error("expected exactly one of `content` (text or JSON), `contentText` and `contentBase64`, or `metadata` alone")]
     Content,
+    /// Not hexadecimal digits.
+    #[error("`content`: beside `metadata` expected an even number of hexadecimal digits after `0x`")]
+    Hex,
+    /// Too much beside the content.
+    #[error("`metadata` has {0} bytes, expected at most {ASSET_METADATA_BYTES}")]
+    Metadata(usize),
     /// Not Base64.
     #[error("`contentBase64` is not Base64 with padding: {0}")]
     Base64(String),
@@ -113,8 +122,13 @@ pub struct AssetForm {
     /// Text, or any JSON value.
     #[serde(default, deserialize_with = "decode::given")]
     pub content: Option<Value>,
+    /// Text, in the place of `content`.
+    pub content_text: Option<String>,
     /// Bytes, in the place of `content`.
     pub content_base64: Option<String>,
+    /// What is said of it, such as `name`, `description`, `type`; without a content it is the content. Beside it a `content`
+    /// that begins with 0x is bytes in hexadecimal digits.
+    pub metadata: Option<Map<String, Value>>,
     /// For people.
     pub name: Option<String>,
     /// Media type.
@@ -124,18 +138,54 @@ pub struct AssetForm {
 }
 
 impl AssetForm {
-    /// The asset that it is. Content that is no text is kept as JSON.
-    pub fn draft(self, now: Millis) -> Result<Draft, AssetError> {
-        let (bytes, default) = match (self.content, self.content_base64) {
-            (Some(Value::String(text)), None) => (text.into_bytes(), "text/plain"),
-            (Some(value), None) => (value.to_string().into_bytes(), "application/json"),
-            (None, Some(text)) => {
-                let bytes = BASE64_STANDARD.decode(text).map_err(|e| AssetError::Base64(e.to_string()))?;
-                (bytes, "application/octet-stream")
+    /// The asset that it is. Content that is no text is kept as JSON; metadata without a content are their own content.
+    pub fn draft(mut self, now: Millis) -> Result<Draft, AssetError> {
+        let (bytes, default) = self.take_content()?;
+        let mut metadata = self.metadata.unwrap_or_default();
+        let mut said = |key: &str| match metadata.get(key) {
+            Some(Value::String(text)) => {
+                let text = text.clone();
+                metadata.shift_remove(key);
+                Some(text)
             }
-            (Some(_), Some(_)) | (None, None) => return Err(AssetError::Content),
+            Some(_) | None => None,
         };
-        Draft::new(bytes, self.content_type.as_deref().unwrap_or(default), (self.name, self.description), now)
+        let said = ["name", "description", "contentType"].map(&mut said);
+        let [name, description, content_type] = said;
+        let about = (self.name.or(name), self.description.or(description));
+        let content_type = self.content_type.or(content_type);
+        let mut draft = Draft::new(bytes, content_type.as_deref().unwrap_or(default), about, now)?;
+        let size = serde_json::to_vec(&metadata).map_or(usize::MAX, |bytes| bytes.len());
+        if size > ASSET_METADATA_BYTES {
+            return Err(AssetError::Metadata(size));
+        }
+        draft.record.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+        Ok(draft)
+    }
+
+    /// The content with its media type when none is named.
+    fn take_content(&mut self) -> Result<(Vec<u8>, &'static str), AssetError> {
+        match (self.content.take(), self.content_text.take(), self.content_base64.take(), &self.metadata) {
+            (Some(Value::String(text)), None, None, Some(_)) if text.starts_with("0x") => {
+                let bytes = hex::decode(&text[2..]).map_err(|_| AssetError::Hex)?;
+                Ok((bytes, "application/octet-stream"))
+            }
+            (Some(Value::String(text)), None, None, _) | (None, Some(text), None, _) => {
+                Ok((text.into_bytes(), "text/plain"))
+            }
+            (Some(value), None, None, _) => Ok((value.to_string().into_bytes(), "application/json")),
+            (None, None, Some(text), _) => {
+                let bytes = BASE64_STANDARD.decode(text).map_err(|e| AssetError::Base64(e.to_string()))?;
+                Ok((bytes, "application/octet-stream"))
+            }
+            (None, None, None, Some(metadata)) => {
+                // The same metadata are the same asset, in whatever order they are given.
+                let mut content = Value::Object(metadata.clone());
+                content.sort_all_objects();
+                Ok((content.to_string().into_bytes(), "application/json"))
+            }
+            _ => Err(AssetError::Content),
+        }
     }
 }
 
@@ -158,8 +208,8 @@ impl Draft {
                 return Err(AssetError::TooLong { field, bytes: text.len() });
             }
         }
-        let record =
-            AssetRecord { name, content_type: content_type.to_owned(), description, size: bytes.len(), created: now };
+        let (content_type, size) = (content_type.to_owned(), bytes.len());
+        let record = AssetRecord { name, content_type, description, size, created: now, metadata: None };
         Ok(Self { bytes, record })
     }
 }
@@ -232,6 +282,12 @@ pub fn shown(id: &AssetId, record: &AssetRecord) -> Value {
     }
     shown["size"] = record.size.into();
     shown["created"] = json!(record.created);
+    if let Value::Object(shown) = &mut shown {
+        for (key, value) in record.metadata.iter().flatten() {
+            // What the venue says of it counts.
+            shown.entry(key).or_insert_with(|| value.clone());
+        }
+    }
     shown
 }
 
@@ -262,6 +318,28 @@ mod tests {
             assert_eq!((draft.bytes.as_slice(), draft.record.content_type.as_str()), (bytes, kind), "{asked}");
             assert_eq!((draft.record.size, draft.record.created), (bytes.len(), Millis(5)));
         }
+        let metadata = json!({"type": "invoice", "name": "n", "description": "d"});
+        for (asked, bytes, kind) in [
+            (
+                json!({"metadata": metadata}),
+                br#"{"description":"d","name":"n","type":"invoice"}"#.as_slice(),
+                "application/json",
+            ),
+            (json!({"metadata": metadata, "contentText": "hi"}), b"hi", "text/plain"),
+            (json!({"metadata": metadata, "content": "0x6869"}), b"hi", "application/octet-stream"),
+            (json!({"metadata": metadata, "content": "hi"}), b"hi", "text/plain"),
+            (
+                json!({"metadata": {"type": "invoice", "name": "n", "description": "d", "contentType": "text/markdown"}, "contentBase64": "aGk="}),
+                b"hi",
+                "text/markdown",
+            ),
+        ] {
+            let Draft { bytes: found, record } = draft(&asked).unwrap();
+            assert_eq!((found.as_slice(), record.content_type.as_str()), (bytes, kind), "{asked}");
+            assert_eq!((record.name.as_deref(), record.description.as_deref()), (Some("n"), Some("d")));
+            let shown = shown(&AssetId::of(&found), &record);
+            assert_eq!((&shown["type"], &shown["size"]), (&json!("invoice"), &json!(bytes.len())));
+        }
         let named = draft(&json!({"content": "x", "name": "n", "description": "d"})).unwrap().record;
         assert_eq!((named.name.as_deref(), named.description.as_deref()), (Some("n"), Some("d")));
     }
@@ -271,6 +349,9 @@ mod tests {
         for (asked, part) in [
             (json!({}), "exactly one of"),
             (json!({"content": "x", "contentBase64": "eA=="}), "exactly one of"),
+            (json!({"content": "x", "contentText": "x"}), "exactly one of"),
+            (json!({"metadata": {}, "content": "0xabc"}), "hexadecimal digits after `0x`"),
+            (json!({"metadata": {"x": "x".repeat(ASSET_METADATA_BYTES)}, "contentText": ""}), "`metadata` has"),
             (json!({"contentBase64": "eA"}), "not Base64"),
             (json!({"contentBase64": "e*=="}), "not Base64"),
             (json!({"content": "x", "contentType": "text"}), "media type"),
@@ -304,8 +385,14 @@ mod tests {
         use crate::media::Pixels;
         let sniffed = |media, side: u32| Some(Sniffed { media, pixels: Some(Pixels { width: side, height: 1 }) });
         let check = |kind: &str, size: usize, found: Option<Sniffed>, expected: Option<&str>| {
-            let record =
-                AssetRecord { name: None, content_type: kind.into(), description: None, size, created: Millis(1) };
+            let record = AssetRecord {
+                name: None,
+                content_type: kind.into(),
+                description: None,
+                size,
+                created: Millis(1),
+                metadata: None,
+            };
             let withheld = record.attachment(AssetId::of(b"x"), found).withheld;
             match (&withheld, expected) {
                 (None, None) => {}

@@ -1,7 +1,7 @@
 //! The calls of a reply: what each runs, with what, or why it can't be made, and what it came to.
 
 use crate::external::PUBLISH;
-use crate::lattice::catalog::{RUN, catalog_path};
+use crate::lattice::catalog::{catalog_path, runs_another};
 use crate::limits::JOB_DEPTH;
 use crate::scope::{Delegate, ScopedSection};
 use crate::time::Millis;
@@ -165,15 +165,22 @@ pub fn causes(call: &PlannedCall) -> Option<Causes> {
 fn caused_by(path: &str, arguments: &Value) -> Option<Causes> {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
-        if path != RUN && path != "v/ops/grid/run" {
+        if !runs_another(&path) {
             break;
         }
         path = catalog_path(arguments["operation"].as_str().unwrap_or_default());
         arguments = &arguments["input"];
     }
-    match path.as_str() {
+    causes_of(&path)
+}
+
+/// What a call of the operation at this catalog path causes elsewhere.
+pub fn causes_of(path: &str) -> Option<Causes> {
+    match path {
         "v/ops/agent/request" | PUBLISH => Some(Causes::Child),
-        "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" => Some(Causes::Notice),
+        "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" | "v/ops/scheduler/schedule" => {
+            Some(Causes::Notice)
+        }
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ pub use self::outline::outline;
 pub use self::resource::ResourceTool;
 use crate::agent::AgentConfig;
 use crate::agent::tool::HARNESS_TOOLS;
-use crate::agent::tool::{DEFAULT_TOOLS, NamedTool, Runs, ToolEntry, tool_name};
+use crate::agent::tool::{DEFAULT_TOOLS, NamedTool, Runs, ToolEntry, covia_name, tool_name};
 use crate::call::ToolTarget;
 use crate::chat::{OutputFormat, ToolSpec};
 use crate::ids::sha256_hex;
@@ -157,8 +157,14 @@ pub fn resolve_with(
         for path in DEFAULT_TOOLS {
             let offered = table.offered.iter().any(|o| o.target == ToolTarget::Operation(path.to_owned()));
             let known = offered || table.unbound.iter().any(|(unbound, _)| unbound == path);
-            if let (false, Some(found)) = (known, catalog.find(path)) {
-                table.offer(&found, &NamedTool::default());
+            if known {
+                continue;
+            }
+            let covia = covia_name(path).filter(|_| config.uses_aliases());
+            let covia = covia.and_then(|(alias, name)| Some((catalog.find(&alias)?, Some(name))));
+            let found = covia.or_else(|| Some((catalog.find(path)?, None)));
+            if let Some((found, name)) = found {
+                table.offer(&found, &NamedTool { name, ..NamedTool::default() });
             }
         }
     }

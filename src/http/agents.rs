@@ -5,7 +5,7 @@ use super::extract::{Asked, Json, Raw, Who};
 use super::jobs::{wait_for, with_location};
 use super::problem::Problem;
 use super::runs::operate;
-use crate::domain::agent::{AgentConfig, schema};
+use crate::domain::agent::{AgentConfig, own, schema};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
@@ -71,6 +71,7 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
+    own::localise(Some(who.owner()), &mut body).map_err(|error| Problem::denied(error.to_string()))?;
     let config = AgentConfig::parse(&body).map_err(Problem::wrong)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
     let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict);

@@ -14,18 +14,24 @@ use crate::venue::operation::OpError;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// End of a path that means the content.
 const CONTENT: &str = "/content";
 
-/// `GET assets`: a page of hashes; with `details=true` of metadata. `kind` is Covia's; everything here is data.
+/// Keys of a body that `v/ops/asset/store` takes as they are.
+const FORM: [&str; 4] = ["content", "contentText", "contentBase64", "metadata"];
+
+/// `GET assets`: a page of hashes; with `details=true` of metadata. `kind` is Covia's, `operation` or `data`.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let (offset, limit) = (asked.number("offset")?.unwrap_or(0), asked.number("limit")?.unwrap_or(1_000));
-    let mut output = operate(&api, &who, "v/ops/asset/list", json!({"offset": offset, "limit": limit})).await?;
-    if asked.text("kind") == Some("operation") {
-        (output.value["items"], output.value["total"]) = (json!([]), 0.into());
+    let mut input = json!({"offset": offset, "limit": limit});
+    for key in ["kind", "type"] {
+        if let Some(wanted) = asked.text(key) {
+            input[key] = wanted.into();
+        }
     }
+    let mut output = operate(&api, &who, "v/ops/asset/list", input).await?;
     if !asked.flag("details")? {
         for item in output.value["items"].as_array_mut().into_iter().flatten() {
             *item = item["hash"].take();
@@ -34,8 +40,14 @@ pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Resu
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `POST assets`: stores as `v/ops/asset/store` does; the answer is the hash as a JSON string.
+/// `POST assets`: stores as `v/ops/asset/store` does; a body without a content is metadata. The answer is the hash as a JSON
+/// string.
 pub(super) async fn store(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
+    let is_metadata = |body: &Map<String, Value>| !body.is_empty() && !FORM.iter().any(|key| body.contains_key(*key));
+    let body = match body {
+        Value::Object(metadata) if is_metadata(&metadata) => json!({"metadata": metadata}),
+        body => body,
+    };
     let output = operate(&api, &who, "v/ops/asset/store", body).await?;
     let status = if output.value["existed"] == true { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, axum::Json(output.value["hash"].clone())).into_response())

@@ -132,7 +132,8 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     // Tokens may be made for the address, also before anybody has asked for it.
-    options.auth.did(catalog::did(&options.url));
+    let did = options.auth.did(catalog::did(&options.url));
+    venue.catalog.add_own_names([did, options.url.trim_end_matches('/').to_owned(), venue.name.clone()]);
     run(listener, venue, options, routes::router, shutdown).await;
 }
 

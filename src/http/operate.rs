@@ -18,7 +18,8 @@ use crate::ops::agent::task::is_of_task;
 use crate::venue::invoked::{self, InvokedAdmission};
 use crate::venue::jobs;
 use crate::venue::operation::dispatch::{hide, permitted, resolve};
-use crate::venue::operation::{Caller, Effect, OpError, Output, pin};
+use crate::venue::operation::pin::PinReader;
+use crate::venue::operation::{Caller, Effect, OpError, Output};
 use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
 use axum::extract::{Path, State};
@@ -36,10 +37,14 @@ const REQUEST: &str = "v/ops/agent/request";
 /// Seconds after which somebody with too many open operations may try again.
 const RETRY_AFTER: u32 = 5;
 
-/// The operation that a caller means: a pin, `o/<name>`, stands for one.
-async fn meant(api: &Api, who: &Who, path: &str) -> Result<String, OpError> {
+/// Puts the operation that a caller means into the place of what stands for it, a pin or a definition, also where one runs
+/// another.
+async fn resolve_pins(api: &Api, who: &Who, operation: &mut String, input: &mut Value) -> Result<(), OpError> {
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
-    pin::meant(who.owner(), &who.caller.authority, &workspace, path).await
+    let authority = &who.caller.authority;
+    let pins = PinReader { venue: &api.venue, owner: who.owner(), authority, workspace: &workspace };
+    *operation = pins.meant(operation).await?;
+    pins.resolve_inner(operation, input).await.map(drop)
 }
 
 /// What `run` is asked.
@@ -93,7 +98,7 @@ fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
 pub(super) async fn run(State(api): State<Api>, who: Who, Json5(body): Json5) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order: Run = order(&body)?;
-    order.operation = meant(&api, &who, &order.operation).await?;
+    resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
     let found = resolve(&api.venue.catalog, &order.operation)?;
     if order.private && found.spec.path == REQUEST {
         return Err(Problem::bad_request("a request to an agent can't be `private`: its job is always recorded"));
@@ -120,7 +125,7 @@ pub(super) async fn invoke(
     Json(body): Json,
 ) -> Result<Response, Problem> {
     let mut order: Invoke = order(&body)?;
-    order.operation = meant(&api, &who, &order.operation).await?;
+    resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
     let wait = order.wait.as_ref().map(wait).transpose()?.or(asked.wait()?);
     if order.private {
         return Err(Problem::bad_request("a job can't be `private`: use `run`"));
@@ -197,6 +202,7 @@ async fn answer(api: &Api, who: &Who, id: &JobId, wait: Option<Duration>, is_kno
 async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Result<Response, Problem> {
     if let Value::Object(map) = &mut input {
         // This route's own `wait` is the one that counts.
+        map.shift_remove("wait");
         map.insert("timeout".into(), 0.into());
     }
     let output = operate(api, who, REQUEST, input).await?;

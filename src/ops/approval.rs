@@ -13,7 +13,13 @@ use serde_json::{Map, Value};
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<List>(), operation::<Approve>(), operation::<Reject>(), operation::<Answer>()]
+    vec![
+        operation::<List>(),
+        operation::<Approve>(),
+        operation::<Reject>(),
+        operation::<Answer>(),
+        operation::<Respond>(),
+    ]
 }
 
 /// Answers; whether its caller may is asked when the job is known.
@@ -128,5 +134,55 @@ impl Operation for Answer {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         decide::<Self>(call, (self.id, self.digest), Verdict::Answered { answers: self.answers }).await
+    }
+}
+
+/// Answer an agent's questions as Covia's clients do, with `outcome` answer and `answers`; or decline, with `outcome` reject, which
+/// rejects a call, too. A call is approved by `approval/approve` alone.
+#[derive(Deserialize, JsonSchema)]
+struct Respond {
+    /// as `hitl/list` shows it
+    id: JobId,
+    outcome: RespondOutcome,
+    /// an answer for each question, by its id
+    answers: Option<Map<String, Value>>,
+    /// for the agent, with a rejection
+    comment: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum RespondOutcome {
+    Answer,
+    Reject,
+}
+
+impl Operation for Respond {
+    const PATH: &'static str = "v/ops/hitl/respond";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let verdict = match (self.outcome, self.answers) {
+            (RespondOutcome::Answer, _) if self.comment.is_some() => {
+                return Err(OpError::Invalid(
+                    "`comment`: an answer has none; leave it out, or answer a question with it".into(),
+                ));
+            }
+            (RespondOutcome::Answer, Some(answers)) => Verdict::Answered { answers },
+            (RespondOutcome::Answer, None) => {
+                return Err(OpError::Invalid(
+                    "`answers`: missing; a call is approved by `v/ops/approval/approve`".into(),
+                ));
+            }
+            (RespondOutcome::Reject, None) => Verdict::Rejected { reason: self.comment },
+            (RespondOutcome::Reject, Some(_)) => {
+                return Err(OpError::Invalid("`answers`: a rejection has none, leave them out".into()));
+            }
+        };
+        decide::<Self>(call, (self.id, None), verdict).await
     }
 }

@@ -1,7 +1,7 @@
 //! `v/ops/asset/*`: immutable content under `a/<hash>`, and pins of it under `o/`.
 
 use super::lattice::{change, need};
-use crate::domain::asset::{AssetError, AssetForm, not_text, shown};
+use crate::domain::asset::{AssetError, AssetForm, AssetRecord, not_text, shown};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
@@ -12,10 +12,12 @@ use crate::venue::tree::value_at;
 use crate::venue::workspace::WriteOp;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Assets of a page when nothing else is said, and at most.
 const PAGE: usize = 1_000;
+/// Assets that a list of some of them looks at.
+const LOOKED: usize = 10_000;
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -80,8 +82,9 @@ fn invalid(error: &AssetError) -> OpError {
     OpError::Invalid(error.to_string())
 }
 
-/// Store immutable content as an asset named by its SHA-256: `content` is text or any JSON value, `contentBase64` is bytes.
-/// Returns its `hash` and `path` (a/<hash>). Content that is there already keeps the name and description it has.
+/// Store immutable content as an asset named by its SHA-256: `content` is text or any JSON value, `contentBase64` is bytes;
+/// `metadata` alone is its own content. Returns its `hash` and `path` (a/<hash>). Content that is there already keeps what is
+/// said of it.
 #[derive(Deserialize, JsonSchema)]
 struct Store(AssetForm);
 
@@ -97,6 +100,7 @@ impl Operation for Store {
         let draft = self.0.draft(call.venue.now()).map_err(|e| invalid(&e))?;
         let (id, record, existed) = assets::put(call.venue, &call.caller.owner, &draft).await?;
         let mut answer = shown(&id, &record);
+        answer["id"] = id.as_str().into();
         answer["stored"] = true.into();
         answer["existed"] = existed.into();
         Ok(answer.into())
@@ -129,12 +133,55 @@ impl Operation for Get {
     }
 }
 
-/// List the assets, page by page.
+/// List the assets, page by page; with `type` or `kind` those of which that is said, among the first ten thousand.
 #[derive(Deserialize, JsonSchema)]
 struct List {
     limit: Option<usize>,
     #[serde(default)]
     offset: usize,
+    /// only those whose metadata have this type
+    #[serde(rename = "type")]
+    of_type: Option<String>,
+    kind: Option<AssetKind>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum AssetKind {
+    /// Its metadata define an operation.
+    Operation,
+    /// Any other.
+    Data,
+}
+
+impl List {
+    /// Whether an asset is one of those asked for.
+    fn fits(&self, record: &AssetRecord) -> bool {
+        let said = |key: &str| record.metadata.as_ref().and_then(|metadata| metadata.get(key));
+        let is_of_type = |wanted: &String| said("type").and_then(Value::as_str) == Some(wanted);
+        let is_of_kind = |kind: AssetKind| said("operation").is_some() == (kind == AssetKind::Operation);
+        self.of_type.as_ref().is_none_or(is_of_type) && self.kind.is_none_or(is_of_kind)
+    }
+
+    /// A page of those that fit: all are looked at, because their number is told.
+    async fn filtered(&self, call: &Invocation<'_>, limit: usize) -> Result<Value, OpError> {
+        let (mut items, mut total, mut looked) = (Vec::new(), 0, 0);
+        loop {
+            let page = assets::list(call.venue, &call.caller.owner, looked, PAGE).await?;
+            for (id, record) in page.items.iter().filter(|(_, record)| self.fits(record)) {
+                if total >= self.offset && items.len() < limit {
+                    items.push(shown(id, record));
+                }
+                total += 1;
+            }
+            match page.behind(looked) {
+                Some(next) if next < LOOKED => looked = next,
+                _ => break,
+            }
+        }
+        let next = Some(self.offset + items.len()).filter(|next| *next < total && !items.is_empty());
+        Ok(json!({"items": items, "total": total, "offset": self.offset, "limit": limit, "next": next}))
+    }
 }
 
 impl Operation for List {
@@ -147,6 +194,9 @@ impl Operation for List {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(PAGE).min(PAGE));
+        if self.of_type.is_some() || self.kind.is_some() {
+            return self.filtered(call, limit).await.map(Into::into);
+        }
         let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(|(id, record)| shown(id, record)).collect();
         Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.behind(offset)})

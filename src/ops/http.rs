@@ -36,7 +36,7 @@ impl TryFrom<String> for Target {
 /// Schema of headers by name.
 fn headers(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut header = reference::text_schema();
-    header["description"] = "text, or a secret: {\"$secret\": \"s/NAME\", \"prefix\": \"Bearer \"}".into();
+    header["description"] = "text, or a secret: s/NAME, or {\"$secret\": \"s/NAME\", \"prefix\": \"Bearer \"}".into();
     schemars::json_schema!({"type": "object", "additionalProperties": header, "maxProperties": 50})
 }
 

@@ -2,6 +2,8 @@
 //! approval; the answers are its result.
 
 use crate::domain::approval::Question;
+use crate::domain::ids::Owner;
+use crate::domain::ids::did::DidKey;
 use crate::domain::limits::{APPROVAL_TIME_MAX, QUESTIONS};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use schemars::JsonSchema;
@@ -9,6 +11,9 @@ use serde::Deserialize;
 
 /// Its catalog path.
 pub const ASK: &str = "v/ops/human/ask";
+
+/// Covia's names of asking a person and of what is asked.
+pub const ALIASES: [(&str, &str); 2] = [("v/ops/hitl/request", ASK), ("v/ops/hitl/list", "v/ops/approval/list")];
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -19,12 +24,43 @@ pub fn operations() -> Vec<RegisteredOperation> {
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AskPerson {
     pub(crate) title: String,
+    /// more about it
+    pub(crate) description: Option<String>,
     #[schemars(length(min = 1, max = QUESTIONS))]
     pub(crate) asks: Vec<Question>,
     #[schemars(range(min = 1), description = format!(
         "seconds that the person has, at most {}; absent: as many as for an approval", APPROVAL_TIME_MAX.as_secs()
     ))]
     pub(crate) expires: Option<u64>,
+    /// the same as `expires`
+    #[schemars(range(min = 1))]
+    pub(crate) timeout: Option<u64>,
+    /// the owner whose people answer: no one else can
+    pub(crate) user: Option<String>,
+}
+
+impl AskPerson {
+    /// What a person reads above the questions.
+    pub(crate) fn heading(&self) -> String {
+        let about = self.description.as_deref().map(|about| format!(": {about}"));
+        format!("{}{}", self.title, about.unwrap_or_default())
+    }
+
+    /// Seconds that the person has.
+    pub(crate) fn seconds(&self) -> Option<u64> {
+        self.expires.or(self.timeout)
+    }
+
+    /// Refuses a question to anybody but the owner's people.
+    pub(crate) fn check_user(&self, owner: &Owner) -> Result<(), String> {
+        let did = DidKey::of(owner).map(|key| key.to_string());
+        match self.user.as_deref() {
+            Some(user) if user != owner.to_string() && Some(user) != did.as_deref() => {
+                Err(format!("`user`: the people of `{owner}` answer, and no one else; leave it out"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
 }
 
 impl Operation for AskPerson {

@@ -23,8 +23,9 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Covia's names of these operations.
-pub const ALIASES: [(&str, &str); 5] = [
-    ("v/ops/grid/run", "v/ops/job/run"),
+pub const ALIASES: [(&str, &str); 6] = [
+    ("v/ops/grid/run", RUN),
+    ("v/ops/grid/invoke", RUN),
     ("v/ops/grid/job-result", "v/ops/job/result"),
     ("v/ops/grid/jobResult", "v/ops/job/result"),
     ("v/ops/grid/job-status", "v/ops/job/result"),
@@ -52,11 +53,14 @@ pub fn operations() -> Vec<RegisteredOperation> {
 /// needs.
 #[derive(Deserialize, JsonSchema)]
 struct Run {
-    /// catalog path, e.g. v/ops/json/merge
+    /// catalog path, e.g. v/ops/json/merge, or what stands for an operation: o/<pin>, a definition w/…, a/<hash>
     operation: String,
     /// the operation's arguments
     #[serde(default)]
     input: Value,
+    /// this venue, by its name, address or DID: operations run at no other
+    #[serde(default, rename = "venue")]
+    _venue: Option<String>,
 }
 
 /// Another operation under a name that every agent has: never more than that operation itself, which
@@ -82,6 +86,8 @@ struct Look {
     wait: Option<u64>,
     /// the same as `wait`
     timeout: Option<u64>,
+    /// this venue, by its name, address or DID: jobs of no other are known
+    venue: Option<String>,
 }
 
 impl Operation for Look {
@@ -97,6 +103,7 @@ impl Operation for Look {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        call.venue.catalog.check_venue(self.venue.map(Value::from).as_ref())?;
         let wait = Duration::from_millis(self.wait.or(self.timeout).unwrap_or(0)).min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &self.id, wait).await?;
         let Some(job) = job else {

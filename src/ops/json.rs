@@ -1,19 +1,23 @@
-//! `v/ops/json/*`: put values together and take them apart. Pure: needs nothing but what it reads.
+//! `v/ops/json/*`: put values together, take them apart, choose between them. Pure: needs nothing but what it reads.
 
 use super::lattice::need;
 use crate::domain::decode;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::path::keys;
+use crate::domain::lattice::path::{MAX_SEGMENTS, keys};
+use crate::domain::lattice::value::set;
 use crate::domain::patch::{Selector, merge};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// Most cases of one choice.
+const CASES: usize = 1000;
 
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Merge>(), operation::<Pick>()]
+    vec![operation::<Merge>(), operation::<Pick>(), operation::<Choose>(), operation::<Assoc>()]
 }
 
 /// The value that a call is about: `value` as given, or what lies at `path`; `None` when nothing
@@ -58,14 +62,24 @@ impl Operation for Merge {
 }
 
 /// Pick the part at `select` (a JSON pointer such as /lines/0/price, a path such as lines/0/price, or an array of keys) out
-/// of `value`, or out of what is at the lattice path `path`.
+/// of `value`, or out of what is at the lattice path `path`. With `key` and `cases` in their place: the case of that key, or
+/// `default`, as `result`.
 #[derive(Deserialize, JsonSchema)]
 struct Pick {
     #[serde(default, deserialize_with = "decode::given")]
     value: Option<Value>,
     path: Option<Path>,
     #[schemars(schema_with = "keys")]
-    select: Selector,
+    #[serde(default)]
+    select: Option<Selector>,
+    /// which of `cases`
+    key: Option<String>,
+    /// values by key
+    #[schemars(length(max = CASES))]
+    cases: Option<Map<String, Value>>,
+    /// the result when no case has the key; null when absent
+    #[serde(default, deserialize_with = "decode::given")]
+    default: Option<Value>,
 }
 
 impl Operation for Pick {
@@ -77,10 +91,91 @@ impl Operation for Pick {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let value = subject(call, self.value, self.path.as_ref()).await?;
-        Ok(match value.as_ref().and_then(|value| self.select.of(value)) {
+        let Self { value, path, select, key, cases, default } = self;
+        let select = match (select, key, cases, default) {
+            (Some(select), None, None, None) => select,
+            (None, Some(key), Some(mut cases), default) if value.is_none() && path.is_none() => {
+                let chosen = cases.get_mut(&key).map(Value::take).or(default).unwrap_or_default();
+                return Ok(json!({"result": chosen}).into());
+            }
+            _ => {
+                let forms = "expected `select` with one of `value` and `path`, or `key` with `cases`";
+                return Err(OpError::Invalid(forms.to_owned()));
+            }
+        };
+        let value = subject(call, value, path.as_ref()).await?;
+        Ok(match value.as_ref().and_then(|value| select.of(value)) {
             Some(found) => json!({"exists": true, "value": found}).into(),
             None => json!({"exists": false}).into(),
         })
+    }
+}
+
+/// Choose between values: the `then` of the first case whose `when` is neither null nor false, else `default`, as `result`.
+#[derive(Deserialize, JsonSchema)]
+struct Choose {
+    #[schemars(length(max = CASES))]
+    cases: Vec<Case>,
+    /// the result when no case holds; null when absent
+    #[serde(default)]
+    default: Value,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Case {
+    /// anything but null and false holds
+    when: Value,
+    /// the result when it holds
+    then: Value,
+}
+
+impl Operation for Choose {
+    const PATH: &'static str = "v/ops/json/cond";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+        let holds = |case: &Case| !matches!(case.when, Value::Null | Value::Bool(false));
+        let chosen = self.cases.into_iter().find(holds).map_or(self.default, |case| case.then);
+        Ok(json!({"result": chosen}).into())
+    }
+}
+
+/// Set `value` at `path` inside `target`, a map; maps on the way are made. `path` is one key, or an array of keys. Returns the
+/// map as `result`.
+#[derive(Deserialize, JsonSchema)]
+struct Assoc {
+    #[serde(default)]
+    target: Map<String, Value>,
+    #[schemars(schema_with = "keys")]
+    path: Value,
+    #[serde(default)]
+    value: Value,
+}
+
+impl Operation for Assoc {
+    const PATH: &'static str = "v/ops/json/assoc";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+        let keys = match self.path {
+            Value::Array(keys) => keys,
+            key => vec![key],
+        };
+        if keys.is_empty() || keys.len() > MAX_SEGMENTS {
+            return Err(OpError::Invalid(format!("`path`: expected 1 to {MAX_SEGMENTS} keys, got {}", keys.len())));
+        }
+        let text = |key: Value| key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+        let keys: Vec<String> = keys.into_iter().map(text).collect();
+        let mut target = Value::Object(self.target);
+        set(&mut target, &keys, self.value).map_err(|error| OpError::Invalid(error.to_string()))?;
+        Ok(json!({"result": target}).into())
     }
 }

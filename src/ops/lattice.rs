@@ -256,7 +256,7 @@ impl Operation for CopyValue {
     }
 }
 
-/// List the keys of the map (or the size of the array) at a path, page by page.
+/// List the keys of the map (or the size of the array) at a path, page by page; with `paths` where a key has a slash in it.
 #[derive(Deserialize, JsonSchema)]
 struct List {
     path: Option<Path>,
@@ -286,6 +286,9 @@ impl Operation for List {
             answer["count"] = count.into();
             answer["offset"] = self.offset.into();
             if page.kind == "map" {
+                if page.items.iter().any(|(key, _)| key.contains('/')) {
+                    answer["paths"] = page.items.iter().map(|(key, _)| path.child(key).to_string()).collect();
+                }
                 answer["keys"] = page.items.into_iter().map(|(key, _)| key).collect();
             }
         }

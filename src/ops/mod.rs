@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod approval;
 pub mod asset;
+mod auth;
 mod child;
 pub mod dead;
 pub mod http;
@@ -14,6 +15,7 @@ pub mod policy;
 pub mod queue;
 pub mod quota;
 pub mod resource;
+mod scheduler;
 pub mod schema;
 pub mod secret;
 pub mod spend;
@@ -48,6 +50,8 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         human::operations(),
         queue::operations(),
         timer::operations(),
+        scheduler::operations(),
+        auth::operations(),
         dead::operations(),
         spend::operations(),
         venue::operations(),
@@ -55,9 +59,8 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         http::operations(),
         if test { test::operations() } else { Vec::new() },
     ];
-    Catalog::of(groups.into_iter().flatten(), lattice::ALIASES.into_iter().chain(job::ALIASES))
-        .calling(providers(std::iter::empty()))
-        .reaching(http)
+    let aliases = lattice::ALIASES.into_iter().chain(job::ALIASES).chain(schema::ALIASES).chain(human::ALIASES);
+    Catalog::of(groups.into_iter().flatten(), aliases).calling(providers(std::iter::empty())).reaching(http)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! `v/ops/schema/*`: check a value against a JSON Schema, and find one from samples.
+//! `v/ops/schema/*`: check a value against a JSON Schema or bring it to one, check a schema, find one from samples.
 
 use super::json::subject;
 use super::lattice::need;
 use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::limits::SCHEMA_ERRORS;
+use crate::domain::schema::coerce::coerced;
 use crate::domain::schema::infer::infer;
 use crate::domain::schema::misfits;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
@@ -15,9 +16,13 @@ use serde_json::{Value, json};
 /// Misfits listed when nothing is said.
 const ERRORS: usize = 20;
 
+/// Covia's names of an operation that lists every misfit.
+pub const ALIASES: [(&str, &str); 2] =
+    [("v/ops/schema/validate-all", "v/ops/schema/validate"), ("v/ops/schema/validateAll", "v/ops/schema/validate")];
+
 /// The operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Validate>(), operation::<Infer>()]
+    vec![operation::<Validate>(), operation::<Infer>(), operation::<Coerce>(), operation::<CheckSchema>()]
 }
 
 /// Work with the value of a call. It is pure and can take a second: not on a thread that serves others.
@@ -103,5 +108,57 @@ impl Operation for Infer {
             Ok(json!({"schema": schema}))
         };
         with(call, (self.value, self.path), found).await
+    }
+}
+
+/// Bring `value`, or what is at the lattice path `path`, to the types of a JSON Schema: texts that are numbers, true, false or
+/// null become such, numbers and booleans become text. What can't be brought to a type stays as it is. Returns `value`.
+#[derive(Deserialize, JsonSchema)]
+struct Coerce {
+    #[schemars(extend("type" = ["object", "boolean"]))]
+    schema: Value,
+    #[serde(default, deserialize_with = "decode::given")]
+    value: Option<Value>,
+    path: Option<Path>,
+}
+
+impl Operation for Coerce {
+    const PATH: &'static str = "v/ops/schema/coerce";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let schema = self.schema;
+        let coerce = move |value| {
+            misfits(&schema, &Value::Null, 0).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
+            Ok(json!({"value": coerced(&schema, value)}))
+        };
+        with(call, (self.value, self.path), coerce).await
+    }
+}
+
+/// Check whether a JSON Schema is one. Returns `valid`, and `error` with the place of what is wrong.
+#[derive(Deserialize, JsonSchema)]
+struct CheckSchema {
+    schema: Value,
+}
+
+impl Operation for CheckSchema {
+    const PATH: &'static str = "v/ops/schema/check";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let check = |schema: Value| match misfits(&schema, &Value::Null, 0) {
+            Ok(_) => Ok(json!({"valid": true})),
+            Err(error) => Ok(json!({"valid": false, "error": error.to_string()})),
+        };
+        with(call, (Some(self.schema), None), check).await
     }
 }

@@ -29,6 +29,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
+/// Longest wait for an agent to be quiet: under the 30 s after which common HTTP clients hang up.
+const QUIET_TIME: Duration = Duration::from_secs(25);
+/// Pause between two looks at it.
+const QUIET_POLL: Duration = Duration::from_millis(50);
+
 /// What a wake says when nothing else is noted.
 const NOTE: &str = "It is the time at which you wanted to be woken.";
 
@@ -37,11 +42,12 @@ pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Trigger>(), operation::<Wake>(), operation::<List>(), operation::<Cancel>()]
 }
 
-/// Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`. With nothing but
-/// `agentId`: what is set to be sent to it once, later, is sent now, and what waits in its sessions is looked at.
+/// Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`. With `agentId` and
+/// neither `input` nor a time: what is set to be sent to it once, later, is sent now, and what waits in its sessions is looked
+/// at.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Trigger {
+pub(super) struct Trigger {
     agent_id: AgentId,
     /// of the task or message that is sent each time
     input: Option<Value>,
@@ -78,6 +84,12 @@ struct Trigger {
     /// Shared buckets. Trusted code says it.
     #[schemars(extend("x-trusted" = true))]
     context_ids: Option<Vec<String>>,
+    /// without a time: how long to wait until the agent does nothing any more, in milliseconds; true: as long as it may, false
+    /// (the default): not at all
+    #[schemars(extend("type" = ["integer", "boolean"], "minimum" = 0))]
+    wait: Option<Value>,
+    /// accepted without a time, and without effect: an agent has no turn while nothing waits for it
+    force: Option<bool>,
 }
 
 impl Operation for Trigger {
@@ -99,7 +111,13 @@ impl Operation for Trigger {
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         if self.is_now() {
-            return now(call, &self.agent_id).await.map(Into::into);
+            let wait = quiet_time(self.wait.as_ref())?;
+            return now(call, &self.agent_id, wait).await.map(Into::into);
+        }
+        if self.wait.is_some() || self.force.is_some() {
+            return Err(OpError::Invalid(
+                "`wait`, `force`: a timer only sends; leave them out, or `input` and the time".into(),
+            ));
         }
         if self.input.is_none() {
             return Err(OpError::Invalid("expected `input`, what is sent at that time".into()));
@@ -116,12 +134,13 @@ impl Trigger {
         all.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
-    /// Nothing but the agent is named.
+    /// Neither what is sent is named, nor when.
     fn is_now(&self) -> bool {
-        self.input.is_none() && self.said().len() == 1
+        let is_of_now = |key: &String| ["agentId", "sessionId", "wait", "force"].contains(&key.as_str());
+        self.input.is_none() && self.said().keys().all(is_of_now)
     }
 
-    fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
+    pub(super) fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
         let origin = match &call.site {
             Site::Turn(site) => call_id(call.venue, site),
             Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
@@ -171,8 +190,19 @@ fn check_name(name: &str) -> Result<(), String> {
     check_line(name).map_err(|rule| format!("expected one line that can be read, got {name:?}: {rule}"))
 }
 
-/// What waits for a time is done now.
-async fn now(call: &Invocation<'_>, agent: &AgentId) -> Result<Value, OpError> {
+/// How long a caller waits until an agent is quiet.
+fn quiet_time(wait: Option<&Value>) -> Result<Duration, OpError> {
+    let time = match wait {
+        None | Some(Value::Bool(false)) => Some(Duration::ZERO),
+        Some(Value::Bool(true)) => Some(QUIET_TIME),
+        Some(given) => given.as_u64().map(Duration::from_millis),
+    };
+    let wrong = || OpError::Invalid("`wait`: expected milliseconds, `true` or `false`".to_owned());
+    Ok(time.ok_or_else(wrong)?.min(QUIET_TIME))
+}
+
+/// What waits for a time is done now; returns when the agent is quiet, or after `wait`.
+async fn now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<Value, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     if let Site::Turn(_) = &call.site {
         // The pause before what a turn sets is what keeps it from setting the next at once.
@@ -183,8 +213,15 @@ async fn now(call: &Invocation<'_>, agent: &AgentId) -> Result<Value, OpError> {
     };
     let fired = ingress::timers::hurry(venue, owner, agent).await?;
     let woken = agents::wake(venue, owner, agent).await?;
-    let status = agents::doing(venue, owner, (agent, record.status)).await?;
-    Ok(json!({"agentId": agent, "status": status, "fired": fired, "woken": woken}))
+    let deadline = venue.clock.steady() + wait;
+    loop {
+        let status = agents::doing(venue, owner, (agent, record.status)).await?;
+        let is_quiet = status != "RUNNING" && agents::is_idle(venue, owner, agent).await?;
+        if is_quiet || venue.clock.steady() >= deadline {
+            return Ok(json!({"agentId": agent, "status": status, "fired": fired, "woken": woken}));
+        }
+        tokio::time::sleep(QUIET_POLL).await;
+    }
 }
 
 fn receipt(timer: &Timer) -> Value {
@@ -192,7 +229,7 @@ fn receipt(timer: &Timer) -> Value {
 }
 
 /// Sets it; in a turn only while the turn holds its lease.
-async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpError> {
+pub(super) async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpError> {
     if let Site::Turn(site) = &call.site {
         let mark = Checkpoint { turn: site.turn, ..Checkpoint::default() };
         if call.venue.store.checkpoint(call.venue.now(), site.lease, &mark).await? == LeaseCheck::Fenced {
@@ -381,9 +418,9 @@ impl Operation for List {
 
 /// Cancel a timer; what it has sent goes on.
 #[derive(Deserialize, JsonSchema)]
-struct Cancel {
+pub(super) struct Cancel {
     /// as `timer/list` shows it
-    timer: TimerId,
+    pub(super) timer: TimerId,
 }
 
 impl Operation for Cancel {

@@ -79,8 +79,14 @@ def assets(venue):
     refused("other content", 400, lambda: venue.put_asset_content(asset.id, b"other"))
     pinned = venue.pin_asset(f"a/{asset.id}")
     expect("pinned", pinned.hash, asset.id)
-    refused("run", 404, asset.run)
-    refused("invoke", 404, asset.invoke)
+    refused("run", 400, asset.run)
+    refused("invoke", 400, asset.invoke)
+    merge = venue.register({"name": "merge", "description": "both", "operation": {"adapter": "json:merge"}})
+    expect("an operation", (merge.is_operation, venue.list_assets(kind="operation").items), (True, [merge.id]))
+    both = {"values": [{"a": 1}, {"b": 2}]}
+    expect("it runs", (merge.run(both), merge.invoke(both).result(timeout=20)), ({"value": {"a": 1, "b": 2}},) * 2)
+    other = venue.register({"name": "steps", "operation": {"adapter": "orchestrator"}})
+    expect("why it can't", "`orchestrator`" in refused("another adapter", 400, other.run), True)
 
 
 def secrets(venue):

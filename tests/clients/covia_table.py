@@ -15,7 +15,6 @@ from covia import async_api, did, ucan_tokens
 LATER = "refused: belongs to the issue on MCP and A2A"
 NEVER = "refused: a secret's value goes to the hosts that it is bound to and nowhere else"
 UCAN = "refused: this venue issues no tokens; a key's own tokens and chains of them are presented as `Authorization`"
-CODE = "refused: metadata of an operation is no operation, and runs nothing"
 PURE = "in the client alone"
 
 TABLE = {
@@ -42,10 +41,9 @@ TABLE = {
         " result resume send_message status stream wait",
     },
     "Asset": {
-        "assets": "content_type description did_url get_content id is_operation metadata metadata_raw name put_content"
-        " venue",
+        "assets": "content_type description did_url get_content id invoke is_operation metadata metadata_raw name"
+        " put_content run venue",
         PURE: "compute_id",
-        CODE: "invoke run",
     },
     "WorkspaceManager": {"workspace": "aggregate append copy count delete inspect list read slice write"},
     "SecretManager": {"secrets": "delete list set", NEVER: "extract"},

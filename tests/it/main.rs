@@ -47,6 +47,7 @@ mod cli_words;
 mod clocks;
 mod contended;
 mod context;
+mod covia;
 mod crash_points;
 mod day;
 mod decode;

@@ -4,7 +4,7 @@ use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{Format, Out, write_line};
 use super::diff::{Changed, diff};
-use super::files::read_all;
+use super::files::{plain, read_all};
 use super::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
@@ -65,7 +65,7 @@ async fn one(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Re
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
-    let after = AgentConfig::parse(config).map_err(|e| Failure::usage(e.to_string()))?;
+    let after = AgentConfig::parse(&plain(config)).map_err(|e| Failure::usage(e.to_string()))?;
     let changes = before.as_ref().map(|info| changes(info, &json!(after))).unwrap_or_default();
     let (result, mut json) = if dry_run {
         let result = match &before {

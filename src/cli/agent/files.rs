@@ -4,7 +4,7 @@ use super::super::exit::Failure;
 use super::super::input;
 use crate::config::position::locate;
 use crate::config::yaml;
-use crate::domain::agent::AgentConfig;
+use crate::domain::agent::{AgentConfig, own};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::ids::AgentId;
 use crate::venue::resources;
@@ -73,6 +73,16 @@ pub(crate) fn config_of(path: &Path) -> Result<Value, String> {
     read(path).map(|(_, config)| config)
 }
 
+/// A configuration with plain paths in the place of addresses: whose they are is for the venue to say.
+pub(super) fn plain(config: &Value) -> Value {
+    let mut plain = config.clone();
+    // Without an owner no address is another's.
+    if own::localise(None, &mut plain).is_err() {
+        plain.clone_from(config);
+    }
+    plain
+}
+
 /// Id and checked configuration of an agent file.
 fn read(path: &Path) -> Result<(AgentId, Value), String> {
     let kind = kind(path).ok_or("expected a file that ends in `.toml`, `.json` or `.yaml`")?;
@@ -85,7 +95,7 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
-    let checked = AgentConfig::parse(&config).map_err(|error| wrong(&error))?;
+    let checked = AgentConfig::parse(&plain(&config)).map_err(|error| wrong(&error))?;
     // Which kinds the venue has besides is for the venue to say.
     resources::check_own(&checked).map_err(|error| wrong(&error.into()))?;
     Ok((id, config))

@@ -37,6 +37,17 @@ pub const DEFAULT_TOOLS: [&str; 19] = [
     "v/ops/schema/infer",
 ];
 
+/// Covia's path of a default tool that has one there, and the tool's name in prompts.
+pub fn covia_name(path: &str) -> Option<(String, String)> {
+    let alias = match path {
+        "v/ops/job/run" => "v/ops/grid/run".to_owned(),
+        "v/ops/job/result" => return Some(("v/ops/grid/job-result".to_owned(), "grid_job_result".to_owned())),
+        _ => format!("v/ops/covia/{}", path.strip_prefix("v/ops/lattice/")?),
+    };
+    let name = tool_name(&alias);
+    Some((alias, name))
+}
+
 /// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
 pub const HARNESS_TOOLS: [&str; 9] = [
     "complete_task",
@@ -238,14 +249,12 @@ impl ToolEntry {
 /// Names of the tools that a configuration has besides those of its resources.
 pub fn configured(config: &AgentConfig) -> Vec<String> {
     let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
+    let default = |path: &&str| {
+        let covia = covia_name(path).filter(|_| config.uses_aliases());
+        covia.map_or_else(|| tool_name(path), |(_, name)| name)
+    };
     let harness = HARNESS_TOOLS.iter().map(|name| (*name).to_owned());
-    config
-        .tools
-        .iter()
-        .map(ToolEntry::tool_name)
-        .chain(defaults.iter().map(|path| tool_name(path)))
-        .chain(harness)
-        .collect()
+    config.tools.iter().map(ToolEntry::tool_name).chain(defaults.iter().map(default)).chain(harness).collect()
 }
 
 #[cfg(test)]

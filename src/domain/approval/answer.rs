@@ -3,6 +3,7 @@
 use super::{Question, QuestionKind};
 use crate::call::{Outcome, PlannedCall};
 use crate::ids::JobId;
+use crate::ids::secret::SecretName;
 use crate::secret::reference;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -247,22 +248,43 @@ pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> 
     }
     for ask in asks {
         let answer = answers.get(&ask.id).unwrap_or(&Value::Null);
-        let fits = match ask.kind {
-            QuestionKind::Text => answer.is_string(),
-            QuestionKind::Choice => answer.as_str().is_some_and(|chosen| ask.choices.iter().any(|c| c == chosen)),
-            QuestionKind::Approval => answer.is_boolean(),
-        };
-        if !fits {
-            let expected = match ask.kind {
-                QuestionKind::Text => "a text".to_owned(),
-                QuestionKind::Choice => format!("one of {}", ask.choices.join(", ")),
-                QuestionKind::Approval => "true or false".to_owned(),
+        let may_be_missing = ask.required == Some(false) && answer.is_null();
+        if !may_be_missing && !fits(ask, answer) {
+            let got = match (ask.kind, answer) {
+                (_, Value::Null) => "nothing".to_owned(),
+                // It may be the value of a secret.
+                (QuestionKind::Token, _) => "something else".to_owned(),
+                _ => format!("`{answer}`"),
             };
-            let got = if answer.is_null() { "nothing".to_owned() } else { format!("`{answer}`") };
-            return wrong(&ask.id, format!("expected {expected}, got {got}"));
+            return wrong(&ask.id, format!("expected {}, got {got}", expected(ask)));
         }
     }
     Ok(())
+}
+
+/// Whether an answer is one to this question.
+fn fits(ask: &Question, answer: &Value) -> bool {
+    let is_choice = |answer: &Value| answer.as_str().is_some_and(|chosen| ask.choices.iter().any(|c| c == chosen));
+    match ask.kind {
+        QuestionKind::Text => answer.is_string(),
+        QuestionKind::Choice => is_choice(answer),
+        QuestionKind::Checkboxes => answer.as_array().is_some_and(|chosen| chosen.iter().all(is_choice)),
+        QuestionKind::Approval => answer.is_boolean(),
+        QuestionKind::Token => answer.as_str().is_some_and(|path| SecretName::of_path(path).is_ok()),
+    }
+}
+
+/// What an answer to this question is.
+fn expected(ask: &Question) -> String {
+    match ask.kind {
+        QuestionKind::Text => "a text".to_owned(),
+        QuestionKind::Choice => format!("one of {}", ask.choices.join(", ")),
+        QuestionKind::Checkboxes => format!("a list of any of {}", ask.choices.join(", ")),
+        QuestionKind::Approval => "true or false".to_owned(),
+        QuestionKind::Token => {
+            "`s/NAME`, a secret that was set with the token as its value (`trellis secret set`)".to_owned()
+        }
+    }
 }
 
 /// Checks the questions of `human/ask`.
@@ -274,8 +296,13 @@ pub fn check_questions(asks: &[Question]) -> Result<(), String> {
         if asks[..at].iter().any(|other| other.id == ask.id) {
             return Err(format!("`asks[{at}].id`: `{}` is taken by another question", ask.id));
         }
-        if (ask.kind == QuestionKind::Choice) == ask.choices.is_empty() {
-            let rule = if ask.choices.is_empty() { "expected at least one" } else { "are for the type `choice`" };
+        let has_choices = matches!(ask.kind, QuestionKind::Choice | QuestionKind::Checkboxes);
+        if has_choices == ask.choices.is_empty() {
+            let rule = if ask.choices.is_empty() {
+                "expected at least one"
+            } else {
+                "are for the types `choice` and `checkboxes`"
+            };
             return Err(format!("`asks[{at}].choices`: {rule}"));
         }
     }

@@ -104,9 +104,12 @@ pub struct Question {
     pub kind: QuestionKind,
     /// The question.
     pub prompt: String,
-    /// Of the kind `choice`: what can be chosen.
+    /// Of the kinds `choice` and `checkboxes`: what can be chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// false: it may be left unanswered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
 }
 
 /// Kind of an answer.
@@ -117,8 +120,12 @@ pub enum QuestionKind {
     Text,
     /// One of the choices.
     Choice,
+    /// Any of the choices.
+    Checkboxes,
     /// Yes or no.
     Approval,
+    /// The name of a secret that holds it, `s/NAME`: no answer holds a value.
+    Token,
 }
 
 /// What tells one call of a session's life from every other.

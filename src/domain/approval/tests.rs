@@ -65,7 +65,7 @@ fn an_answer_fits_what_is_asked_and_only_narrows() {
 
 fn question(id: &str, kind: QuestionKind, choices: &[&str]) -> Question {
     let choices = choices.iter().map(|choice| (*choice).to_owned()).collect();
-    Question { id: id.into(), kind, prompt: "?".into(), choices }
+    Question { id: id.into(), kind, prompt: "?".into(), choices, required: None }
 }
 
 #[test]
@@ -87,11 +87,38 @@ fn every_question_is_answered_with_what_it_asks_for() {
         let found = check_answers(&asks, &answers).err().map(|error| error.to_string());
         assert_eq!(found.as_deref(), wrong);
     }
+    let asks = [
+        question("which", QuestionKind::Checkboxes, &["S", "L"]),
+        Question { required: Some(false), ..question("note", QuestionKind::Text, &[]) },
+        question("key", QuestionKind::Token, &[]),
+    ];
+    check_questions(&asks).unwrap();
+    for (answers, wrong) in [
+        (json!({"which": ["L", "S"], "key": "s/SHOP"}), None),
+        (json!({"which": [], "note": "n", "key": "s/SHOP"}), None),
+        (
+            json!({"which": ["M"], "key": "s/SHOP"}),
+            Some("question `which`: expected a list of any of S, L, got `[\"M\"]`"),
+        ),
+        (json!({"which": "S", "key": "s/SHOP"}), Some("question `which`: expected a list of any of S, L, got `\"S\"`")),
+        (json!({"which": [], "note": 1, "key": "s/SHOP"}), Some("question `note`: expected a text, got `1`")),
+        (
+            json!({"which": [], "key": "tok-123"}),
+            Some(
+                "question `key`: expected `s/NAME`, a secret that was set with the token as its value (`trellis secret set`), got something else",
+            ),
+        ),
+    ] {
+        let Value::Object(answers) = answers else { panic!("a map") };
+        let found = check_answers(&asks, &answers).err().map(|error| error.to_string());
+        assert_eq!(found.as_deref(), wrong);
+    }
     for (asks, wrong) in [
+        (vec![question("a", QuestionKind::Checkboxes, &[])], "expected at least one"),
         (vec![question("a", QuestionKind::Text, &[]), question("a", QuestionKind::Text, &[])], "`a` is taken"),
         (vec![question("", QuestionKind::Text, &[])], "expected a name"),
         (vec![question("a", QuestionKind::Choice, &[])], "expected at least one"),
-        (vec![question("a", QuestionKind::Text, &["x"])], "are for the type `choice`"),
+        (vec![question("a", QuestionKind::Text, &["x"])], "are for the types `choice` and `checkboxes`"),
     ] {
         assert!(check_questions(&asks).unwrap_err().contains(wrong));
     }

@@ -89,7 +89,10 @@ impl Serialize for HeaderText {
 impl<'de> Deserialize<'de> for HeaderText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let read = match Value::deserialize(from)? {
-            Value::String(text) => Some(Self::Plain(text)),
+            Value::String(text) => Some(match SecretName::of_path(&text) {
+                Ok(name) => Self::Secret { name, prefix: String::new() },
+                Err(_) => Self::Plain(text),
+            }),
             Value::Object(map) => Self::of_map(&map),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
         };
@@ -150,6 +153,8 @@ mod tests {
         ] {
             assert_eq!(checked(&headers), Ok(headers));
         }
+        let named = json!({"X-Gateway": "s/GATEWAY"});
+        assert_eq!(checked(&named), Ok(json!({"X-Gateway": {"$secret": "s/GATEWAY"}})));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 /// Arguments of operations that are paths, or lists of them.
 const PATHS: [&str; 9] = ["path", "paths", "from", "to", "outputPath", "definition", "config", "id", "operation"];
+/// Those that may be lists of paths.
+const LISTS: [&str; 3] = ["paths", "definition", "config"];
 /// An argument whose keys are paths.
 const LOADS: &str = "loads";
 
@@ -56,7 +58,7 @@ pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), NotOwn> {
         let Value::Object(map) = arguments else { return Ok(()) };
         for key in PATHS {
             match map.get_mut(key) {
-                Some(Value::Array(all)) if key == "paths" => {
+                Some(Value::Array(all)) if LISTS.contains(&key) => {
                     for path in all {
                         path_of(owner, path)?;
                     }
@@ -145,6 +147,7 @@ mod tests {
             Some(json!({"path": "w/x", "value": "/acme/bob/w/x"})),
         );
         check(json!({"paths": ["w/a", "/acme/ann/w/b"]}), Some(json!({"paths": ["w/a", "w/b"]})));
+        check(json!({"config": ["/acme/ann/w/t", {"a": 1}]}), Some(json!({"config": ["w/t", {"a": 1}]})));
         check(json!({"from": "/acme/ann/w/x", "to": "/acme/bob/w/x"}), None);
         check(json!({"loads": {"/acme/ann/w/x": null}}), Some(json!({"loads": {"w/x": null}})));
         check(json!({"path": [format!("did:key:{KEY}"), "w", "x"]}), None);

@@ -123,18 +123,19 @@ impl Path {
         Err(format!("expected a path below `w/` or `o/`, got `{path}`"))
     }
 
-    /// Parses `w/records/123`; one leading and one trailing slash are dropped.
+    /// Parses `w/records/123`; one leading and one trailing slash are dropped. `\/` is a slash inside a key, as the text of
+    /// a path shows it.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let fail = |rule: String| PathError { path: text.chars().take(120).collect(), rule };
         if text.len() > MAX_PATH_BYTES {
             return Err(fail(format!("expected at most {MAX_PATH_BYTES} bytes, got {}", text.len())));
         }
         let inner = text.strip_prefix('/').unwrap_or(text);
-        let inner = inner.strip_suffix('/').unwrap_or(inner);
+        let inner = inner.strip_suffix('/').filter(|rest| !ends_escaping(rest)).unwrap_or(inner);
         if inner.is_empty() {
             return Err(fail("the path is empty".into()));
         }
-        Self::from_segments(inner.split('/').map(str::to_owned).collect()).map_err(|e| fail(e.rule))
+        Self::from_segments(split(inner)).map_err(|e| fail(e.rule))
     }
 
     /// Builds a path from its segments, the namespace prefix first; a key may contain `/`.
@@ -177,6 +178,13 @@ impl Path {
     /// What kind of data it names.
     pub const fn namespace(&self) -> Namespace {
         self.namespace
+    }
+
+    /// The path of a key that the value here has: only to be shown, for nothing is said of how long it is.
+    #[must_use]
+    pub fn child(&self, key: &str) -> Self {
+        let segments = self.segments.iter().cloned().chain([key.to_owned()]).collect();
+        Self { namespace: self.namespace, segments }
     }
 
     /// Segments below the namespace prefix.
@@ -238,12 +246,53 @@ fn check_segment(segment: &str) -> Result<(), String> {
     }
 }
 
-/// A `/` inside a key is shown as `\/`: the text of such a path is none that leads elsewhere.
+/// Whether a `/` behind this text is one inside a key: an odd number of backslashes stands before it.
+fn ends_escaping(text: &str) -> bool {
+    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// The keys between slashes; `\/` is a slash inside a key, and `\\/` a key's last backslash with the slash that ends it.
+fn split(text: &str) -> Vec<String> {
+    let (mut segments, mut segment, mut backslashes) = (Vec::new(), String::new(), 0);
+    for char in text.chars() {
+        if char == '\\' {
+            backslashes += 1;
+            continue;
+        }
+        let kept = if char == '/' { backslashes / 2 } else { backslashes };
+        segment.extend(std::iter::repeat_n('\\', kept));
+        if char == '/' && backslashes % 2 == 0 {
+            segments.push(std::mem::take(&mut segment));
+        } else {
+            segment.push(char);
+        }
+        backslashes = 0;
+    }
+    segment.extend(std::iter::repeat_n('\\', backslashes));
+    segments.push(segment);
+    segments
+}
+
+/// A `/` inside a key is shown as `\/`, so that [`Path::parse`] reads the text as the same path.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.namespace.prefix())?;
-        for segment in &self.segments {
-            write!(f, "/{}", segment.replace('/', "\\/"))?;
+        for (at, segment) in self.segments.iter().enumerate() {
+            f.write_str("/")?;
+            let mut parts = segment.split('/').peekable();
+            while let Some(part) = parts.next() {
+                f.write_str(part)?;
+                let is_last = parts.peek().is_none();
+                if is_last && at + 1 == self.segments.len() {
+                    break;
+                }
+                // Backslashes that stand before a slash are told from those that escape it.
+                let backslashes = part.len() - part.trim_end_matches('\\').len();
+                f.write_str(&part[part.len() - backslashes..])?;
+                if !is_last {
+                    f.write_str("\\/")?;
+                }
+            }
         }
         Ok(())
     }
@@ -288,6 +337,25 @@ mod tests {
         assert!(Path::parse(&long).unwrap_err().rule.contains("expected at most 256"));
         assert!(Path::parse(&["w"; 33].join("/")).unwrap_err().rule.contains("32 segments"));
         assert!(Path::parse(&format!("w/{}", "x/".repeat(1100))).unwrap_err().rule.contains("2048 bytes"));
+    }
+
+    #[test]
+    fn the_text_of_a_path_is_read_as_the_same_path() {
+        for (keys, text) in [
+            (vec!["w", "a/b"], r"w/a\/b"),
+            (vec!["w", "/"], r"w/\/"),
+            (vec!["w", "https://x/y", "0"], r"w/https:\/\/x\/y/0"),
+            (vec!["w", r"a\b"], r"w/a\b"),
+            (vec!["w", r"a\", "b"], r"w/a\\/b"),
+            (vec!["w", r"a\/b"], r"w/a\\\/b"),
+            (vec!["w", r"a\"], r"w/a\"),
+        ] {
+            let path = Path::from_segments(keys.into_iter().map(str::to_owned).collect()).unwrap();
+            assert_eq!(path.to_string(), text);
+            assert_eq!(Path::parse(text), Ok(path.clone()), "{text}");
+            assert_eq!(Path::parse(&format!("/{text}")), Ok(path), "{text}");
+        }
+        assert_eq!(Path::parse(r"w/a\/b/").unwrap().segments(), ["a/b"]);
     }
 
     #[test]

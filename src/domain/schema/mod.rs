@@ -1,5 +1,6 @@
 //! JSON Schema as plain data: what a value is checked against, and what samples have in common.
 
+pub mod coerce;
 mod compiled;
 pub(crate) mod cost;
 pub mod infer;

@@ -62,6 +62,20 @@ impl Reference {
     }
 }
 
+/// Writes out texts `s/NAME` as references, where a schema takes a text or a reference, as [`text_schema`] does.
+pub fn spell_out(schema: &Value, value: &mut Value) {
+    if schema[MARK] == true && schema["anyOf"].is_array() {
+        if let Some(name) = value.as_str().filter(|text| SecretName::of_path(text).is_ok()) {
+            *value = json!({KEY: name});
+        }
+        return;
+    }
+    let Value::Object(map) = value else { return };
+    for (key, value) in map {
+        spell_out(schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]), value);
+    }
+}
+
 /// Everything in a value that looks like a reference, by the place where it stands, as `/key/key`.
 pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
     let mut found = BTreeMap::new();
@@ -110,6 +124,21 @@ mod tests {
         ]);
         let found: Vec<Value> = standing_in(&mut body).into_iter().map(|value| value.clone()).collect();
         assert_eq!(found, [json!({KEY: "s/A", PREFIX: "p"}), one()]);
+    }
+
+    #[test]
+    fn the_name_of_a_secret_alone_is_a_reference_where_a_text_may_be_one() {
+        let schema = json!({"properties": {
+            "headers": {"additionalProperties": text_schema()}, "body": {MARK: true}, "url": {"type": "string"}
+        }});
+        let mut value = json!({
+            "headers": {"a": "s/TOKEN", "b": "Bearer s/TOKEN", "c": {KEY: "s/B"}, "d": "s/", "e": "s/../w"},
+            "body": {"a": "s/TOKEN"}, "url": "s/TOKEN"
+        });
+        let mut expected = value.clone();
+        expected["headers"]["a"] = json!({KEY: "s/TOKEN"});
+        spell_out(&schema, &mut value);
+        assert_eq!(value, expected);
     }
 
     #[test]

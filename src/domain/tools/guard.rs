@@ -103,7 +103,7 @@ impl Guards {
 
 /// A key that a call of [`RUN`] doesn't have.
 fn strange(arguments: &Value) -> Option<&str> {
-    let known = |key: &&str| ["operation", "input"].contains(key);
+    let known = |key: &&str| ["operation", "input", "venue"].contains(key);
     arguments.as_object().into_iter().flat_map(Map::keys).map(String::as_str).find(|key| !known(key))
 }
 

@@ -188,10 +188,16 @@ fn context_unload() -> Offered {
 fn more_tools() -> Offered {
     let schema = json!({
         "type": "object",
-        "properties": {"query": {
-            "type": "string",
-            "description": "words that path or description have, all of them, e.g. `lattice copy`; absent = any operation"
-        }},
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "words that path or description have, all of them, e.g. `lattice copy`; absent = any operation"
+            },
+            "operations": {
+                "type": "array", "items": {"type": "string"},
+                "description": "paths of the operations to add, in the place of `query`, e.g. [\"v/ops/json/merge\"]"
+            }
+        },
         "additionalProperties": false
     });
     let description = "Finds operations that you are not offered yet, ten at most, says what each takes, and adds them \

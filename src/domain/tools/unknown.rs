@@ -14,6 +14,9 @@ use crate::tools::{Directory, misnamed};
 /// Groups of operations that are named in the sources and not built.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
 
+/// Abilities of the sources that every agent has here: Covia's leave to call operations at all.
+const HELD_BY_ALL: [&str; 1] = ["invoke"];
+
 /// What a venue knows.
 pub struct KnownNames<'k, D: Directory + ?Sized> {
     /// Names of model providers.
@@ -61,7 +64,8 @@ impl AgentConfig {
 fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<String> {
     let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
     let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
-    (!is_known(can)).then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", did_you_mean(can, &names)))
+    (!is_known(can) && !HELD_BY_ALL.contains(&can.as_str()))
+        .then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", did_you_mean(can, &names)))
 }
 
 /// A path that means no operation.

@@ -208,8 +208,10 @@ pub(in crate::http) struct AssetsQuery {
     offset: Option<u64>,
     /// Assets of the page.
     limit: Option<u64>,
-    /// `operation` (there are none) or `data`.
+    /// `operation`, those whose metadata define one, or `data`.
     kind: Option<String>,
+    /// Those whose metadata have this type.
+    r#type: Option<String>,
     /// Metadata instead of hashes.
     details: Option<bool>,
 }

@@ -89,19 +89,27 @@ pub async fn hurry(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Vec<
     let mut places = venue.store.entries(owner, &prefix);
     while let Some(page) = places.keys().await? {
         for id in page.iter().filter_map(|key| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
-            let now = venue.now();
-            let (known, version) = get(venue, owner, &id).await?;
-            let Some((known, hurried)) = known.and_then(|known| known.hurried(now).map(|new| (known, new))) else {
-                continue;
-            };
-            // On a conflict somebody has moved it, or it fires at this moment.
-            if put(venue, owner, &known, version, &hurried).await? {
-                one(venue, owner, now, &id, now).await?;
+            if hurry_one(venue, owner, &id).await? {
                 fired.push(id);
             }
         }
     }
     Ok(fired)
+}
+
+/// Fires a timer that was to fire once, later; false: it isn't such a one, or somebody has moved it meanwhile.
+pub async fn hurry_one(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<bool, StoreError> {
+    let now = venue.now();
+    let (known, version) = get(venue, owner, id).await?;
+    let Some((known, hurried)) = known.and_then(|known| known.hurried(now).map(|new| (known, new))) else {
+        return Ok(false);
+    };
+    // On a conflict somebody has moved it, or it fires at this moment.
+    if !put(venue, owner, &known, version, &hurried).await? {
+        return Ok(false);
+    }
+    one(venue, owner, now, id, now).await?;
+    Ok(true)
 }
 
 /// Does what is due of one timer.

@@ -2,7 +2,7 @@
 
 mod fire;
 
-pub use fire::{OwnerRemainder, Rung, fire, hurry, ring};
+pub use fire::{OwnerRemainder, Rung, fire, hurry, hurry_one, ring};
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};

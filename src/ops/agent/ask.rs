@@ -187,7 +187,7 @@ impl Operation for Request {
             output_path: self.output_path.clone(),
             ..self.submission(call)?
         };
-        let (wait, asks_only) = (self.wait()?, self.wait == Some(Value::Bool(false)));
+        let wait = self.wait()?;
         let (left_at, agent) = (self.output_path()?, self.agent_id);
         let (job, wait) = match &call.site {
             Site::Turn(site) => {
@@ -197,7 +197,7 @@ impl Operation for Request {
             Site::Api { key } => {
                 let submitted = submit(call, key.clone(), &agent, true, submission).await?;
                 let job = submitted.job.ok_or_else(|| OpError::Failed("a task without a job".into()))?;
-                (job, if asks_only { Duration::ZERO } else { millis(self.timeout, DEFAULT_TIMEOUT) })
+                (job, millis(wait.or(self.timeout), DEFAULT_TIMEOUT))
             }
         };
         if let Some(path) = left_at {

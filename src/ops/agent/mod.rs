@@ -8,7 +8,7 @@ mod session;
 mod sessions;
 pub(crate) mod task;
 
-use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, own};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
@@ -216,7 +216,9 @@ fn parsed(
     if let Some(state) = state {
         given.insert("state".into(), state);
     }
-    let config = AgentConfig::parse(&Value::Object(given)).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
+    let mut given = Value::Object(given);
+    own::localise(Some(&call.caller.owner), &mut given).map_err(|error| OpError::Denied(error.to_string()))?;
+    let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     let resources = call.venue.catalog.resources.check(&config);
     resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     for need in keys_needed(&json!(config)) {

@@ -12,6 +12,7 @@ use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::Job;
 use crate::domain::lattice::Path;
+use crate::domain::lattice::own::own;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::message::{Address, InKind, Message};
 use crate::domain::principal::Principal;
@@ -90,11 +91,23 @@ pub(crate) fn submission(
     context: Option<Vec<Value>>,
     said: Submission,
 ) -> Result<Submission, OpError> {
+    let context = context.map(|grants| localised(call, grants)).transpose()?;
     let (context, envelope) = match &call.site {
         Site::Api { .. } => (context, call.caller.request()),
         Site::Turn(site) => (None, handed_on(call, site, context.as_deref())?),
     };
     Ok(Submission { caller: Some(call.caller.name.clone()), context, envelope, ..said })
+}
+
+/// Grants with plain paths in the place of addresses of the owner's own tree.
+fn localised(call: &Invocation<'_>, mut grants: Vec<Value>) -> Result<Vec<Value>, OpError> {
+    for with in grants.iter_mut().filter_map(|grant| grant.get_mut("with")) {
+        if let Some(text) = with.as_str() {
+            let plain = own(&call.caller.owner, text).map_err(|error| OpError::Denied(error.to_string()))?;
+            *with = plain.into();
+        }
+    }
+    Ok(grants)
 }
 
 fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>) -> Result<Envelope, OpError> {

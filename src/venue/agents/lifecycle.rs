@@ -2,7 +2,7 @@
 
 use super::copies::Claim;
 use super::{ending, fresh, get, names, writes};
-use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge, own};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
 use crate::domain::bounds::cut_reason;
@@ -157,7 +157,7 @@ pub async fn update(
         if record.status == AgentStatus::Terminated {
             return Err(LifeError::Terminated(id.clone()));
         }
-        let config = patched(venue, &record.config, patch)?;
+        let config = patched(venue, owner, &record.config, patch)?;
         names::checked(venue, owner, &config, patch.strict).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
@@ -176,10 +176,11 @@ pub async fn update(
     .await
 }
 
-fn patched(venue: &Venue, config: &AgentConfig, patch: &Patch) -> Result<AgentConfig, LifeError> {
+fn patched(venue: &Venue, owner: &Owner, config: &AgentConfig, patch: &Patch) -> Result<AgentConfig, LifeError> {
     let mut whole = json!(config);
     merge::shallow(&mut whole, &patch.config);
     merge::deep(&mut whole, &patch.state_config);
+    own::localise(Some(owner), &mut whole).map_err(|error| LifeError::Config(error.to_string()))?;
     let config = AgentConfig::parse(&whole).map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
     let resources = venue.catalog.resources.check(&config);
     resources.map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
@@ -267,7 +268,7 @@ pub async fn fork(
     let config = if config.is_empty() {
         source.config.clone()
     } else {
-        let config = patched(venue, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
+        let config = patched(venue, owner, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
         names::checked(venue, owner, &config, false).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
         config
     };

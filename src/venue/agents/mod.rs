@@ -6,6 +6,7 @@ pub mod ending;
 pub mod lifecycle;
 pub mod names;
 pub mod sessions;
+pub mod templates;
 pub mod transcript;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
@@ -271,6 +272,12 @@ pub async fn doing(
         AgentStatus::Suspended | AgentStatus::Terminated => Vec::new(),
     };
     Ok(status(agent, &sessions, venue.now()))
+}
+
+/// Whether nothing waits in any session of an agent, as far as its first sessions go.
+pub async fn is_idle(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<bool, StoreError> {
+    let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
+    Ok(sessions.iter().all(|session| session.mailbox.is_empty()))
 }
 
 /// Has workers look at every session of an agent in which something waits; how many.

@@ -49,7 +49,8 @@ pub(super) fn begins_after(session: &SessionFacts, state: &SessionState, ttl: Op
     state.begins_after(ttl.filter(|_| rests), session.version, session.touched, now)
 }
 
-fn shown(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
+/// A session as lists show it.
+pub(in crate::venue) fn shown(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
     let state = state(session);
     let since = begins_after(session, &state, ttl, now);
     let expired = since > state.since;

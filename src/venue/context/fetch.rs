@@ -20,6 +20,7 @@ use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::jobs;
+use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{Caller, Effect, Invocation, NOTHING, OpError, Reads, Site, dispatch};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::Workspace;
@@ -217,6 +218,15 @@ impl Reader<'_> {
     async fn operation(&self, path: &str, input: Value, reads: &Reads) -> Result<Found, StoreError> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
+        }
+        let mut input = input;
+        let (owner, authority) = (&self.caller.owner, &self.caller.authority);
+        let pins = PinReader { venue: self.venue, owner, authority, workspace: self.workspace };
+        match pins.resolve_inner(path, &mut input).await {
+            Ok(_) => {}
+            Err(OpError::Store(error)) if error.is_transient() => return Err(error),
+            Err(OpError::Denied(reason)) => return Ok(Err((Absence::Denied, reason))),
+            Err(error) => return failed(error),
         }
         let dispatch::Settled { found: operation, arguments: input, inner, .. } =
             match dispatch::settle(&self.venue.catalog, path, input, false) {

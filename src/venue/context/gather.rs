@@ -19,6 +19,7 @@ use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::operation::Caller;
+use crate::venue::operation::pin::PinReader;
 use crate::venue::resources::{self, scratchpad};
 use crate::venue::workspace::Workspace;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ pub(crate) async fn begin(
     if is_new {
         clear(&workspace, &*venue.store).await?;
     }
-    let pinned = pins::resolved(&setting.owner, &setting.authority, &workspace, agent).await?.map(Box::new);
+    let pins = PinReader { venue, owner: &setting.owner, authority: &setting.authority, workspace: &workspace };
+    let pinned = pins::resolved(pins, agent).await?.map(Box::new);
     if let Some(pinned) = &pinned {
         setting.config = Arc::new(pinned.config.clone());
     }

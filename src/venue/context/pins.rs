@@ -1,26 +1,19 @@
-//! Pins in a configuration: tools and entries that name `o/<name>` are those of the operation that it stands for,
-//! in each turn anew, as far as the turn may read the pin.
+//! Pins in a configuration: tools and entries that name `o/<name>`, or a definition, are those of the operation that it
+//! stands for, in each turn anew, as far as the turn may read the pin.
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::agent::entry::ContextEntry;
 use crate::domain::agent::tool::NamedTool;
 use crate::domain::agent::tool::ToolEntry;
 use crate::domain::agent::tool::tool_name;
-use crate::domain::authority::Authority;
-use crate::domain::ids::Owner;
 use crate::domain::lattice::catalog::is_pin;
 use crate::store::StoreError;
-use crate::venue::operation::{OpError, pin};
-use crate::venue::workspace::Workspace;
+use crate::venue::operation::OpError;
+use crate::venue::operation::pin::PinReader;
 
 /// The agent with the operations that its pins name; `None`: it names none. What can't be resolved stays, and is
 /// refused where it is used.
-pub(super) async fn resolved(
-    owner: &Owner,
-    authority: &Authority,
-    workspace: &Workspace,
-    agent: &AgentRecord,
-) -> Result<Option<AgentRecord>, StoreError> {
+pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result<Option<AgentRecord>, StoreError> {
     let names_pins = agent.config.tools.iter().filter_map(ToolEntry::operation).any(is_pin)
         || agent.config.context.iter().filter_map(operation_of).any(is_pin);
     if !names_pins {
@@ -30,7 +23,7 @@ pub(super) async fn resolved(
     let mut named = Vec::new();
     for entry in &mut agent.config.tools {
         let Some(path) = entry.operation().filter(|path| is_pin(path)).map(str::to_owned) else { continue };
-        let Some(operation) = meant(owner, authority, workspace, &path).await? else { continue };
+        let Some(operation) = meant(pins, &path).await? else { continue };
         let tool = match entry {
             ToolEntry::Path(_) => NamedTool::default(),
             ToolEntry::Named(tool) => (**tool).clone(),
@@ -43,7 +36,7 @@ pub(super) async fn resolved(
     agent.config.tool_arg_injection.rename(&named);
     for entry in &mut agent.config.context {
         let Some(path) = operation_of(entry).filter(|path| is_pin(path)).map(str::to_owned) else { continue };
-        let Some(operation) = meant(owner, authority, workspace, &path).await? else { continue };
+        let Some(operation) = meant(pins, &path).await? else { continue };
         if let ContextEntry::Full(full) = entry {
             full.op = Some(operation);
         }
@@ -58,13 +51,8 @@ fn operation_of(entry: &ContextEntry) -> Option<&str> {
     }
 }
 
-async fn meant(
-    owner: &Owner,
-    authority: &Authority,
-    workspace: &Workspace,
-    path: &str,
-) -> Result<Option<String>, StoreError> {
-    match pin::meant(owner, authority, workspace, path).await {
+async fn meant(pins: PinReader<'_>, path: &str) -> Result<Option<String>, StoreError> {
+    match pins.meant(path).await {
         Ok(operation) => Ok(Some(operation)),
         Err(OpError::Store(error)) if error.is_transient() => Err(error),
         Err(_) => Ok(None),

@@ -7,8 +7,9 @@ use crate::domain::tools::{Described, Directory};
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::send::Sender;
 use crate::venue::resources::Providers;
+use parking_lot::RwLock;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What an operation is.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +83,8 @@ pub struct Catalog {
     operations: BTreeMap<&'static str, RegisteredOperation>,
     aliases: BTreeMap<&'static str, &'static str>,
     providers: Vec<String>,
+    /// The venue's own name, address and DID.
+    own_names: RwLock<BTreeSet<String>>,
 }
 
 impl Catalog {
@@ -116,6 +119,27 @@ impl Catalog {
     /// The names of the model providers that agents may name.
     pub fn providers(&self) -> &[String] {
         &self.providers
+    }
+
+    /// Adds names of the venue by which callers may mean it.
+    pub fn add_own_names(&self, names: impl IntoIterator<Item = String>) {
+        self.own_names.write().extend(names);
+    }
+
+    /// Refuses an operation on another venue.
+    ///
+    /// # Errors
+    /// `name` is none of this venue's own.
+    pub fn check_venue(&self, name: Option<&Value>) -> Result<(), OpError> {
+        let Some(name) = name.filter(|name| !name.is_null()) else { return Ok(()) };
+        let text = name.as_str().unwrap_or_default().trim_end_matches('/');
+        if self.own_names.read().contains(text) {
+            return Ok(());
+        }
+        Err(OpError::Invalid(format!(
+            "`venue`: operations run at this venue alone, got {name}; leave it out, or call the other venue's API with \
+             `v/ops/http/post`"
+        )))
     }
 
     /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.

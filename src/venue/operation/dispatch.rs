@@ -1,17 +1,18 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
+use super::pin::PinReader;
 use super::{
-    Caller, Catalog, Effect, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, copies, fill, pin,
+    Caller, Catalog, Effect, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, copies, fill,
 };
 use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::ids::JobId;
-use crate::domain::lattice::catalog::RUN;
+use crate::domain::lattice::catalog::{RUN, catalog_path};
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::JobSight;
 use crate::domain::schema::make_whole;
-use crate::domain::secret::hide;
+use crate::domain::secret::{hide, reference};
 use crate::domain::values::inject::{Injection, reserved};
 use crate::domain::visible::{is_secret_name, quoted};
 use crate::venue::Venue;
@@ -36,7 +37,7 @@ pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOpe
 
 /// What to use in the place of operations that Covia's clients know and no venue of this kind has.
 fn elsewhere(path: &str) -> Option<&'static str> {
-    path.starts_with("v/ops/ucan/").then_some(
+    catalog_path(path).starts_with("v/ops/ucan/").then_some(
         ": this venue makes and looks into no tokens, `trellis token` does; present a token, or a chain of them, as `Authorization`",
     )
 }
@@ -107,9 +108,11 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
             path: found.spec.path,
             wrong: vec![Wrong::root(Code::Rule, wrong)],
         })?;
+        reference::spell_out(&found.spec.input, &mut arguments);
         if found.spec.path != RUN {
             return Ok(Settled { found, arguments, inner: named, masked: mask });
         }
+        catalog.check_venue(arguments.get("venue"))?;
         let path = arguments["operation"].as_str().unwrap_or_default().to_owned();
         let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
         found = resolve(catalog, &path)?;
@@ -167,7 +170,11 @@ async fn asked_for(venue: &Venue, caller: &Caller, job: Option<JobId>) -> Result
 
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
-    let path = &pin::meant(&call.caller.owner, &call.caller.authority, call.workspace, path).await?;
+    let (caller, mut arguments) = (call.caller, arguments);
+    let pins =
+        PinReader { venue: call.venue, owner: &caller.owner, authority: &caller.authority, workspace: call.workspace };
+    let path = &pins.meant(path).await?;
+    pins.resolve_inner(path, &mut arguments).await?;
     let permitted = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };

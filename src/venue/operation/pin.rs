@@ -1,35 +1,146 @@
-//! Pins of operations: `o/<name>` is run as the operation that it names.
+//! What stands for an operation: a pin `o/<name>`, a definition below `w/`, or an asset that is one.
+//!
+//! | value | its operation |
+//! |---|---|
+//! | `{"operation": "v/ops/json/merge"}` | that path, as `asset/pin` writes it |
+//! | `{"operation": {"adapter": "json:merge", …}}` | `v/ops/json/merge`, as Covia's metadata say it |
+//! | `{"asset": "a/…"}` | what the asset says |
 
 use super::OpError;
-use crate::domain::authority::Authority;
-use crate::domain::ids::Owner;
-use crate::domain::lattice::Path;
-use crate::domain::lattice::catalog::is_pin;
+use crate::domain::authority::{Authority, ResourcePath};
+use crate::domain::ids::{AssetId, Owner};
+use crate::domain::lattice::catalog::{RUN, catalog_path, is_pin};
 use crate::domain::lattice::own::own;
+use crate::domain::lattice::{Namespace, Path};
+use crate::domain::limits::JOB_DEPTH;
+use crate::domain::visible::quoted;
+use crate::venue::Venue;
+use crate::venue::assets;
 use crate::venue::workspace::Workspace;
+use serde_json::Value;
 
-/// The path of a pin; `None`: it is no pin's.
-fn pin_of(owner: &Owner, path: &str) -> Result<Option<Path>, OpError> {
-    if !is_pin(path) {
-        return Ok(None);
-    }
-    let plain = own(owner, path).map_err(|error| OpError::Denied(error.to_string()))?;
-    Path::parse(plain).map(Some).map_err(|error| OpError::Invalid(error.to_string()))
+/// Who asks for what stands for an operation, and whose tree it is looked up in.
+#[derive(Clone, Copy)]
+pub struct PinReader<'a> {
+    /// The venue's catalog and assets.
+    pub venue: &'a Venue,
+    /// Whose tree.
+    pub owner: &'a Owner,
+    /// What may be read.
+    pub authority: &'a Authority,
+    /// The tree as the reader sees it.
+    pub workspace: &'a Workspace,
 }
 
-/// The operation that a path means: of a pin the one that it names, to whoever may read it; any other path
-/// stays as it is.
-pub async fn meant(owner: &Owner, authority: &Authority, workspace: &Workspace, path: &str) -> Result<String, OpError> {
-    let Some(pin) = pin_of(owner, path)? else { return Ok(path.to_owned()) };
-    authority.permits("crud/read", &pin).map_err(|denied| OpError::Denied(denied.text(path)))?;
-    let Some(found) = workspace.get(&pin).await? else {
-        return Err(OpError::NotFound(format!("there is no pin `{pin}`; `asset/pin` makes one of an operation")));
-    };
-    match found["operation"].as_str() {
-        Some(operation) => Ok(operation.to_owned()),
-        None => Err(OpError::Invalid(format!(
-            "`{pin}` pins no operation, but `{}`",
-            found["from"].as_str().unwrap_or("a value")
-        ))),
+/// Where a value lies that stands for an operation.
+enum Place {
+    Path(Path),
+    Asset(AssetId),
+}
+
+impl PinReader<'_> {
+    /// The operation that a path means: of what stands for one that one, to whoever may read it; any other path stays as it
+    /// is.
+    pub async fn meant(&self, path: &str) -> Result<String, OpError> {
+        let Some(place) = self.place(path)? else { return Ok(path.to_owned()) };
+        let value = self.value(path, &place).await?;
+        if let Some(operation) = self.operation(path, &value)? {
+            return Ok(operation);
+        }
+        // A pin of a value leads to the asset that it was kept as.
+        if let Some(id) = value["asset"].as_str().and_then(asset_of) {
+            let kept = self.value(path, &Place::Asset(id)).await?;
+            if let Some(operation) = self.operation(path, &kept)? {
+                return Ok(operation);
+            }
+        }
+        let what = value["from"].as_str().map_or_else(|| "a value".to_owned(), |from| format!("`{}`", quoted(from)));
+        Err(OpError::Invalid(format!(
+            "`{}` pins no operation, but {what}; expected a map whose `operation` is a catalog path, or has an `adapter`",
+            quoted(path)
+        )))
     }
+
+    /// Puts the operations of the catalog into the places of what stands for them in the arguments of a call that runs
+    /// another one, or several in each other. Returns whether there was any.
+    pub async fn resolve_inner(&self, path: &str, arguments: &mut Value) -> Result<bool, OpError> {
+        let (mut path, mut arguments, mut is_any) = (path.to_owned(), arguments, false);
+        for _ in 0..=JOB_DEPTH {
+            if self.venue.catalog.resolve(&path).is_none_or(|found| found.spec.path != RUN) {
+                break;
+            }
+            let Some(asked) = arguments["operation"].as_str() else { break };
+            let operation = self.meant(asked).await?;
+            if operation != asked {
+                arguments["operation"] = operation.as_str().into();
+                is_any = true;
+            }
+            path = operation;
+            let Some(input) = arguments.get_mut("input") else { break };
+            arguments = input;
+        }
+        Ok(is_any)
+    }
+
+    fn place(&self, path: &str) -> Result<Option<Place>, OpError> {
+        if !is_pin(path) {
+            return Ok(None);
+        }
+        let plain = own(self.owner, path).map_err(|error| OpError::Denied(error.to_string()))?.trim_matches('/');
+        if let Some(id) = asset_of(plain) {
+            return Ok(Some(Place::Asset(id)));
+        }
+        let path = Path::parse(plain).map_err(|error| OpError::Invalid(error.to_string()))?;
+        Ok(Some(Place::Path(path)))
+    }
+
+    async fn value(&self, asked: &str, place: &Place) -> Result<Value, OpError> {
+        let resource = match place {
+            Place::Path(path) => path.into(),
+            Place::Asset(id) => ResourcePath::asset(id),
+        };
+        self.authority.permits("crud/read", resource).map_err(|denied| OpError::Denied(denied.text(asked)))?;
+        match place {
+            Place::Path(path) => self.workspace.get(path).await?.ok_or_else(|| missing(path)),
+            Place::Asset(id) => {
+                let asset = assets::content(self.venue, self.owner, id).await?;
+                let asset = asset.ok_or_else(|| OpError::NotFound(format!("there is no asset `a/{id}`")))?;
+                let content = asset.value().unwrap_or_default();
+                let metadata = asset.record.metadata.filter(|_| content.get("operation").is_none());
+                Ok(metadata.filter(|said| said.contains_key("operation")).map_or(content, Value::Object))
+            }
+        }
+    }
+
+    /// The operation that a value says it is; `None`: it says none.
+    fn operation(&self, asked: &str, value: &Value) -> Result<Option<String>, OpError> {
+        if let Some(operation) = value["operation"].as_str() {
+            return Ok(Some(operation.to_owned()));
+        }
+        let Some(adapter) = value["operation"]["adapter"].as_str() else { return Ok(None) };
+        if self.venue.catalog.resolve(adapter).is_some() {
+            return Ok(Some(catalog_path(adapter)));
+        }
+        Err(OpError::Invalid(format!(
+            "`{}` is defined by the adapter `{}`, which this venue doesn't have; expected an operation of `v/ops`, such as \
+             `json:merge`",
+            quoted(asked),
+            quoted(adapter)
+        )))
+    }
+}
+
+fn missing(path: &Path) -> OpError {
+    let hint = match path.namespace() {
+        Namespace::Pins => "; `asset/pin` makes one of an operation",
+        _ => "",
+    };
+    let what = if path.namespace() == Namespace::Pins { "pin" } else { "definition" };
+    OpError::NotFound(format!("there is no {what} `{path}`{hint}"))
+}
+
+/// The asset that `a/<hash>` or a hash alone names.
+fn asset_of(text: &str) -> Option<AssetId> {
+    let digits = text.strip_prefix("a/").unwrap_or(text);
+    AssetId::new(digits.strip_prefix("0x").unwrap_or(digits)).ok()
 }

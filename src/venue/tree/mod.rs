@@ -1,5 +1,6 @@
 //! The tree as a caller reads it: what the owner keeps there, and what the venue shows as part of it.
 
+mod agent;
 pub mod shared;
 pub mod virtuals;
 

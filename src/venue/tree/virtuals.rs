@@ -1,14 +1,15 @@
 //! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
 
-use super::shared;
+use super::{agent, shared};
 use crate::domain::asset::{Asset, shown};
 use crate::domain::ids::AssetId;
 use crate::domain::ids::{AgentId, JobId};
-use crate::domain::lattice::value::{get as navigate, index_of};
+use crate::domain::lattice::value::get as navigate;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::reader::{HIDDEN, is_veiled};
 use crate::venue::agents;
+use crate::venue::agents::templates::TEMPLATES;
 use crate::venue::assets;
 use crate::venue::jobs;
 use crate::venue::operation::{Invocation, OpError, RegisteredOperation};
@@ -19,13 +20,6 @@ use serde_json::{Map, Value, json};
 const ASSETS: usize = 1_000;
 /// Jobs shown under `j/`.
 const JOBS: usize = 1_000;
-
-/// Key of an agent under which its turns are.
-const TIMELINE: &str = "timeline";
-/// Turns shown under `g/<agent>/timeline`.
-const TURNS: usize = 1_000;
-/// Turns that can be read one by one: reaching one walks over the index of those before it.
-const TURNS_REACHED: usize = 100_000;
 
 /// The value at a path of a namespace that agents can't write.
 pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
@@ -41,11 +35,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         }
         (Namespace::Agents, Some(name)) => match AgentId::new(name) {
             Err(_) => Ok(None),
-            Ok(id) if rest.first().is_some_and(|key| key == TIMELINE) => timeline(call, &id, &rest[1..]).await,
-            Ok(id) => {
-                let info = agents::info(call.venue, owner, &id).await?;
-                Ok(info.and_then(|value| navigate(&value, rest).cloned()))
-            }
+            Ok(id) => agent::get(call, &id, rest).await,
         },
         (Namespace::Jobs, None) => {
             let listed = jobs::ids(call.venue, owner, 0, JOBS).await?;
@@ -88,20 +78,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
     }
 }
 
-/// `g/<agent>/timeline`: its turn records, oldest first; below it one of them.
-async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Result<Option<Value>, OpError> {
-    let (owner, reader) = (&call.caller.owner, call.caller.reads());
-    let Some((place, rest)) = rest.split_first() else {
-        let known = agents::get(call.venue, owner, id).await?.is_some();
-        let turns = agents::timeline(call.venue, (owner, &reader), id, 0, TURNS).await?;
-        return Ok(known.then(|| turns.into()));
-    };
-    let Some(place) = index_of(place).filter(|place| *place < TURNS_REACHED) else { return Ok(None) };
-    let turns = agents::timeline(call.venue, (owner, &reader), id, place, 1).await?;
-    Ok(turns.first().and_then(|turn| navigate(turn, rest)).cloned())
-}
-
-/// `v/`: the catalog by group, and what the venue is.
+/// `v/`: the catalog by group, templates of agents, and what the venue is.
 fn venue(call: &Invocation<'_>) -> Value {
     let mut ops = Map::new();
     let catalog = &call.venue.catalog;
@@ -113,7 +90,7 @@ fn venue(call: &Invocation<'_>) -> Value {
             group[name] = describe(path, found);
         }
     }
-    json!({"ops": ops, "info": {"name": call.venue.name, "version": env!("CARGO_PKG_VERSION")}})
+    json!({"ops": ops, "agents": {"templates": &*TEMPLATES}, "info": {"name": call.venue.name, "version": env!("CARGO_PKG_VERSION")}})
 }
 
 /// An operation's metadata, as `v/ops/…` and `GET operations` show it.

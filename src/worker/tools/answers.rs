@@ -47,7 +47,7 @@ pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutco
         return None;
     }
     if made.runs == human::ASK {
-        return Some(match questions(made.arguments, round.worker.options.approval_time) {
+        return Some(match questions(round, made.arguments) {
             Ok((subject, time)) => ask(round, made, subject, time),
             Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
         });
@@ -101,11 +101,13 @@ fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
     }
 }
 
-fn questions(arguments: &Value, usual: Duration) -> Result<(ApprovalSubject, Duration), String> {
-    let human::AskPerson { title, asks, expires } = decode::typed(arguments.clone()).map_err(|e| e.to_string())?;
-    check_questions(&asks)?;
-    let time = expires.map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
-    Ok((ApprovalSubject::Questions { title, asks }, time))
+fn questions(round: &Round<'_>, arguments: &Value) -> Result<(ApprovalSubject, Duration), String> {
+    let asked: human::AskPerson = decode::typed(arguments.clone()).map_err(|e| e.to_string())?;
+    asked.check_user(&round.setting().owner)?;
+    check_questions(&asked.asks)?;
+    let usual = round.worker.options.approval_time;
+    let time = asked.seconds().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
+    Ok((ApprovalSubject::Questions { title: asked.heading(), asks: asked.asks }, time))
 }
 
 fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Duration) -> CallOutcome {

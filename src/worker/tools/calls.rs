@@ -8,14 +8,13 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Capability, HIDDEN};
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{Causes, causes};
+use crate::domain::call::{Causes, causes, causes_of};
 use crate::domain::call::{Outcome, PlannedCall, ReplyTurn, Resolved};
 use crate::domain::context::result::{Rest, ResultRoom};
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::job::Parent;
 use crate::domain::lattice::catalog::RUN;
-use crate::domain::lattice::catalog::is_pin;
 use crate::domain::lattice::own::localise;
 use crate::domain::load::{LoadChange, Loads};
 use crate::domain::principal::Principal;
@@ -25,8 +24,9 @@ use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Setting, Turn};
 use crate::domain::visible::told;
 use crate::store::StoreError;
+use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{
-    Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
+    Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch,
 };
 use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
@@ -260,7 +260,13 @@ impl Round<'_> {
         if let Err(error) = localise(&self.setting.owner, &mut arguments) {
             return refused(OpError::Denied(error.to_string()));
         }
-        let pinned = match self.pinned(path, &mut arguments).await {
+        let pins = PinReader {
+            venue: &self.worker.venue,
+            owner: &self.setting.owner,
+            authority: &self.caller.authority,
+            workspace: self.workspace(),
+        };
+        let pinned = match pins.resolve_inner(path, &mut arguments).await {
             Ok(pinned) => pinned,
             Err(error) => return refused(error),
         };
@@ -275,8 +281,12 @@ impl Round<'_> {
             Err(error) => return refused(error),
         };
         let dispatch::Settled { found, arguments, inner, .. } = settled;
-        if pinned && !matches!(found.spec.effect, Effect::Read | Effect::Buffered) {
-            let text = format!("error: a pin of `{}` isn't run by its path; call that operation", found.spec.path);
+        if pinned && causes_of(found.spec.path).is_some() {
+            // How many children a reply starts is known before its first call, when no pin is looked up.
+            let text = format!(
+                "error: a pin of `{}` isn't run by its path; call that operation, or have the pin among your tools",
+                found.spec.path
+            );
             return Ok(CallOutcome::plain(Outcome::Arguments, text));
         }
         let named = inner.as_deref().unwrap_or(&call.tool);
@@ -299,16 +309,6 @@ impl Round<'_> {
             Effect::Read | Effect::Buffered => self.invoke(index, call, (named, found.spec.path), &arguments).await?,
         };
         Ok(made.by(used))
-    }
-
-    /// A pin that `job/run` names is the operation that it stands for. Returns whether it was one.
-    async fn pinned(&self, path: &str, arguments: &mut Value) -> Result<bool, OpError> {
-        let Some(asked) = arguments["operation"].as_str().filter(|asked| path == RUN && is_pin(asked)) else {
-            return Ok(false);
-        };
-        let meant = pin::meant(&self.setting.owner, &self.caller.authority, self.workspace(), asked).await?;
-        arguments["operation"] = meant.into();
-        Ok(true)
     }
 
     /// The capabilities that these needs are met by.

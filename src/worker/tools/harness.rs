@@ -4,14 +4,15 @@ use super::calls::Round;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::Outcome;
 use crate::domain::call::ToolTarget;
+use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::lattice::own::localise;
 use crate::domain::load::{LoadChange, check_room};
 use crate::domain::tools::outline;
 use crate::domain::turn::{CallOutcome, ends};
 use crate::domain::values::entities::allows;
 use crate::venue::context::offered;
-use crate::venue::operation::Spec;
-use serde_json::{Value, json};
+use crate::venue::operation::{Catalog, RegisteredOperation, Spec, dispatch};
+use serde_json::{Map, Value, json};
 
 /// Operations that one search adds at most: each costs its schema in every further turn.
 const FOUND: usize = 10;
@@ -57,24 +58,29 @@ pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     }
 }
 
-/// `more_tools`: operations whose path or description has all the words, the shortest path first.
+/// `more_tools`: operations whose path or description has all the words, the shortest path first; or those that are named.
 pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
-    let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
-    let words: Vec<_> = query.split_whitespace().collect();
     let known = offered(&round.worker.venue, round.setting(), round.agent);
     let offered = |path: &str| known.iter().any(|known| known == path);
-    let entities = round.entities();
     let catalog = &round.worker.venue.catalog;
+    let entities = round.entities();
     // What the agent has for some entities is offered for these or not at all.
     let scoped = round.setting().config.tools.iter().filter(|entry| !entry.entities().is_empty());
     let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
     let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| found.spec.path == path);
+    let may_be_found = |found: &RegisteredOperation| {
+        entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)) && !elsewhere(found.spec.path)
+    };
+    if let Some(named) = arguments["operations"].as_array() {
+        return named_tools(catalog, named, &may_be_found, &offered);
+    }
+    let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
+    let words: Vec<_> = query.split_whitespace().collect();
     let mut found: Vec<_> = (catalog.operations())
-        .filter(|found| entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)))
-        .filter(|found| !elsewhere(found.spec.path))
+        .filter(|found| may_be_found(found))
         .map(|registered| &registered.spec)
         .filter(|spec| !offered(spec.path))
         .filter(|spec| {
@@ -95,6 +101,38 @@ pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         answer["more"] = format!("{more} more match; use other words").into();
     }
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
+    let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
+    CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
+}
+
+/// The operations of these paths as tools, each with why not where it can't be one.
+fn named_tools(
+    catalog: &Catalog,
+    named: &[Value],
+    may_be_found: &dyn Fn(&RegisteredOperation) -> bool,
+    offered: &dyn Fn(&str) -> bool,
+) -> CallOutcome {
+    let (mut added, mut not_added, mut paths) = (Vec::new(), Map::new(), Vec::new());
+    for path in named.iter().filter_map(Value::as_str) {
+        let why = match dispatch::resolve(catalog, path) {
+            Err(error) => error.to_string(),
+            Ok(found) if !may_be_found(found) => "not for the entities of this request".to_owned(),
+            Ok(found) if offered(found.spec.path) => "it is among your tools already".to_owned(),
+            Ok(_) if added.len() == FOUND => format!("at most {FOUND} in one call"),
+            Ok(found) => {
+                let asked = catalog_path(path);
+                let takes = outline(&found.spec.input);
+                added.push(json!({"tool": tool_name(&asked), "path": asked, "takes": takes}));
+                paths.push(asked);
+                continue;
+            }
+        };
+        not_added.insert(path.to_owned(), why.into());
+    }
+    let mut answer = json!({"added": added, "offered": "from your next turn on"});
+    if !not_added.is_empty() {
+        answer["notAdded"] = not_added.into();
+    }
     let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
     CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
 }

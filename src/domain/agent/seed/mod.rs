@@ -2,7 +2,7 @@
 //!
 //! | source | what it spells otherwise | where |
 //! |---|---|---|
-//! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat` | here, `model` |
+//! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat`; default tools by its names; goal tools without a loop | here, `model` |
 //! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind` | `agntz` |
 //!
 //! What has no meaning here is refused by its name and with the reason, never ignored.
@@ -11,6 +11,7 @@ mod agntz;
 mod model;
 
 use super::merge;
+use super::tool::GOAL_TOOLS;
 use crate::decode::Wrong;
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
@@ -27,6 +28,10 @@ pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     let mut config = if agntz::is_manifest(map) { agntz::mapped(map)? } else { map.clone() };
     if let Some(state) = config.shift_remove("state") {
         config = with_state(config, &state)?;
+    }
+    if config.contains_key("operation") || config.contains_key("llmOperation") {
+        config.entry("toolNames").or_insert_with(|| "covia".into());
+        infer_loop(&mut config);
     }
     if let Some(operation) = config.shift_remove("operation") {
         looped(&mut config, &operation)?;
@@ -72,6 +77,15 @@ pub fn state_config(state: &Value) -> Result<Config, Wrong> {
         None => Ok(Map::new()),
         Some(Value::Object(config)) => Ok(config.clone()),
         Some(other) => bad(format!("`state.config`: expected a map, got {}", type_name(other))),
+    }
+}
+
+/// A configuration with tools of goals and without an `operation` is of a goal tree.
+fn infer_loop(config: &mut Config) {
+    let tools = config.get("tools").and_then(Value::as_array);
+    let has_goals = tools.into_iter().flatten().filter_map(Value::as_str).any(|name| GOAL_TOOLS.contains(&name));
+    if has_goals && !config.contains_key("operation") {
+        config.entry("loop").or_insert_with(|| "goalTree".into());
     }
 }
 
@@ -140,10 +154,21 @@ mod tests {
             (json!({"systemPrompt": "a"}), Ok(json!({"systemPrompt": "a"}))),
             (
                 json!({"operation": "llmagent:chat", "systemPrompt": "a", "state": {"config": {"systemPrompt": "b"}}}),
-                Ok(json!({"systemPrompt": "b"})),
+                Ok(json!({"systemPrompt": "b", "toolNames": "covia"})),
             ),
-            (json!({"operation": "v/ops/goaltree/chat"}), Ok(json!({"loop": "goalTree"}))),
-            (json!({"operation": "goaltree:chat", "loop": "chat"}), Ok(json!({"loop": "chat"}))),
+            (json!({"operation": "v/ops/goaltree/chat"}), Ok(json!({"toolNames": "covia", "loop": "goalTree"}))),
+            (json!({"operation": "goaltree:chat", "loop": "chat"}), Ok(json!({"loop": "chat", "toolNames": "covia"}))),
+            (
+                json!({"llmOperation": "langchain:openai", "toolNames": "own", "tools": ["more_tools", "subgoal"]}),
+                Ok(json!({
+                    "toolNames": "own", "tools": ["more_tools", "subgoal"], "loop": "goalTree",
+                    "model": {"provider": "openai", "name": "gpt-5.4-mini"}
+                })),
+            ),
+            (
+                json!({"operation": "llmagent:chat", "tools": ["subgoal"]}),
+                Ok(json!({"tools": ["subgoal"], "toolNames": "covia"})),
+            ),
             (json!({"model": {"a": 1}, "state": {"config": {"model": {"b": 1}}}}), Ok(json!({"model": {"b": 1}}))),
             (json!({"state": {}}), Ok(json!({}))),
             (

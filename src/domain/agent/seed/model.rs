@@ -7,11 +7,13 @@ use crate::lattice::value::type_name;
 use serde_json::{Map, Value};
 
 /// Covia's operations that call a model, with the provider here and the model that they mean when none is named.
-const OPERATIONS: [(&str, &str, &str); 4] = [
+const OPERATIONS: [(&str, &str, &str); 6] = [
     ("v/ops/langchain/openai", "openai", "gpt-5.4-mini"),
     ("v/ops/langchain/anthropic", "anthropic", "claude-sonnet-4-5"),
     ("v/ops/langchain/ollama", "ollama", "qwen"),
     ("v/ops/langchain/xai", "xai", "grok-4"),
+    ("v/ops/langchain/gemini", "gemini", "gemini-2.5-flash"),
+    ("v/ops/langchain/deepseek", "deepseek", "deepseek-chat"),
 ];
 
 /// How names of models begin, and whose they are.
@@ -135,6 +137,8 @@ mod tests {
             (json!({"llmOperation": "v/ops/langchain/openai", "model": "gpt-5.4-mini"}), "openai", "gpt-5.4-mini"),
             (json!({"llmOperation": "langchain:anthropic"}), "anthropic", "claude-sonnet-4-5"),
             (json!({"llmOperation": "langchain/ollama", "model": "gpt-oss"}), "ollama", "gpt-oss"),
+            (json!({"llmOperation": "langchain:gemini"}), "gemini", "gemini-2.5-flash"),
+            (json!({"llmOperation": "v/ops/langchain/deepseek"}), "deepseek", "deepseek-chat"),
             (json!({"model": "gpt-5.4-mini"}), "openai", "gpt-5.4-mini"),
             (json!({"model": "o3"}), "openai", "o3"),
             (json!({"model": "o4-mini"}), "openai", "o4-mini"),

@@ -3,7 +3,7 @@
 use super::capture::{Part, Sections};
 use super::cut;
 use crate::call::{Outcome, Unmade};
-use crate::lattice::catalog::{RUN, catalog_path};
+use crate::lattice::catalog::{catalog_path, runs_another};
 use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
 use crate::scope::{GROUPS, INSTANCE, Reach, SCOPES, ScopedSection, Scopes, quoted};
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ pub fn take(operation: Option<&str>, arguments: &mut Value) -> ScopeChoice {
     let said = ScopeChoice { taken: underscored(arguments) };
     let (mut path, mut inner) = (operation.unwrap_or_default().to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
-        if path != RUN && path != "v/ops/grid/run" {
+        if !runs_another(&path) {
             break;
         }
         path = catalog_path(inner["operation"].as_str().unwrap_or_default());

@@ -1,0 +1,103 @@
+//! Addresses in a configuration, `/tenant/user/w/x` and `did:key:…/w/x`: those of its owner's own tree become plain paths.
+
+use crate::ids::Owner;
+use crate::lattice::catalog::behind_owner;
+use crate::lattice::own::{NotOwn, own};
+use serde_json::Value;
+
+/// Lists of capabilities.
+const CAPS: [&str; 2] = ["caps", "delegable"];
+/// Keys of a context entry that are paths.
+const SOURCES: [&str; 2] = ["ref", "op"];
+
+/// Makes plain paths of the addresses in a configuration as its caller gave it: in capabilities, context entries, and the
+/// same inside `state`. Without an owner every address counts as an own one: only to check the rest.
+///
+/// # Errors
+/// An address leads into another owner's tree.
+pub fn localise(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
+    plain(owner, config)?;
+    if let Some(state) = config.get_mut("state") {
+        plain(owner, state)?;
+        if let Some(config) = state.get_mut("config") {
+            plain(owner, config)?;
+        }
+    }
+    Ok(())
+}
+
+fn plain(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
+    for cap in CAPS.iter().flat_map(|key| items(config, key)).collect::<Vec<_>>() {
+        let with = config.pointer_mut(&format!("{cap}/with"));
+        with.map_or(Ok(()), |with| text(owner, with))?;
+    }
+    for entry in items(config, "context") {
+        let Some(entry) = config.pointer_mut(&entry) else { continue };
+        // A text with spaces is literal.
+        if entry.as_str().is_some_and(|text| !text.contains(char::is_whitespace)) {
+            text(owner, entry)?;
+        }
+        for key in SOURCES {
+            entry.get_mut(key).map_or(Ok(()), |path| text(owner, path))?;
+        }
+    }
+    Ok(())
+}
+
+/// JSON pointers of the items of a list.
+fn items(config: &Value, key: &str) -> Vec<String> {
+    let count = config.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+    (0..count).map(|at| format!("/{key}/{at}")).collect()
+}
+
+fn text(owner: Option<&Owner>, value: &mut Value) -> Result<(), NotOwn> {
+    let Some(text) = value.as_str() else { return Ok(()) };
+    let plain = match owner {
+        Some(owner) => own(owner, text)?,
+        None if text.starts_with('/') || text.starts_with("did:") => behind_owner(text),
+        None => text,
+    };
+    if plain != text {
+        *value = plain.into();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn own_addresses_become_plain_paths_and_those_of_others_are_refused() {
+        let owner: Owner = "acme/ann".parse().unwrap();
+        let given = |of: &str| {
+            let at = |path: &str| format!("/acme/{of}/{path}");
+            let inside = json!({
+                "caps": [{"with": at("w/a"), "can": "crud"}],
+                "delegable": [{"with": at("w"), "can": "crud/read"}],
+                "context": [at("w/b"), format!("{} is text", at("w/b")), {"ref": at("w/c")}, {"op": at("o/look"), "input": {}}],
+            });
+            json!({"caps": inside["caps"], "context": inside["context"], "state": {"context": inside["context"], "config": inside}})
+        };
+        let expected = {
+            let context = json!(["w/b", "/acme/ann/w/b is text", {"ref": "w/c"}, {"op": "o/look", "input": {}}]);
+            let caps = json!([{"with": "w/a", "can": "crud"}]);
+            let inside = json!({"caps": caps, "delegable": [{"with": "w", "can": "crud/read"}], "context": context});
+            json!({"caps": caps, "context": context, "state": {"context": context, "config": inside}})
+        };
+        let mut own = given("ann");
+        localise(Some(&owner), &mut own).unwrap();
+        assert_eq!(own, expected);
+        let error = localise(Some(&owner), &mut given("bob")).unwrap_err();
+        assert!(error.to_string().contains("`/acme/bob/w/a` is not in the tree of `acme/ann`"), "{error}");
+        let mut anybody = given("bob");
+        localise(None, &mut anybody).unwrap();
+        assert_eq!(anybody["caps"], expected["caps"]);
+        for other in [json!(null), json!({"caps": 1, "context": {}, "state": []}), json!({"context": [1, null]})] {
+            let mut same = other.clone();
+            localise(Some(&owner), &mut same).unwrap();
+            assert_eq!(same, other);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Values brought to the types of a schema, where that is plain: `"5"` to 5, 5 to `"5"`, `"true"` to true.
+
+use super::integer;
+use crate::decode;
+use serde_json::{Map, Number, Value};
+
+/// References followed at one place of a value: a schema may lead in circles.
+const REFERENCES: usize = 16;
+
+/// The value with the types of the schema. What can't be brought to its type stays as it is.
+pub fn coerced(schema: &Value, value: Value) -> Value {
+    at(schema, schema, value)
+}
+
+/// One place of the value. Of alternatives the first of the value's own kind counts, so that each place is walked once.
+fn at(root: &Value, schema: &Value, value: Value) -> Value {
+    let Some(schema) = resolved(root, schema) else { return value };
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
+    let Some(alternatives) = alternatives else { return of_one(root, schema, value) };
+    let schemas: Vec<&Value> = alternatives.iter().filter_map(|schema| resolved(root, schema)).collect();
+    let own = schemas.iter().find(|schema| wanted(schema).iter().any(|kind| is_of(kind, &value)));
+    let Some(own) = own else {
+        let kinds: Vec<&str> = schemas.iter().flat_map(|schema| wanted(schema)).collect();
+        return scalar(&kinds, value);
+    };
+    of_one(root, own, value)
+}
+
+fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let part = |key: &str| schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]);
+            let entries = map.into_iter().map(|(key, value)| {
+                let value = at(root, part(&key), value);
+                (key, value)
+            });
+            Value::Object(entries.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => {
+            let first = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
+            let item = |(index, item)| at(root, first.get(index).unwrap_or(&schema["items"]), item);
+            items.into_iter().enumerate().map(item).collect()
+        }
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => scalar(&wanted(schema), plain),
+    }
+}
+
+/// A schema behind its references, which lead into the whole one; `None`: they lead nowhere.
+fn resolved<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
+    let mut schema = schema;
+    for _ in 0..REFERENCES {
+        let Some(place) = schema["$ref"].as_str() else { return Some(schema) };
+        schema = root.pointer(place.strip_prefix('#')?)?;
+    }
+    None
+}
+
+/// The types that a schema names.
+fn wanted(schema: &Value) -> Vec<&str> {
+    match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_of(kind: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => kind == "null",
+        Value::Bool(_) => kind == "boolean",
+        Value::Number(number) => kind == "number" || (kind == "integer" && !number.is_f64()),
+        Value::String(_) => kind == "string",
+        Value::Array(_) => kind == "array",
+        Value::Object(_) => kind == "object",
+    }
+}
+
+/// A plain value as the first of the types that it can be brought to; one that is of a type already stays.
+fn scalar(kinds: &[&str], value: Value) -> Value {
+    if kinds.iter().any(|kind| is_of(kind, &value)) {
+        return value;
+    }
+    kinds.iter().find_map(|kind| brought(kind, &value)).unwrap_or(value)
+}
+
+fn brought(kind: &str, value: &Value) -> Option<Value> {
+    match (kind, value) {
+        ("integer", Value::String(text)) => number(text).and_then(|number| whole(&number)),
+        ("integer", Value::Number(number)) => whole(number),
+        ("number", Value::String(text)) => number(text).map(Value::Number),
+        ("boolean", Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
+        ("null", Value::String(text)) if text.trim().is_empty() || text.trim() == "null" => Some(Value::Null),
+        ("string", Value::Number(_) | Value::Bool(_)) => Some(value.to_string().into()),
+        _ => None,
+    }
+}
+
+/// A number in the spelling of JSON.
+fn number(text: &str) -> Option<Number> {
+    match decode::data(text.trim().as_bytes()) {
+        Ok(Value::Number(number)) => Some(number),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+fn whole(number: &Number) -> Option<Value> {
+    if !number.is_f64() {
+        return Some(number.clone().into());
+    }
+    let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+    integer(float).map(Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_value_gets_the_types_of_the_schema() {
+        let of = |kind: &str| json!({"type": kind});
+        let circle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
+        let tree =
+            json!({"type": "object", "properties": {"n": {"type": "integer"}, "kids": {"items": {"$ref": "#"}}}});
+        for (schema, given, expected) in [
+            (of("integer"), json!("5"), json!(5)),
+            (of("integer"), json!(" -7 "), json!(-7)),
+            (of("integer"), json!("5.0"), json!(5)),
+            (of("integer"), json!(5.0), json!(5)),
+            (of("integer"), json!("5.5"), json!("5.5")),
+            (of("integer"), json!("five"), json!("five")),
+            (of("integer"), json!("1e400"), json!("1e400")),
+            (of("number"), json!("5.5"), json!(5.5)),
+            (of("number"), json!("NaN"), json!("NaN")),
+            (of("boolean"), json!("true"), json!(true)),
+            (of("boolean"), json!("yes"), json!("yes")),
+            (of("boolean"), json!(1), json!(1)),
+            (of("string"), json!(5), json!("5")),
+            (of("string"), json!(true), json!("true")),
+            (of("string"), json!([1]), json!([1])),
+            (of("null"), json!("null"), json!(null)),
+            (json!({"type": ["integer", "null"]}), json!("5"), json!(5)),
+            (json!({"type": ["integer", "string"]}), json!("5"), json!("5")),
+            (json!({"anyOf": [of("integer"), of("null")]}), json!("5"), json!(5)),
+            (
+                json!({"anyOf": [of("array"), {"type": "object", "properties": {"a": of("string")}}]}),
+                json!({"a": 1}),
+                json!({"a": "1"}),
+            ),
+            (
+                json!({"properties": {"a": of("integer")}, "additionalProperties": of("string")}),
+                json!({"a": "1", "b": 2}),
+                json!({"a": 1, "b": "2"}),
+            ),
+            (json!({"prefixItems": [of("string")], "items": of("integer")}), json!([1, "2"]), json!(["1", 2])),
+            (tree, json!({"n": "1", "kids": [{"n": "2"}]}), json!({"n": 1, "kids": [{"n": 2}]})),
+            (circle, json!("5"), json!("5")),
+            (json!(true), json!("5"), json!("5")),
+        ] {
+            assert_eq!(coerced(&schema, given.clone()), expected, "{schema} {given}");
+        }
+    }
+}

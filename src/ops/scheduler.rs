@@ -1,0 +1,174 @@
+//! `v/ops/scheduler/*`: Covia's words for timers that send something to an agent once.
+
+use super::timer::{self, Trigger};
+use crate::domain::authority::ResourcePath;
+use crate::domain::decode;
+use crate::domain::lattice::Namespace;
+use crate::domain::lattice::catalog::catalog_path;
+use crate::domain::limits::LIST_PAGE;
+use crate::domain::timer::{Timer, TimerId, TimerKind};
+use crate::ingress;
+use crate::venue::operation::{
+    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+};
+use crate::venue::timers;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+const REQUEST: &str = "v/ops/agent/request";
+const MESSAGE: &str = "v/ops/agent/message";
+
+/// The operations of this group.
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![
+        operation::<ScheduleOperation>(),
+        operation::<ListScheduled>(),
+        operation::<CancelScheduled>(),
+        operation::<TriggerScheduled>(),
+    ]
+}
+
+/// Run `v/ops/agent/request` or `v/ops/agent/message` once at a time, `time` or `after`. Returns its `handle`.
+#[derive(Deserialize, JsonSchema)]
+struct ScheduleOperation {
+    /// v/ops/agent/request or v/ops/agent/message
+    operation: String,
+    /// its arguments: agentId, input or message, sessionId, priority, context
+    input: Map<String, Value>,
+    /// milliseconds since 1970
+    time: Option<u64>,
+    /// milliseconds from now
+    after: Option<u64>,
+}
+
+impl ScheduleOperation {
+    /// The timer that it sets.
+    fn trigger(&self) -> Result<Trigger, OpError> {
+        let path = catalog_path(&self.operation);
+        let (kind, content) = match path.as_str() {
+            REQUEST => ("task", "input"),
+            MESSAGE => ("message", "message"),
+            _ => {
+                return Err(OpError::Invalid(format!(
+                    "`operation`: expected `{REQUEST}` or `{MESSAGE}`, got `{path}`: at a time this venue sends to agents; \
+                     give an agent the task to call it"
+                )));
+            }
+        };
+        let known = ["agentId", content, "sessionId", "priority", "context"];
+        if let Some(other) = self.input.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(OpError::Invalid(format!(
+                "`input.{other}`: what is scheduled has `{}`, got another key",
+                known.join("`, `")
+            )));
+        }
+        let mut said = self.input.clone();
+        let sent = said.shift_remove(content);
+        said.insert("input".into(), sent.ok_or_else(|| OpError::Invalid(format!("`input.{content}`: missing")))?);
+        said.insert("kind".into(), kind.into());
+        for (key, time) in [("at", self.time), ("after", self.after)] {
+            said.extend(time.map(|time| (key.to_owned(), Value::from(time))));
+        }
+        decode::typed(Value::Object(said)).map_err(|wrong| OpError::Invalid(format!("`input`: {wrong}")))
+    }
+}
+
+impl Operation for ScheduleOperation {
+    const PATH: &'static str = "v/ops/scheduler/schedule";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        self.trigger()?.needs()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let timer = timer::set(call, &self.trigger()?.request(call)?).await?;
+        Ok(json!({"handle": timer.id, "time": timer.next}).into())
+    }
+}
+
+/// What is scheduled, the next first: `handle`, `op` and `time` of each.
+#[derive(Deserialize, JsonSchema)]
+struct ListScheduled {
+    #[serde(default)]
+    offset: usize,
+}
+
+fn event(timer: &Timer) -> Value {
+    let op = match timer.kind {
+        TimerKind::Task => REQUEST,
+        TimerKind::Message => MESSAGE,
+    };
+    json!({"handle": timer.id, "op": op, "time": timer.next, "agentId": timer.agent})
+}
+
+impl Operation for ListScheduled {
+    const PATH: &'static str = "v/ops/scheduler/list";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::all(Namespace::Agents))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let page = timers::list(call.venue, &call.caller.owner, (None, false), self.offset, LIST_PAGE).await?;
+        let events: Vec<_> = page.items.iter().map(event).collect();
+        Ok(json!({"events": events, "next": page.behind(self.offset)}).into())
+    }
+}
+
+/// Cancel what is scheduled.
+#[derive(Deserialize, JsonSchema)]
+struct CancelScheduled {
+    /// as `scheduler/schedule` returned it
+    handle: TimerId,
+}
+
+impl Operation for CancelScheduled {
+    const PATH: &'static str = "v/ops/scheduler/cancel";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        match (timer::Cancel { timer: self.handle }).run(call).await {
+            Ok(_) => Ok(json!({"cancelled": true}).into()),
+            Err(OpError::NotFound(_)) => Ok(json!({"cancelled": false}).into()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Run now what is scheduled for later.
+#[derive(Deserialize, JsonSchema)]
+struct TriggerScheduled {
+    /// as `scheduler/schedule` returned it
+    handle: TimerId,
+}
+
+impl Operation for TriggerScheduled {
+    const PATH: &'static str = "v/ops/scheduler/trigger";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    /// It is asked when its agent is known.
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::none()
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        if let Site::Turn(_) = &call.site {
+            // The pause before what a turn sets is what keeps it from setting the next at once.
+            return Err(OpError::Conflict("no agent brings forward what was set for later".into()));
+        }
+        let Some(timer) = timers::get(venue, owner, &self.handle).await?.0 else {
+            return Ok(json!({"triggered": false}).into());
+        };
+        call.permit("agent/trigger", ResourcePath::agent(&timer.agent))?;
+        let fired = ingress::timers::hurry_one(venue, owner, &self.handle).await?;
+        Ok(json!({"triggered": fired}).into())
+    }
+}

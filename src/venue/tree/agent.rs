@@ -1,0 +1,123 @@
+//! What lies below `g/<agent>`: its record, turns, sessions, and its own notes and scratch documents.
+
+use crate::domain::ids::{AgentId, SessionId, SessionKey};
+use crate::domain::lattice::layout::Scope;
+use crate::domain::lattice::value::{get as navigate, index_of};
+use crate::domain::lattice::{Namespace, Path};
+use crate::domain::limits::LIST_PAGE;
+use crate::venue::agents::{self, sessions};
+use crate::venue::operation::{Invocation, OpError, Site};
+use serde_json::{Map, Value, json};
+
+/// Turns shown under `g/<agent>/timeline`.
+const TURNS: usize = 1_000;
+/// Turns that can be read one by one: reaching one walks over the index of those before it.
+const TURNS_REACHED: usize = 100_000;
+
+/// The value at `keys` below an agent.
+///
+/// | keys | value |
+/// |---|---|
+/// | `timeline`, `timeline/N` | its turns, oldest first |
+/// | `state`, `state/config`, `state/context`, `state/loads` | its configuration, and what it keeps in all sessions |
+/// | `sessions`, `sessions/ID` | its sessions by id |
+/// | `n`, `sessions/ID/c` | its notes, and a session's scratch documents |
+/// | anything else | as `agent/info` tells |
+pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) -> Result<Option<Value>, OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    match names.as_slice() {
+        ["timeline", ..] => timeline(call, id, &keys[1..]).await,
+        ["state", ..] => {
+            let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
+            let state = json!({
+                "config": record.config, "context": record.state.context, "loads": record.state.loads,
+            });
+            Ok(navigate(&state, &keys[1..]).cloned())
+        }
+        ["sessions"] => all_sessions(call, id).await,
+        ["sessions", session, "c", ..] => {
+            let Ok(session) = SessionId::new(*session) else { return Ok(None) };
+            documents(call, SessionKey { agent: id.clone(), session }, Namespace::Session, &keys[3..]).await
+        }
+        ["sessions", session, ..] => {
+            let Ok(session) = SessionId::new(*session) else { return Ok(None) };
+            let found = one_session(call, SessionKey { agent: id.clone(), session }).await?;
+            Ok(found.and_then(|value| navigate(&value, &keys[2..]).cloned()))
+        }
+        ["n", ..] => {
+            if agents::get(venue, owner, id).await?.is_none() {
+                return Ok(None);
+            }
+            let session = SessionId::new("notes").map_err(|error| OpError::Invalid(error.to_string()))?;
+            documents(call, SessionKey { agent: id.clone(), session }, Namespace::Notes, &keys[1..]).await
+        }
+        _ => {
+            let info = agents::info(venue, owner, id).await?;
+            Ok(info.and_then(|value| navigate(&value, keys).cloned()))
+        }
+    }
+}
+
+/// `g/<agent>/timeline`: its turn records, oldest first; below it one of them.
+async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Result<Option<Value>, OpError> {
+    let (owner, reader) = (&call.caller.owner, call.caller.reads());
+    let Some((place, rest)) = rest.split_first() else {
+        let known = agents::get(call.venue, owner, id).await?.is_some();
+        let turns = agents::timeline(call.venue, (owner, &reader), id, 0, TURNS).await?;
+        return Ok(known.then(|| turns.into()));
+    };
+    let Some(place) = index_of(place).filter(|place| *place < TURNS_REACHED) else { return Ok(None) };
+    let turns = agents::timeline(call.venue, (owner, &reader), id, place, 1).await?;
+    Ok(turns.first().and_then(|turn| navigate(turn, rest)).cloned())
+}
+
+/// The sessions of an agent by id: the first [`LIST_PAGE`] of them.
+async fn all_sessions(call: &Invocation<'_>, id: &AgentId) -> Result<Option<Value>, OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
+    let ttl = record.config.session.ttl.as_ref();
+    let (found, _) = sessions::list(venue, owner, (id, ttl), None, LIST_PAGE).await?;
+    let by_id =
+        found.into_iter().map(|session| (session["sessionId"].as_str().unwrap_or_default().to_owned(), session));
+    Ok(Some(by_id.collect::<Map<_, _>>().into()))
+}
+
+/// A session as lists show it, with the paths that it has loaded.
+async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Value>, OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let Some((record, _)) = agents::get(venue, owner, &key.agent).await? else { return Ok(None) };
+    let Some(facts) = sessions::find(venue, owner, &key).await? else { return Ok(None) };
+    let mut shown = sessions::shown(&facts, record.config.session.ttl.as_ref(), venue.now());
+    shown["loads"] = json!(sessions::state(&facts).loads);
+    Ok(Some(shown))
+}
+
+/// What an agent keeps for itself: read by people, by the agent, and by other agents with a capability that names the place.
+async fn documents(
+    call: &Invocation<'_>,
+    session: SessionKey,
+    namespace: Namespace,
+    keys: &[String],
+) -> Result<Option<Value>, OpError> {
+    let place = match namespace {
+        Namespace::Notes => format!("g/{}/n", session.agent),
+        _ => format!("g/{}/sessions/{}/c", session.agent, session.session),
+    };
+    let is_own = match &call.site {
+        Site::Turn(site) => site.lease.session.agent == session.agent,
+        Site::Api { .. } => !call.caller.is_agent() || call.caller.name == format!("agent:{}", session.agent),
+    };
+    if !is_own && !call.caller.authority.names(&place) {
+        return Err(OpError::Denied(format!(
+            "Capability denied: `{place}` is agent `{}`'s own; reading it takes a capability that names `{place}`. Retrying \
+             the same call will not help.",
+            session.agent
+        )));
+    }
+    let segments = std::iter::once(namespace.prefix().to_owned()).chain(keys.iter().cloned()).collect();
+    let path = Path::from_segments(segments).map_err(|error| OpError::Invalid(error.to_string()))?;
+    let scope = Scope { session: Some(session), job: None };
+    let workspace = call.venue.workspace(&call.caller.owner, scope).await;
+    Ok(workspace.get(&path).await?)
+}
