@@ -1,12 +1,12 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
-mod away;
 mod backends;
 mod introduce;
 mod listen;
 
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
+use crate::config::away;
 use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
@@ -120,12 +120,8 @@ pub enum AppError {
     #[error("this build can't work on the store: {0}")]
     Format(#[from] FormatError),
     /// The queue in NATS.
-    #[error("{error}{}", away_bus(.error))]
-    Nats {
-        /// The queue's own words.
-        #[from]
-        error: BusOpenError,
-    },
+    #[error(transparent)]
+    Nats(#[from] BusOpenError),
     /// The queue in the embedded store.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -188,14 +184,6 @@ fn away_store(error: &StoreError) -> String {
         StoreError::Unavailable { store, reason } if store.starts_with("redis") => {
             format!("; {}", away::advice(reason, "store.url", store))
         }
-        _ => String::new(),
-    }
-}
-
-/// The same of a queue.
-fn away_bus(error: &BusOpenError) -> String {
-    match error {
-        BusOpenError::Connect { bus, reason } => format!("; {}", away::advice(reason, "bus.url", bus)),
         _ => String::new(),
     }
 }
@@ -291,8 +279,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let shutdown = Shutdown::new(Arc::clone(&metrics));
     shutdown.listen_to_signals().map_err(AppError::Signals)?;
     listen::check_free(config, role).await?;
-    if let Some(file) = config.models.scripted.as_deref().filter(|place| place.is_file()) {
-        script_place::file(file)?;
+    if let Some(place) = &config.models.scripted {
+        script_place::check(place)?;
     }
     let app = tokio::select! {
         // Waiting for servers that are away ends with a signal too.

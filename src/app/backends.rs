@@ -15,12 +15,18 @@ use crate::store::journaled::{Journal, JournaledStore};
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
 use crate::store::tail::TailStore;
-use crate::store::{HistoryCheck, Store};
+use crate::store::{HistoryCheck, Inspect, Store};
 use crate::venue::history::History;
+use std::convert::Infallible;
+use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Wait for one server after which the other is looked at.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// An open store, and how to open its queue.
 pub struct OpenStore {
@@ -86,7 +92,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             };
             // Nobody has to wait for a server to learn that a file is missing.
             options.files.check()?;
-            let redis = match redis(config, url, role).await {
+            let redis = match redis_beside(config, url, role, &options).await {
                 Ok(redis) => redis,
                 Err(error) => return Err(Box::pin(with_bus(error, &options, role)).await),
             };
@@ -115,6 +121,63 @@ async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppErro
     }
 }
 
+/// Opens the store; as soon as that has to wait, the queue is looked at as well: who mends one server learns of both.
+async fn redis_beside(config: &Config, url: &str, role: Role, nats: &NatsOptions) -> Result<Arc<RedisStore>, AppError> {
+    let waits = Notify::new();
+    let opening = redis(config, url, role, &waits);
+    if role.patience().total.is_some() {
+        return opening.await;
+    }
+    let look = async {
+        waits.notified().await;
+        look_at_nats(nats).await;
+        pending::<Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        opened = opening => opened,
+        never = look => match never {},
+    }
+}
+
+/// Logs how the queue is; of one that is away the connection's own lines tell, again and again.
+async fn look_at_nats(options: &NatsOptions) {
+    let name = mask_url(&options.url);
+    match NatsBus::open(&NatsOptions { reads_only: true, ..options.clone() }).await {
+        Ok(bus) => {
+            tracing::info!("NATS at `{name}` answers");
+            bus.close().await;
+        }
+        Err(error @ BusOpenError::Connect { .. }) => tracing::warn!("{error}"),
+        // What else is wrong with it is told when it is opened in earnest.
+        Err(_) => tracing::info!("NATS at `{name}` answers"),
+    }
+}
+
+/// Opens the queue; when that takes long, the store is looked at as well.
+async fn nats_beside(config: &Config, options: &NatsOptions, store: &OpenStore) -> Result<NatsBus, BusOpenError> {
+    let look = async {
+        tokio::time::sleep(LOOK_AFTER).await;
+        if let Some(redis) = &store.redis {
+            look_at_redis(&store_name(config), redis).await;
+        }
+        pending::<Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        opened = NatsBus::open(options) => opened,
+        never = look => match never {},
+    }
+}
+
+/// Logs how the store is.
+async fn look_at_redis(name: &str, store: &RedisStore) {
+    match store.time().await {
+        Ok(_) => tracing::info!("Redis at `{name}` answers"),
+        Err(error) => tracing::warn!("{}", AppError::from(error)),
+    }
+}
+
 /// The queue of a store; `owner` is what that is known by.
 pub async fn open_bus(
     config: &Config,
@@ -128,14 +191,15 @@ pub async fn open_bus(
             Ok(OpenBus { bus: Arc::new(bus), nats: None })
         }
         (None, Some(options)) => {
-            let bus = Arc::new(NatsBus::open(&NatsOptions { owner, ..options.clone() }).await?);
+            let bus = Arc::new(nats_beside(config, &NatsOptions { owner, ..options.clone() }, store).await?);
             Ok(OpenBus { bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus) })
         }
         (None, None) => Err(AppError::NotShared { command: "trellis", store: store_name(config) }),
     }
 }
 
-async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<RedisStore>, AppError> {
+/// Opens the store; `waits` is notified whenever an attempt has failed.
+async fn redis(config: &Config, url: &str, role: Role, waits: &Notify) -> Result<Arc<RedisStore>, AppError> {
     let c = &config.store;
     Servers::of(url).map_err(AppError::StoreUrl)?;
     let options = RedisOptions {
@@ -150,7 +214,10 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<RedisStore>
     };
     let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
         let options = options.clone();
-        async move { RedisStore::open(options).await.map_err(AttemptFailure::from) }
+        async move {
+            let opened = RedisStore::open(options).await;
+            opened.inspect_err(|_| waits.notify_one()).map_err(|error| AttemptFailure::from(error).map(AppError::from))
+        }
     })
     .await?;
     Ok(store)

@@ -18,8 +18,9 @@ use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Header with the producer's event id. `Nats-Msg-Id` is not read: its ids are shared by all owners for as long as the
@@ -106,6 +107,18 @@ pub struct Signal {
     pub owner: Owner,
     /// What: a job that is cancelled now.
     pub body: Bytes,
+}
+
+/// What a client of an owner asks about a submission. Anybody may have asked it, unless the server knows who may publish.
+pub struct JobQuestion {
+    /// The owner in its subject.
+    pub owner: Owner,
+    /// The header `Authorization`, which is kept nowhere.
+    pub authorization: Option<String>,
+    /// The body as it came: the id of the submission.
+    pub body: Bytes,
+    /// The subject of the answer, as the client chose it.
+    pub reply: String,
 }
 
 /// A piece of a job's live text, or of its progress.
@@ -240,7 +253,8 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     fn alarms(&self) -> Option<&dyn Alarms>;
 }
 
-/// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing.
+/// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing; and questions
+/// about jobs.
 #[async_trait]
 pub trait LiveFeed: Send + Sync {
     /// What is sent about a job from now on, and before it what was sent after the place `after` (`None`: from the
@@ -250,6 +264,12 @@ pub trait LiveFeed: Send + Sync {
 
     /// Place of the last piece about a job that is still kept.
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
+
+    /// Listens to the questions of all owners; each reaches one process of those that listen. A queue inside this process
+    /// has none.
+    async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {
+        Ok(stream::pending().boxed())
+    }
 }
 
 /// When a timer is due, as it was when the alarm was set.

@@ -14,6 +14,7 @@
 //! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |
 //! | [`LiveSubject::Control`] | `<prefix>.ctl.<tenant>.<user>` |
 //! | [`Signal`](super::Signal) | `<prefix>.ctl.>` |
+//! | [`JobQuestion`](super::JobQuestion) | `<prefix>.ask.<tenant>.<user>` |
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
@@ -67,9 +68,29 @@ pub fn all_control(prefix: &str) -> String {
     format!("{prefix}.ctl.>")
 }
 
+/// The subject of an owner's questions.
+pub fn question(prefix: &str, owner: &Owner) -> String {
+    format!("{prefix}.ask.{}", owner_tokens(owner))
+}
+
+/// The questions of all owners.
+pub fn all_questions(prefix: &str) -> String {
+    format!("{prefix}.ask.>")
+}
+
+/// The owner of a subject of questions.
+pub fn parse_question(prefix: &str, subject: &str) -> Option<Owner> {
+    parse_owner(subject.strip_prefix(prefix)?.strip_prefix(".ask.")?)
+}
+
 /// The owner of a control subject.
 pub fn parse_control(prefix: &str, subject: &str) -> Option<Owner> {
-    let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".ctl.")?.split('.').collect();
+    parse_owner(subject.strip_prefix(prefix)?.strip_prefix(".ctl.")?)
+}
+
+/// The owner that these two tokens name.
+fn parse_owner(tokens: &str) -> Option<Owner> {
+    let tokens: Vec<&str> = tokens.split('.').collect();
     let [tenant, user] = tokens[..] else { return None };
     let part = |token: &str| OwnerPart::new(decode(token)?).ok();
     Some(Owner::new(part(tenant)?, part(user)?))

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use super::output::{field, note};
+use super::output::{Format, field, note};
 use super::running::Running;
 use crate::app::Role;
 use crate::process::host;
@@ -84,27 +84,37 @@ impl Audit {
         let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };
         let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
         context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-        for repair in shown["repaired"].as_array().into_iter().flatten() {
-            let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
-            note(&format!("repaired: {owner}: {found}; {did}"));
-        }
-        let lines = [
-            ("set back", "setBack"),
-            ("lost", "lost"),
-            ("missing", "missing"),
-            ("queued", "queuedByOwner"),
-            ("damaged", "damagedRecords"),
-            ("unreadable", "unreadableSubjects"),
-            ("drift", "drift"),
-        ];
-        for (kind, key) in lines.into_iter().take(if self.after_loss { 3 } else { lines.len() }) {
-            for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                note(&format!("{kind}: {line}"));
-            }
+        if context.out.format == Format::Text {
+            note_details(&shown, self.after_loss);
         }
         let is_whole = shown["unaccounted"] == 0
             && shown["damaged"].as_u64().unwrap_or_default() == 0
             && shown["drift"].as_array().is_none_or(Vec::is_empty);
-        Ok(if is_whole { Exit::Ok } else { Exit::Internal })
+        if is_whole {
+            return Ok(Exit::Ok);
+        }
+        Err(Failure::internal("not everything is accounted for, or records are damaged or have drifted"))
+    }
+}
+
+/// Writes what stands behind the numbers on stderr, line by line.
+fn note_details(shown: &Value, after_loss: bool) {
+    for repair in shown["repaired"].as_array().into_iter().flatten() {
+        let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
+        note(&format!("repaired: {owner}: {found}; {did}"));
+    }
+    let lines = [
+        ("set back", "setBack"),
+        ("lost", "lost"),
+        ("missing", "missing"),
+        ("queued", "queuedByOwner"),
+        ("damaged", "damagedRecords"),
+        ("unreadable", "unreadableSubjects"),
+        ("drift", "drift"),
+    ];
+    for (kind, key) in lines.into_iter().take(if after_loss { 3 } else { lines.len() }) {
+        for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            note(&format!("{kind}: {line}"));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use super::output::{Out, field, note};
+use super::output::{Out, field};
 use super::running::Running;
 use crate::app::Role;
 use crate::upkeep::doctor;
@@ -34,14 +34,12 @@ impl Doctor {
         let all = found["guarantees"].as_array().map_or(0, Vec::len);
         match found["broken"].as_u64() {
             Some(0) if found["unsettled"] == true => {
-                note("error: the store has lost changes; `trellis audit --settle` when that is dealt with");
-                Ok(Exit::Internal)
+                Err(Failure::internal("the store has lost changes; `trellis audit --settle` when that is dealt with"))
             }
             Some(0) => Ok(Exit::Ok),
             broken => {
                 let broken = broken.unwrap_or_default();
-                note(&format!("error: {broken} of {all} guarantees do not hold with these settings"));
-                Ok(Exit::Internal)
+                Err(Failure::internal(format!("{broken} of {all} guarantees do not hold with these settings")))
             }
         }
     }

@@ -288,6 +288,9 @@ fn details(out: Out, record: &Value) -> String {
             "created" | "updated" => time(value),
             "spend" => spend::line(value),
             "waiting" => wait::text(record).unwrap_or_default(),
+            "running" => {
+                format!("turn {} on worker {} since {}", value["turn"], field(value, "worker"), time(&value["since"]))
+            }
             "status" => out.status(&field(record, "status"), &field(record, "status")),
             _ => plain(value),
         };

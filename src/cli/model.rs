@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use super::output::{Out, field, note};
+use super::output::{Out, field, remark};
 use crate::app;
 use crate::domain::chat::ModelSettings;
 use crate::domain::decode;
@@ -70,7 +70,7 @@ impl Try {
         let reasoning = reasoning.map_err(|error| Failure::usage(format!("--reasoning: {error}")))?;
         let settings = ModelSettings { reasoning, ..ModelSettings::new(provider, name) };
         let models = app::models(&config).map_err(|error| Failure::usage(error.to_string()))?;
-        note(&format!("calling `{}` …", settings.id()));
+        remark(&format!("calling `{}` …", settings.id()));
         let findings = trial::run(&*models, &settings, &[]).await;
         let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
         let shown = json!({"model": settings.id(), "findings": findings.iter().map(to_json).collect::<Vec<_>>()});

@@ -174,7 +174,9 @@ pub(crate) fn note(text: &str) {
 
 /// Says on stderr what went wrong: a line, or where the data is JSON a document `{"error", "exit"}`.
 pub(crate) fn report(format: Format, failure: &Failure) {
-    let document = json!({"error": failure.text, "exit": failure.exit as u8});
+    // Several errors are several lines of one text.
+    let text = failure.text.replace("\nerror: ", "\n");
+    let document = json!({"error": text, "exit": failure.exit as u8});
     match format {
         Format::Text => note(&escape::data(&format!("error: {failure}"))),
         Format::Json => note(&escape::json(&indented(&document))),

@@ -2,26 +2,31 @@
 
 use super::client::Server;
 use super::exit::{Exit, Failure};
+use super::wait::{LOOKS, WaitNotes};
 use crate::bus::credentials::NatsFiles;
 use crate::bus::rights::Rights;
 use crate::bus::{self, AUTHORIZATION_HEADER, ID_HEADER, subject};
 use crate::config::{BusConfig, mask_url};
+use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
 use crate::domain::message::Message;
 use crate::domain::message::{Address, InKind};
 use async_nats::jetstream::{self, context::PublishErrorKind};
-use async_nats::{Client, Event, HeaderMap, ServerAddr, Subscriber};
+use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subscriber};
 use futures::StreamExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Whose data it is about when nobody says.
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for the server's acknowledgement.
 const ACK: Duration = Duration::from_secs(5);
+/// Longest wait for a worker's answer to a question.
+const ASK: Duration = Duration::from_secs(2);
 
 /// Where to publish.
 #[derive(Debug, Clone, clap::Args)]
@@ -125,6 +130,24 @@ impl Publisher {
         acked.map_err(|error| self.refused(&subject, &error))
     }
 
+    /// How a submission stands, as a worker tells it: `status` and `waiting`; `None` where nobody says.
+    pub async fn ask(&self, owner: &Owner, id: &EventId) -> Option<Value> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = &self.authorization {
+            headers.insert(AUTHORIZATION_HEADER, value.as_str());
+        }
+        let request = Request::new().headers(headers).payload(id.to_string().into()).timeout(Some(ASK));
+        match self.client.send_request(subject::question(&self.prefix, owner), request).await {
+            Ok(message) => decode::data(&message.payload).ok(),
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => Some(json!({"waiting": {
+                "kind": "no-worker",
+                "reason": format!("no worker answers at NATS `{}`", self.server),
+                "advice": "start one with `trellis worker`; what was accepted is kept",
+            }})),
+            Err(_) => None,
+        }
+    }
+
     fn refused(&self, subject: &str, error: &jetstream::context::PublishError) -> Failure {
         let server = &self.server;
         match error.kind() {
@@ -149,16 +172,33 @@ impl Publisher {
     }
 }
 
+/// The completion of a submission that arrives within `limit`; until then stderr has why its job waits.
+pub(crate) async fn completion(
+    publisher: &Publisher,
+    answers: &mut Subscriber,
+    (owner, id): (&Owner, &EventId),
+    limit: Option<Duration>,
+) -> Result<Option<Value>, Failure> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
+    loop {
+        let left = deadline.map_or(look, |at| at.saturating_duration_since(Instant::now()).min(look));
+        look = (look * 2).min(LOOKS.1);
+        if let Some(record) = answer(answers, left).await? {
+            return Ok(Some(record));
+        }
+        if deadline.is_some_and(|at| Instant::now() >= at) {
+            return Ok(None);
+        }
+        if let Some(record) = publisher.ask(owner, id).await {
+            reasons.show(&record);
+        }
+    }
+}
+
 /// The completion that arrives within `limit`.
-pub(crate) async fn answer(answers: &mut Subscriber, limit: Option<Duration>) -> Result<Option<Value>, Failure> {
-    let next = answers.next();
-    let message = match limit {
-        None => next.await,
-        Some(limit) => match tokio::time::timeout(limit, next).await {
-            Ok(message) => message,
-            Err(_) => return Ok(None),
-        },
-    };
+async fn answer(answers: &mut Subscriber, limit: Duration) -> Result<Option<Value>, Failure> {
+    let Ok(message) = tokio::time::timeout(limit, answers.next()).await else { return Ok(None) };
     let Some(message) = message else {
         return Err(Failure::new(Exit::Unreachable, "the connection to NATS was closed while waiting"));
     };

@@ -39,7 +39,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::Rules(_)
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
-        AppError::Store { .. } | AppError::Both(..) | AppError::Nats { .. } | AppError::Bus(_) => Exit::Unreachable,
+        AppError::Store { .. } | AppError::Both(..) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
         AppError::Listen { .. } | AppError::Format(_) | AppError::Names(_) => Exit::Conflict,
         AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,
     };

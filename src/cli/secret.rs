@@ -181,8 +181,10 @@ async fn rotate(context: &Context) -> Result<Exit, Failure> {
             done.failed.len()
         )
     })?;
-    done.failed.iter().for_each(|line| note(&format!("failed: {line}")));
-    Ok(if done.failed.is_empty() { Exit::Ok } else { Exit::Internal })
+    if done.failed.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    Err(Failure::internal(format!("these secrets can't be sealed anew:\n{}", done.failed.join("\n"))))
 }
 
 fn keygen(context: &Context, file: Option<&std::path::Path>, add: bool) -> Result<Exit, Failure> {

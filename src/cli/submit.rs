@@ -6,13 +6,12 @@ use super::output::{field, note, remark};
 use super::{Context, attach, input, queue, wait};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
-use crate::domain::event::Submission;
+use crate::domain::event::{OUTPUT_OMITTED, Submission};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::domain::message::InKind;
 use crate::domain::priority::Priority;
 use crate::ingress;
-use crate::outbox::OMITTED;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -171,8 +170,8 @@ impl Submit {
             context.out.value(&answer, || id.to_string())?;
             return Ok(Exit::Ok);
         };
-        if let Some(record) = queue::answer(&mut answers, limit).await? {
-            if let Some(bytes) = record[OMITTED]["bytes"].as_u64() {
+        if let Some(record) = queue::completion(&publisher, &mut answers, (&owner, &id), limit).await? {
+            if let Some(bytes) = record[OUTPUT_OMITTED]["bytes"].as_u64() {
                 let job = field(&record, "job");
                 note(&format!("the output has {bytes} bytes, more than NATS takes; `trellis job get {job}` shows it"));
             }
@@ -180,11 +179,9 @@ impl Submit {
         }
         let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
         context.out.value(&waiting, || id.to_string())?;
-        note(&format!(
-            "no completion of submission `{id}` after {}; it goes on; `trellis job list` shows it",
-            wait::shown(limit)
-        ));
-        Ok(Exit::TimedOut)
+        let after = wait::shown(limit);
+        let text = format!("no completion of submission `{id}` after {after}; it goes on; `trellis job list` shows it");
+        Err(Failure::new(Exit::TimedOut, text))
     }
 }
 

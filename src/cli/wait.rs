@@ -3,9 +3,9 @@
 use super::client::Client;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, remark, time, write_line};
+use crate::domain::event::OUTPUT_OMITTED;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
-use crate::outbox::OMITTED;
 use crate::process::retry::RetryPolicy;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -95,14 +95,14 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
     let id = if record["job"].is_null() { field(record, "id") } else { field(record, "job") };
     match record["status"].as_str().and_then(JobStatus::parse) {
         Some(JobStatus::Complete) => {
-            if out.format == Format::Text && record[OMITTED].is_null() {
+            if out.format == Format::Text && record[OUTPUT_OMITTED].is_null() {
                 write_line(&plain(&record["output"]))?;
             }
             Ok(Exit::Ok)
         }
         Some(status) if status.is_terminal() => {
-            note(&format!("error: job `{id}` {status_text}", status_text = why(status, record)));
-            Ok(if record["errorCode"] == "CONFLICT" { Exit::Conflict } else { Exit::JobFailed })
+            let exit = if record["errorCode"] == "CONFLICT" { Exit::Conflict } else { Exit::JobFailed };
+            Err(Failure::new(exit, format!("job `{id}` {status_text}", status_text = why(status, record))))
         }
         Some(_) | None => {
             if out.format == Format::Text {
@@ -110,11 +110,9 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
             }
             let status = field(record, "status");
             let why = reason(record).map(|why| format!(" ({why})")).unwrap_or_default();
-            note(&format!(
-                "job `{id}` is still {status}{why} after {}; it goes on: `trellis job wait {id}`",
-                shown(limit)
-            ));
-            Ok(Exit::TimedOut)
+            let after = shown(limit);
+            let text = format!("job `{id}` is still {status}{why} after {after}; it goes on: `trellis job wait {id}`");
+            Err(Failure::new(Exit::TimedOut, text))
         }
     }
 }

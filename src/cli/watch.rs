@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::escape;
 use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, note, plain, pretty, remark, write, write_json, write_line};
+use super::output::{Format, Out, field, plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
 use super::wait::{self, AWAY, WaitNotes};
 use crate::domain::ids::JobId;
@@ -133,11 +133,8 @@ impl Shown {
         if self.out.format == Format::Text {
             write_line(&self.out.status(&status, &status))?;
         }
-        let exit = wait::report(self.out, record, None)?;
-        if exit == Exit::Conflict {
-            note("use a new id for a new request");
-        }
-        Ok(exit)
+        let reported = wait::report(self.out, record, None);
+        reported.map_err(|failure| failure.hint(Exit::Conflict, "use a new id for a new request"))
     }
 }
 

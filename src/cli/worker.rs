@@ -181,8 +181,8 @@ async fn drain(
     if left.is_empty() {
         return Ok(Exit::Ok);
     }
-    note(&format!("error: {} still there after {}; they leave when they can", left.join(", "), shown(wait)));
-    Ok(Exit::TimedOut)
+    let text = format!("{} still there after {}; they leave when they can", left.join(", "), shown(wait));
+    Err(Failure::new(Exit::TimedOut, text))
 }
 
 /// Waits until they have ended, and says how it goes. Returns those that haven't.

@@ -1,5 +1,6 @@
 //! Configuration: defaults, file, environment and flags become one validated value, once.
 
+pub mod away;
 mod check;
 pub mod files;
 pub mod url;
@@ -7,6 +8,7 @@ mod layers;
 mod mask;
 pub mod position;
 pub mod proxy;
+pub mod yaml;
 
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, SettingOrigin};
 use mask::error_value;

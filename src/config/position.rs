@@ -11,6 +11,20 @@ pub struct FilePosition {
     column: usize,
 }
 
+impl FilePosition {
+    /// Both are counted from 1.
+    pub const fn new(line: usize, column: usize) -> Self {
+        Self { line, column }
+    }
+
+    /// Position of a byte of a text; `None` where no character begins at it.
+    pub fn of_byte(text: &str, offset: usize) -> Option<Self> {
+        let before = text.get(..offset)?;
+        let column = before.rsplit('\n').next()?.chars().count() + 1;
+        Some(Self::new(before.matches('\n').count() + 1, column))
+    }
+}
+
 impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
@@ -21,9 +35,7 @@ impl fmt::Display for FilePosition {
 /// of the last that is there.
 pub fn locate(text: &str, steps: &[&str]) -> Option<FilePosition> {
     let offset = if text.trim_start().starts_with('{') { json_offset(text, steps) } else { toml_offset(text, steps) }?;
-    let before = text.get(..offset)?;
-    let column = before.rsplit('\n').next()?.chars().count() + 1;
-    Some(FilePosition { line: before.matches('\n').count() + 1, column })
+    FilePosition::of_byte(text, offset)
 }
 
 fn toml_offset(text: &str, steps: &[&str]) -> Option<usize> {

@@ -8,7 +8,7 @@ pub use order::order;
 
 use crate::authority::envelope::Envelope;
 use crate::budget::Budget;
-use crate::ids::{AgentId, EventId, JobId, SessionId, SessionKey};
+use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::job::{JobHead, JobResult};
 use crate::limits::REPLY_SUBJECT_BYTES;
 use crate::lineage::Lineage;
@@ -236,6 +236,26 @@ pub struct ResultBody {
     pub job: JobId,
     /// How it ended.
     pub result: JobResult,
+    /// Its output, which `result` doesn't hold; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_omitted: Option<OmittedOutput>,
+}
+
+/// Key of [`OmittedOutput`] in the message of a job's end.
+pub const OUTPUT_OMITTED: &str = "outputOmitted";
+
+/// Where the output of a job lies that has more bytes than the queue takes in one message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OmittedOutput {
+    /// Its size as JSON.
+    pub bytes: usize,
+    /// Whose job it is.
+    pub owner: Owner,
+    /// Path by which the owner's agents read it.
+    pub path: String,
+    /// Path of the job over HTTP.
+    pub url: String,
 }
 
 /// Body of a completion on `trellis.out.…` and on `replyTo`.

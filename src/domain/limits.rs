@@ -309,11 +309,15 @@ pub const MEMORY_SEARCH: usize = 100;
 /// Entries that one read or search of a memory returns at most.
 pub const MEMORY_LIMIT: usize = 200;
 
-/// Entries that a memory shows by itself.
+/// Entries that a memory shows by itself where it doesn't say how many.
 pub const MEMORY_PRELOAD: usize = 50;
+/// The same at most, whatever it says.
+pub const MEMORY_PRELOAD_MOST: usize = 200;
 
-/// Characters of the entries that a memory shows by itself.
+/// Characters of the entries that a memory shows by itself where it doesn't say how many.
 pub const MEMORY_PRELOAD_CHARS: usize = 12_000;
+/// The same at most, whatever it says.
+pub const MEMORY_PRELOAD_CHARS_MOST: usize = 50_000;
 
 /// Items that one answer of a provider elsewhere shows: more than a prompt has room for.
 pub const REMOTE_ITEMS: usize = 100;

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::route::{Admits, BodyRule};
 use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
-use crate::domain::decode;
+use crate::domain::decode::{self, Wrong};
 use crate::domain::ids::{EventId, Owner};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::nearest::did_you_mean;
@@ -164,17 +164,36 @@ impl FromRequest<Api> for Json {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let needed = request.extensions().get().is_some_and(|admits: &Admits| admits.body == BodyRule::Needed);
-        let Raw(bytes) = Raw::from_request(request, api).await?;
-        let value = if bytes.is_empty() { Ok(Value::Null) } else { decode::json(&bytes) };
-        if needed && value == Ok(Value::Null) {
-            return Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
-        }
-        value.map(Self).map_err(|wrong| {
-            let what = if wrong.place.is_empty() { "the body is not JSON" } else { "malformed body" };
-            Problem::bad_request(format!("{what}: {wrong}"))
-        })
+        body_value(request, api, decode::json).await.map(Self)
     }
+}
+
+/// The same where Covia takes JSON5.
+pub(super) struct Json5(pub(super) Value);
+
+impl FromRequest<Api> for Json5 {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        body_value(request, api, decode::json5).await.map(Self)
+    }
+}
+
+async fn body_value(
+    request: Request,
+    api: &Api,
+    read: impl Fn(&[u8]) -> Result<Value, Wrong>,
+) -> Result<Value, Problem> {
+    let needed = request.extensions().get().is_some_and(|admits: &Admits| admits.body == BodyRule::Needed);
+    let Raw(bytes) = Raw::from_request(request, api).await?;
+    let value = if bytes.is_empty() { Ok(Value::Null) } else { read(&bytes) };
+    if needed && value == Ok(Value::Null) {
+        return Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
+    }
+    value.map_err(|wrong| {
+        let what = if wrong.place.is_empty() { "the body is not JSON" } else { "malformed body" };
+        Problem::bad_request(format!("{what}: {wrong}"))
+    })
 }
 
 /// What a body says, the default without one; or what is wrong with it, with its place.

@@ -2,7 +2,7 @@
 
 use super::Api;
 use super::describe::queries::{self, VALUES};
-use super::extract::{Asked, Json, Who, wait};
+use super::extract::{Asked, Json, Json5, Who, wait};
 use super::jobs::{created, unknown, wait_for};
 use super::problem::Problem;
 use super::runs::{begin_call, operate, operate_unlisted};
@@ -95,7 +95,7 @@ fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
 }
 
 /// `POST run`: the operation's own output is the body.
-pub(super) async fn run(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
+pub(super) async fn run(State(api): State<Api>, who: Who, Json5(body): Json5) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order: Run = order(&body)?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;

@@ -12,6 +12,12 @@ const REFERENCE: &str = "The following is reference data";
 const MAP: &str = "[Context Map]";
 /// What the end of a prompt says of an open task whose text stands before.
 const ABOVE: [&str; 2] = ["the task above", "You work on the current goal above"];
+/// How the end of a plain prompt begins, which says how its task ends. Nobody says it either.
+const ENDS: [&str; 3] = [
+    "A text that is JSON of the type of its result,",
+    "Answer with text to complete the task above",
+    "Call complete_task to complete the task above",
+];
 /// Tools whose result ends a task: what follows it belongs to the next one.
 const ENDING_TOOLS: [&str; 2] = ["complete_task", "fail_task"];
 
@@ -204,7 +210,9 @@ fn input_of(said: &[&str], user_text: &str) -> Value {
     if let Some(task) = tasks(user_text).last() {
         return value_of_task(task.input);
     }
-    let body = said.iter().rev().find_map(|text| message_body(text)).unwrap_or(user_text).trim();
+    let is_end = |text: &&str| ENDS.iter().any(|end| text.starts_with(end));
+    let plain = without_map(said.iter().copied().filter(|text| !is_end(text)).collect::<Vec<_>>().join("\n\n"));
+    let body = said.iter().rev().find_map(|text| message_body(text)).unwrap_or(&plain).trim();
     json5::read(body).unwrap_or_else(|| Value::String(body.to_owned()))
 }
 

@@ -78,6 +78,19 @@ fn the_input_is_read_from_what_the_prompt_shows() {
 }
 
 #[test]
+fn how_a_plain_task_ends_is_no_part_of_its_input() {
+    for end in [
+        "A text that is JSON of the type of its result, and nothing else, completes it. Call complete_task to complete \
+         the task above; call fail_task if it can't be done.",
+        "Call complete_task to complete the task above; call fail_task if it can't be done.",
+        "Answer with text to complete the task above, or call complete_task.",
+    ] {
+        let facts = RequestFacts::of(&request(vec![user(r#"{"n": 1}"#), user(end)]));
+        assert_eq!(facts.input, json!({"n": 1}), "{end}");
+    }
+}
+
+#[test]
 fn turns_and_results_are_counted_from_the_task() {
     let table: [(&str, Vec<ChatMessage>, usize, Option<&str>); 7] = [
         ("nothing", vec![], 1, None),

@@ -20,6 +20,7 @@ pub mod script_place;
 pub mod facts;
 pub mod json5;
 pub mod rules;
+pub mod rules_error;
 pub mod template;
 
 pub mod mock_server;

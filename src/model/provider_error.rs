@@ -32,9 +32,10 @@ const UNUSABLE_TYPES: [&str; 8] = [
     "NOT_FOUND",
 ];
 
-/// Words of a refusal that no other request mends either, of providers whose type of error doesn't say that nothing is
+/// How a refusal begins that no other request mends either, of providers whose type of error doesn't say that nothing is
 /// paid: Anthropic answers 400 with `invalid_request_error`, DeepSeek and OpenRouter 402.
-const UNUSABLE_WORDS: [&str; 3] = ["credit balance is too low", "insufficient balance", "insufficient credits"];
+const UNUSABLE_BEGINNINGS: [&str; 3] =
+    ["your credit balance is too low", "insufficient balance", "insufficient credits"];
 
 /// What an answer says before its body.
 #[derive(Debug, Clone)]
@@ -114,8 +115,9 @@ fn reported(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelErr
 }
 
 fn is_of_unusable(report: &ProviderReport) -> bool {
-    let message = report.message.to_lowercase();
-    is_of(report, &UNUSABLE_TYPES) || UNUSABLE_WORDS.iter().any(|words| message.contains(words))
+    // Further on the words may be those of the request, which some providers quote.
+    let message = report.message.trim_start().to_lowercase();
+    is_of(report, &UNUSABLE_TYPES) || UNUSABLE_BEGINNINGS.iter().any(|words| message.starts_with(words))
 }
 
 fn is_of(report: &ProviderReport, types: &[&str]) -> bool {

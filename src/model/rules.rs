@@ -31,10 +31,12 @@
 //! Templates are `{{input}}` (the task's input), `{{tool_result}}`, both with a path into them,
 //! `{{call}}` (number of the call in this process) and `{{turn}}`.
 
+use crate::config::position::FilePosition;
 use crate::domain::chat::{Arguments, Reply, ToolCall, Usage};
 use crate::domain::decode;
 use crate::domain::nearest::nearest;
 use crate::model::facts::{RequestFacts, tokens};
+use crate::model::rules_error::{RulesError, RulesPlace};
 use crate::model::template::{TemplateError, check_text, check_value, fill_text, fill_value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -204,46 +206,25 @@ pub struct RuleAnswer {
     pub retry_after: Option<Duration>,
 }
 
-/// Why a rules file can't be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RulesError {
-    /// Neither TOML nor JSON.
-    #[error("{0}")]
-    Syntax(String),
-    /// A key that means nothing.
-    #[error("unknown key `{key}` in {place}{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default())]
-    UnknownKey {
-        /// As written.
-        key: String,
-        /// `rule 3` and the like, counted from 1.
-        place: String,
-        /// The nearest known one.
-        nearest: Option<&'static str>,
-    },
-    /// A value of the wrong kind, or a combination without meaning.
-    #[error("{place}: {reason}")]
-    Invalid {
-        /// `rule 3` and the like, counted from 1.
-        place: String,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
 impl ScriptRules {
     /// Reads TOML, or JSON when the text begins with `{`.
     pub fn parse(text: &str) -> Result<ScriptRules, RulesError> {
+        Self::read(text).map_err(|error| error.with_position(text))
+    }
+
+    fn read(text: &str) -> Result<ScriptRules, RulesError> {
         let file: Map<String, Value> = if text.trim_start().starts_with('{') {
             decode::from_json(text.as_bytes()).map_err(|error| RulesError::Syntax(error.to_string()))?
         } else {
             toml::from_str(text).map_err(|error| toml_syntax(text, &error))?
         };
-        check_keys(&file, "the file", &TOP_KEYS)?;
-        let calls_log = file.get("calls_log").map(|path| read("`calls_log`", path)).transpose()?;
+        let place = RulesPlace::default();
+        check_keys(&file, &place, &TOP_KEYS)?;
+        let calls_log = file.get("calls_log").map(|path| read(&place.key("calls_log"), path)).transpose()?;
         let rules: Vec<Map<String, Value>> =
-            file.get("rule").map(|rules| read("`rule`", rules)).transpose()?.unwrap_or_default();
+            file.get("rule").map(|rules| read(&place.key("rule"), rules)).transpose()?.unwrap_or_default();
         if rules.len() > RULES_MAX {
-            return Err(invalid("the file", format!("expected at most {RULES_MAX} rules, got {}", rules.len())));
+            return Err(invalid(&place, format!("expected at most {RULES_MAX} rules, got {}", rules.len())));
         }
         let rules =
             rules.iter().enumerate().map(|(at, rule)| ScriptRule::read(at + 1, rule)).collect::<Result<_, _>>()?;
@@ -263,23 +244,22 @@ impl ScriptRules {
 
 impl ScriptRule {
     fn read(number: usize, rule: &Map<String, Value>) -> Result<ScriptRule, RulesError> {
-        let place = format!("rule {number}");
+        let place = RulesPlace::rule(number);
         check_keys(rule, &place, &RULE_KEYS)?;
         let none = Value::Object(Map::new());
         let when = rule.get("when").unwrap_or(&none);
-        check_table(when, &format!("{place} `when`"), &WHEN_KEYS)?;
+        check_table(when, &place.key("when"), &WHEN_KEYS)?;
         let then = rule.get("then").ok_or_else(|| invalid(&place, "expected a `then`, got none"))?;
-        check_table(then, &format!("{place} `then`"), &THEN_KEYS)?;
+        check_table(then, &place.key("then"), &THEN_KEYS)?;
         if let Some(calls) = then.get("calls").and_then(Value::as_array) {
-            for call in calls {
-                check_table(call, &format!("{place} `calls`"), &CALL_KEYS)?;
+            for (at, call) in calls.iter().enumerate() {
+                check_table(call, &place.key("calls").child([at.to_string()]), &CALL_KEYS)?;
             }
         }
         if let Some(usage) = then.get("usage") {
-            check_table(usage, &format!("{place} `usage`"), &USAGE_KEYS)?;
+            check_table(usage, &place.key("usage"), &USAGE_KEYS)?;
         }
-        let rule =
-            ScriptRule { when: read(&format!("{place} `when`"), when)?, then: read(&format!("{place} `then`"), then)? };
+        let rule = ScriptRule { when: read(&place.key("when"), when)?, then: read(&place.key("then"), then)? };
         rule.then.check().map_err(|reason| invalid(&place, reason))?;
         Ok(rule)
     }
@@ -391,35 +371,32 @@ fn cut_json(value: &Value) -> String {
 
 /// Where and why, without the line itself: the path may have come from an agent, the file may be none of its business.
 fn toml_syntax(text: &str, error: &toml::de::Error) -> RulesError {
-    let line =
-        error.span().and_then(|span| text.get(..span.start)).map_or(0, |before| before.matches('\n').count()) + 1;
-    RulesError::Syntax(format!("line {line}: {}", error.message().replace('\n', "; ")))
+    let place = error.span().and_then(|span| FilePosition::of_byte(text, span.start));
+    let place = place.unwrap_or(FilePosition::new(1, 1));
+    RulesError::Syntax(format!("{place}: {}", error.message().replace('\n', "; ")))
 }
 
 fn empty_map() -> Value {
     Value::Object(Map::new())
 }
 
-fn check_table(value: &Value, place: &str, known: &[&'static str]) -> Result<(), RulesError> {
+fn check_table(value: &Value, place: &RulesPlace, known: &[&'static str]) -> Result<(), RulesError> {
     let table = value.as_object().ok_or_else(|| invalid(place, "expected a table"))?;
     check_keys(table, place, known)
 }
 
-fn check_keys(table: &Map<String, Value>, place: &str, known: &[&'static str]) -> Result<(), RulesError> {
-    match table.keys().find(|key| !known.contains(&key.as_str())) {
-        None => Ok(()),
-        Some(key) => {
-            Err(RulesError::UnknownKey { key: key.clone(), place: place.to_owned(), nearest: nearest(key, known) })
-        }
-    }
+fn check_keys(table: &Map<String, Value>, place: &RulesPlace, known: &[&'static str]) -> Result<(), RulesError> {
+    let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
+    let (key, place, nearest) = (key.clone(), place.clone(), nearest(key, known));
+    Err(RulesError::UnknownKey { key, place, nearest, position: None })
 }
 
-fn read<T: DeserializeOwned>(place: &str, value: &Value) -> Result<T, RulesError> {
-    decode::typed(value.clone()).map_err(|error| invalid(place, error.to_string()))
+fn read<T: DeserializeOwned>(place: &RulesPlace, value: &Value) -> Result<T, RulesError> {
+    decode::typed(value.clone()).map_err(|error| invalid(&place.child(error.steps()), error.to_string()))
 }
 
-fn invalid(place: &str, reason: impl Into<String>) -> RulesError {
-    RulesError::Invalid { place: place.to_owned(), reason: reason.into() }
+fn invalid(place: &RulesPlace, reason: impl Into<String>) -> RulesError {
+    RulesError::Invalid { place: place.clone(), reason: reason.into(), position: None }
 }
 
 #[cfg(test)]

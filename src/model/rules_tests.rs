@@ -116,8 +116,8 @@ fn a_wrong_file_is_refused_with_its_place() {
         ("rules = []", "unknown key `rules` in the file, did you mean `rule`"),
         ("[[rule]]\nwen = {}", "unknown key `wen` in rule 1, did you mean `when`"),
         (
-            "[[rule]]\nwhen = { tols = 'x' }\nthen = { text = 'x' }",
-            "unknown key `tols` in rule 1 `when`, did you mean `tool`",
+            "[[rule]]\nwhen = { toool = 'x' }\nthen = { text = 'x' }",
+            "unknown key `toool` in rule 1 `when`, did you mean `tool`",
         ),
         ("[[rule]]\nthen = { txt = 'x' }", "unknown key `txt` in rule 1 `then`, did you mean `text`"),
         ("[[rule]]\nthen = { calls = [{ tool = 'x', args = {} }] }", "unknown key `args` in rule 1 `calls`"),
@@ -145,8 +145,27 @@ fn a_wrong_file_is_refused_with_its_place() {
     }
     assert!(ScriptRules::parse("[[rule]]\nthen = { fault = 'boom' }").is_err());
     let syntax = ScriptRules::parse("[[rule]]\nroot:secret:0:0\n").unwrap_err().to_string();
-    assert!(syntax.starts_with("line 2: ") && !syntax.contains("secret"), "{syntax}");
+    assert!(syntax.starts_with("line 2, column 16: ") && !syntax.contains("secret"), "{syntax}");
     assert!(ScriptRules::parse("{\"rule\": 1}").is_err());
+}
+
+#[test]
+fn what_is_wrong_has_a_line_and_a_column() {
+    let table = [
+        ("calls_log = 'x'\nrules = []", "(line 2, column 1)"),
+        ("[[rule]]\nwen = {}", "(line 2, column 1)"),
+        ("[[rule]]\nthen = { text = 'x' }\n[[rule]]\n  when = { tols = 'x' }\n", "(line 4, column 12)"),
+        ("[[rule]]\nwhen = { turn = 'x' }\nthen = { text = 'x' }", "(line 2, column 10)"),
+        ("[[rule]]\nthen = { text = 'x', calls = [{ tool = 'x' }, { args = {} }] }", "(line 2, column 49)"),
+        ("[[rule]]\n[rule.then]\ntext = 'x'\nusage = { input = -1 }", "(line 4, column 11)"),
+        ("[[rule]]\nthen = {}", "(line 1, column 1)"),
+        ("calls_log = 1", "(line 1, column 1)"),
+        ("{\n  \"rule\": [\n    {\"then\": {\"txt\": 1}}]}", "(line 3, column 15)"),
+    ];
+    for (text, place) in table {
+        let error = ScriptRules::parse(text).unwrap_err().to_string();
+        assert!(error.ends_with(place), "{text}: {error}");
+    }
 }
 
 #[test]

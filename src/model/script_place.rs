@@ -2,8 +2,16 @@
 
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::model::calls_log::CallsLog;
-use crate::model::rules::{RulesError, ScriptRules};
+use crate::model::rules::ScriptRules;
+use crate::model::rules_error::RulesError;
 use std::path::{Component, Path, PathBuf};
+
+/// Most entries of a folder, and levels of folders in it, that are looked at for rules at the start.
+const FOLDER_ENTRIES: usize = 10_000;
+const FOLDER_LEVELS: usize = 4;
+
+/// What names of rules files end in; a file of another name is read when an agent names it.
+const ENDINGS: [&str; 3] = ["toml", "json", "rules"];
 
 /// Why there are no rules; none of them goes away by asking again. What is outside the place is not told.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +76,51 @@ pub fn find(place: Option<&Path>, name: &str) -> Result<FoundRules, PlaceError> 
 pub fn file(path: &Path) -> Result<FoundRules, PlaceError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     read(path, path.display().to_string(), folder, true)
+}
+
+/// Checks the place of a configuration before a task needs it: the file, or the files of the folder that are meant to hold
+/// rules. Blocks.
+pub fn check(place: &Path) -> Result<(), PlaceError> {
+    if !place.is_dir() {
+        return file(place).map(drop);
+    }
+    let mut left = FOLDER_ENTRIES;
+    rules_files(place, FOLDER_LEVELS, &mut left).iter().try_for_each(|path| check_one(place, path))
+}
+
+fn check_one(folder: &Path, path: &Path) -> Result<(), PlaceError> {
+    // Beside rules lie other files, and those of which an agent's name can't be.
+    let Ok(text) = read_text_file(path, SETTINGS_FILE_BYTES) else { return Ok(()) };
+    match read(path, path.display().to_string(), folder, false) {
+        Err(PlaceError::Rules { error, .. }) if error.is_of_another_file() && !mentions_rules(&text) => Ok(()),
+        read => read.map(drop),
+    }
+}
+
+/// Files below a folder whose names end as those of rules do, sorted; `left` bounds the entries that are looked at.
+fn rules_files(folder: &Path, levels: usize, left: &mut usize) -> Vec<PathBuf> {
+    let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let mut entries: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).take(*left).collect();
+    *left -= entries.len();
+    entries.sort();
+    let mut found = Vec::new();
+    for path in entries {
+        // A cluster mounts the files of a folder as links to those of a hidden one.
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        if is_folder && !is_hidden && levels > 1 {
+            found.append(&mut rules_files(&path, levels - 1, left));
+        } else if path.is_file() && path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Whether a line of a text begins as the rules of a file do.
+fn mentions_rules(text: &str) -> bool {
+    text.lines().any(|line| line.trim_start_matches(['[', '{', '"', '\'', ' ', '\t']).starts_with("rule"))
 }
 
 fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRules, PlaceError> {

@@ -120,3 +120,39 @@ fn a_log_is_a_file_in_the_folder_of_the_rules() {
     }
     assert_eq!(std::fs::read_to_string(dir.path().join("beside.toml")).unwrap(), RULES);
 }
+
+#[test]
+fn a_place_is_checked_as_a_whole() {
+    let dir = site();
+    let folder = dir.path().join("rules");
+    let check_with = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        let (as_folder, as_file) = (check(&folder), check(&path));
+        std::fs::remove_file(&path).unwrap();
+        (as_folder.map_err(|error| error.to_string()), as_file.map_err(|error| error.to_string()))
+    };
+    let wrong = [
+        ("b.toml", "[[rule]]\nwen = {}\nthen = { text = 'x' }\n", "did you mean `when` (line 2, column 1)"),
+        ("sub/b.rules", "[[rules]]\nthen = { text = 'x' }\n", "did you mean `rule` (line 1, column 3)"),
+        ("b.json", "{\"rule\": [{\"then\": {}}]}", "(line 1, column 11)"),
+        ("b.rules", "[[rule]]\nthen = {\n", "line 2, column"),
+        ("b.toml", "calls_log = '../x'\n", "is not a file in the folder of the rules"),
+    ];
+    for (name, text, expected) in wrong {
+        let (as_folder, as_file) = check_with(name, text);
+        assert!(as_file.as_ref().is_err_and(|said| said.contains(expected)), "{name}: {as_file:?}");
+        let said = as_folder.unwrap_err();
+        assert!(said.contains(expected) && said.contains(name), "{name}: {said}");
+    }
+    // An agent, a configuration, notes.
+    for (name, text) in [
+        ("agent.toml", "model = 'scripted/r.toml'\n"),
+        ("fleet.toml", "[worker]\nslots = 3\n"),
+        ("broken.json", "{\"a\": "),
+        ("notes.md", "[[rule]]\nwen = {}\n"),
+    ] {
+        assert_eq!(check_with(name, text).0, Ok(()), "{name}");
+    }
+    assert!(check(&dir.path().join("none.toml")).unwrap_err().to_string().contains("can't be read"));
+}

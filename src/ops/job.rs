@@ -13,6 +13,7 @@ use crate::venue::jobs::{self, queued};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation,
 };
+pub use batch::BatchAction;
 use bulk::Bulk;
 use hold::{MessageJob, PauseJob, ResumeJob};
 use outcomes::{Outcomes, Settle};

@@ -3,7 +3,7 @@
 use crate::bus::{Bus, BusError};
 use crate::domain::authority::policy::Revocation;
 use crate::domain::decode;
-use crate::domain::event::{Completion, ResultBody, Submission};
+use crate::domain::event::{Completion, OUTPUT_OMITTED, OmittedOutput, ResultBody, Submission};
 use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::message::{Address, InKind, Message};
@@ -69,8 +69,8 @@ pub fn completions(venue_key: &[u8], owner: &Owner, head: &JobHead, result: &Job
     }
     messages.push(made(IdOf::Done(&head.id), out, body));
     if let Some(parent) = &head.parent {
-        let body =
-            ResultBody { session_id: parent.session.session.clone(), job: head.id.clone(), result: result.clone() };
+        let (session_id, result) = (parent.session.session.clone(), result.clone());
+        let body = ResultBody { session_id, job: head.id.clone(), result, output_omitted: None };
         let to = Address::In { owner: owner.clone(), agent: parent.session.agent.clone(), kind: InKind::Result };
         messages.push(made(IdOf::Result(&head.id), to, serde_json::to_value(body).expect("results serialise")));
     }
@@ -121,15 +121,28 @@ pub fn refusal(
 pub struct Relayed {
     /// The last failure: something is left for the sweep.
     pub outcome: Result<(), BusError>,
-    /// The jobs of external workers among them.
+    /// The jobs of external workers among them, and those of which the task fits no message of the queue.
     pub jobs: Vec<RelayedJob>,
+    /// Messages to agents that fit none.
+    pub unsendable: Vec<Unsendable>,
     /// How many were published.
     pub sent: u64,
     /// Ids of those among them that lie in an outbox: to be [crossed off](cross_off).
     pub done: Vec<String>,
 }
 
-/// What became of the message of a job of an external worker.
+/// A message to an agent that the queue takes neither now nor later.
+#[derive(Debug)]
+pub struct Unsendable {
+    /// The entry's id.
+    pub entry: String,
+    /// As it lies there.
+    pub message: Message,
+    /// What the queue says.
+    pub error: BusError,
+}
+
+/// What became of the message by which a job is handed on.
 #[derive(Debug)]
 pub struct RelayedJob {
     /// The job.
@@ -140,7 +153,7 @@ pub struct RelayedJob {
     pub published: Result<(), Unpublished>,
 }
 
-/// Why the message of a job of an external worker was not published.
+/// Why the message by which a job is handed on was not published.
 #[derive(Debug, Clone)]
 pub enum Unpublished {
     /// The queue didn't take it.
@@ -205,9 +218,9 @@ async fn publish_all(
         })
         .collect();
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
-    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new(), done: Vec::new(), sent: 0 };
+    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new(), unsendable: Vec::new(), done: Vec::new(), sent: 0 };
     for sent in results {
-        let is_revoked = sent.revoked.is_some();
+        let (is_revoked, is_of_job) = (sent.revoked.is_some(), sent.job.is_some());
         if let Some(job) = sent.job {
             let published = match sent.revoked {
                 Some(why) => Err(Unpublished::Revoked(why)),
@@ -224,7 +237,11 @@ async fn publish_all(
             }
             // The job ends with it; nothing is left for the sweep.
             Err(BusError::NoStream { .. }) => {}
-            Err(error) => relayed.outcome = Err(error),
+            Err(BusError::TooLarge { .. }) if is_of_job => {}
+            Err(error) => match sent.unsendable {
+                Some(message) => relayed.unsendable.push(Unsendable { entry: sent.id, message, error }),
+                None => relayed.outcome = Err(error),
+            },
         }
     }
     outlet.metrics.outbox_published.inc_by(relayed.sent);
@@ -281,6 +298,8 @@ struct Sent {
     lies_there: bool,
     /// As in [`Unpublished::Revoked`].
     revoked: Option<String>,
+    /// A message to an agent that the queue takes neither now nor later.
+    unsendable: Option<Message>,
     result: Result<(), BusError>,
 }
 
@@ -300,7 +319,7 @@ fn resealed(key: &[u8], mut message: Message) -> Message {
 async fn publish(outlet: Outlet<'_>, owner: &Owner, outgoing: Outgoing, lies_there: bool) -> Sent {
     let Outlet { store, bus, key, .. } = outlet;
     let Outgoing { id, message } = outgoing;
-    let mut sent = Sent { id, job: None, is_kept: false, lies_there, revoked: None, result: Ok(()) };
+    let mut sent = Sent { id, job: None, is_kept: false, lies_there, revoked: None, unsendable: None, result: Ok(()) };
     if let Address::Job { .. } = message.to
         && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
     {
@@ -315,18 +334,32 @@ async fn publish(outlet: Outlet<'_>, owner: &Owner, outgoing: Outgoing, lies_the
         }
     }
     let message = seal::sealed(key, message);
-    sent.result = bus.publish(&message).await;
-    if let Err(BusError::TooLarge { .. }) = &sent.result
-        && let Some(shorter) = without_output(owner, &message)
-    {
-        tracing::info!(%owner, id = sent.id, "an output is too large for the queue: its message goes without it");
-        sent.result = bus.publish(&seal::sealed(key, shorter)).await;
+    sent.result = publish_shortened(bus, key, owner, &message).await;
+    if let (Err(BusError::TooLarge { .. }), Address::In { kind, .. }) = (&sent.result, &message.to) {
+        match kind {
+            InKind::Task => {
+                let event = message.id.as_deref().and_then(|id| EventId::kept(id).ok());
+                sent.job = event.map(|event| JobId::derive(key, owner, &event));
+            }
+            InKind::Message => sent.unsendable = Some(message),
+            InKind::Result | InKind::Cancel | InKind::Pause | InKind::Resume | InKind::Decide | InKind::Wake => {}
+        }
     }
     sent
 }
 
-/// Key of a message that went without the output of its job, which says where that lies.
-pub const OMITTED: &str = "outputOmitted";
+/// Publishes a message; that of a job's end without the job's output where it has more bytes than the queue takes.
+///
+/// # Errors
+///
+/// As the queue's; [`BusError::TooLarge`] where there is no output to leave out, or its message is too large without it.
+pub async fn publish_shortened(bus: &dyn Bus, key: &[u8], owner: &Owner, message: &Message) -> Result<(), BusError> {
+    let published = bus.publish(message).await;
+    let Err(BusError::TooLarge { .. }) = &published else { return published };
+    let Some(shorter) = without_output(owner, message) else { return published };
+    tracing::info!(%owner, id = message.id, "an output is too large for the queue: its message goes without it");
+    bus.publish(&seal::sealed(key, shorter)).await
+}
 
 /// The message of a job's end without the job's output; `None` where there is none to leave out.
 fn without_output(owner: &Owner, message: &Message) -> Option<Message> {
@@ -343,8 +376,12 @@ fn without_output(owner: &Owner, message: &Message) -> Option<Message> {
     body.as_object_mut()?.shift_remove(seal::SEAL);
     let holder = if is_result { &mut body["result"] } else { &mut body };
     holder.as_object_mut()?.shift_remove("output");
-    body[OMITTED] = json!({
-        "bytes": bytes, "owner": owner, "path": format!("j/{job}/output"), "url": format!("/api/v1/jobs/{job}"),
-    });
+    let omitted = OmittedOutput {
+        bytes,
+        owner: owner.clone(),
+        path: format!("j/{job}/output"),
+        url: format!("/api/v1/jobs/{job}"),
+    };
+    body[OUTPUT_OMITTED] = json!(omitted);
     Some(Message { body, ..message.clone() })
 }

@@ -94,6 +94,16 @@ pub enum AttemptFailure<E> {
     Permanent(E),
 }
 
+impl<E> AttemptFailure<E> {
+    /// The same failure with another error.
+    pub fn map<F>(self, change: impl FnOnce(E) -> F) -> AttemptFailure<F> {
+        match self {
+            Self::Transient(error) => AttemptFailure::Transient(change(error)),
+            Self::Permanent(error) => AttemptFailure::Permanent(change(error)),
+        }
+    }
+}
+
 /// Calls `op` until it succeeds, fails for good, or the policy's time is used up; then its last
 /// error. Logs the first failure and one line every ten seconds: ``waiting for `what`: …``.
 pub async fn retry<T, E, F>(policy: RetryPolicy, what: &str, mut op: impl FnMut() -> F) -> Result<T, E>

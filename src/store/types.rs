@@ -460,10 +460,12 @@ pub struct SessionFacts {
     pub key: SessionKey,
     /// Turns committed.
     pub version: u64,
-    /// Fencing token.
+    /// Fencing token: the time of the grant in milliseconds, or more where the clock was set back.
     pub epoch: u64,
     /// Lease end, when it is held or lapsed unreleased.
     pub lease_until: Option<Millis>,
+    /// Name of the worker that holds that lease, or held it.
+    pub lease_worker: Option<String>,
     /// Next look at it.
     pub due: Option<Millis>,
     /// When an event was appended, a turn committed, or the session set to one, last.

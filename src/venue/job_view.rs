@@ -2,6 +2,7 @@
 
 use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, Job, JobStatus};
+use crate::domain::reader::JobSight;
 use crate::store::StoreError;
 use crate::venue::operation::Caller;
 use crate::venue::{Venue, approvals, dead, outcomes, waits};
@@ -25,6 +26,11 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Val
         waiting.retain(|approval| approval.job.as_ref() == Some(&job.head.id));
         waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
         record["approvals"] = waiting.iter().map(|approval| approvals::seen_by(caller, approval)).collect();
+    }
+    if caller.reader().sees(&job.head) == JobSight::Whole
+        && let Some(running) = waits::running_turn(venue, owner, &job).await?
+    {
+        record["running"] = json!({"turn": running.turn, "worker": running.worker, "since": running.since});
     }
     let is_task = job.head.op.is_none();
     if is_task

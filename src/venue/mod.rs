@@ -57,7 +57,7 @@ use crate::domain::limits::END_BYTES;
 use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::outbox::{self, Outgoing, Outlet, Relayed};
+use crate::outbox::{self, Outgoing, Outlet, Relayed, Unsendable};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 pub use crate::store::keys::venue_owner;
@@ -232,7 +232,14 @@ impl Venue {
                 tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
             }
         }
-        relayed.done
+        let mut done = relayed.done;
+        for Unsendable { entry, message, error } in relayed.unsendable {
+            match strays::keep_unsendable(self, owner, &message, &error.to_string()).await {
+                Ok(()) => done.push(entry),
+                Err(error) => tracing::warn!(%owner, %error, "a message that fits the queue never isn't kept yet"),
+            }
+        }
+        done
     }
 
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a

@@ -1,8 +1,12 @@
 //! Messages whose subject means nothing: what the queue took and nobody can get is kept to be seen.
 
+use crate::bus::subject::subject;
 use crate::domain::dead::Stray;
 use crate::domain::ids::Owner;
-use crate::domain::limits::STRAYS_KEPT;
+use crate::domain::limits::{STRAY_BYTES, STRAYS_KEPT};
+use crate::domain::message::{Address, Message};
+use crate::domain::seal::SEAL;
+use crate::domain::visible::beginning;
 use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
 
@@ -13,6 +17,31 @@ use crate::venue::{Venue, venue_owner};
 pub async fn keep(venue: &Venue, stray: &Stray, sequence: u64) -> Result<(), StoreError> {
     let new = DocWrite::json(keys::stray(stray.received, sequence), stray);
     venue.keep_newest(keys::STRAYS, STRAYS_KEPT, new).await
+}
+
+/// Keeps the message of an agent that the queue takes neither now nor later.
+pub async fn keep_unsendable(venue: &Venue, owner: &Owner, message: &Message, reason: &str) -> Result<(), StoreError> {
+    // Below the prefix of the queue, which only it knows.
+    let subject = subject("", &message.to).trim_start_matches('.').to_owned();
+    let mut body = message.body.clone();
+    body.as_object_mut().and_then(|body| body.shift_remove(SEAL));
+    let body = body.to_string();
+    tracing::warn!(%owner, subject, reason, bytes = body.len(), "a message that can't be sent is kept for `dead list`");
+    let reason = match &message.to {
+        Address::In { agent, .. } => format!("a message to agent `{agent}` was never sent: {reason}"),
+        Address::Out { .. } | Address::Reply(_) | Address::Job { .. } => format!("it was never sent: {reason}"),
+    };
+    let stray = Stray {
+        subject,
+        reason,
+        owner: Some(owner.clone()),
+        id: message.id.clone(),
+        received: venue.now(),
+        bytes: body.len(),
+        body: beginning(body, STRAY_BYTES),
+        told: Vec::new(),
+    };
+    keep(venue, &stray, 0).await
 }
 
 /// The newest of an owner, or of all, and how many there are.

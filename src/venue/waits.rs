@@ -58,6 +58,29 @@ pub async fn of_agent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Opti
     Ok(WaitLook::new(venue, owner).session(&first).await?.and_then(|(reason, _)| reason))
 }
 
+/// A turn that a worker runs.
+pub struct RunningTurn {
+    /// Its number in the session, from 1.
+    pub turn: u64,
+    /// Name of the worker.
+    pub worker: String,
+    /// When that worker took the session.
+    pub since: Millis,
+}
+
+/// The turn of a task that runs now; `None` while the task waits, and when it has ended.
+pub async fn running_turn(venue: &Venue, owner: &Owner, job: &Job) -> Result<Option<RunningTurn>, StoreError> {
+    if job.status.is_terminal() || job.head.op.is_some() {
+        return Ok(None);
+    }
+    let key = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let found = sessions::find(venue, owner, &key).await?.filter(|facts| is_leased(facts, venue.now()));
+    let Some(facts) = found else { return Ok(None) };
+    let served = next_task(&facts, &sessions::state(&facts)).and_then(|task| task.job.as_ref());
+    let worker = facts.lease_worker.clone().filter(|_| served == Some(&job.head.id));
+    Ok(worker.map(|worker| RunningTurn { turn: facts.version + 1, worker, since: Millis(facts.epoch) }))
+}
+
 fn is_leased(facts: &SessionFacts, now: Millis) -> bool {
     facts.lease_until.is_some_and(|until| until > now)
 }

@@ -162,6 +162,7 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     worker.spawn_rounds("tidy", rounds::tidy::run);
     worker.spawn_rounds("roll", rounds::roll::run);
     worker.spawn_rounds("control", lease::control::run);
+    worker.spawn_rounds("questions", arrive::questions::run);
 }
 
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.

@@ -15,7 +15,7 @@ use trellis::process::clock::Clock;
 use trellis::venue::ledger;
 use trellis::venue::operation::Caller;
 
-fn agent(tools: Value, more: Value) -> Value {
+fn agent(tools: &Value, more: &Value) -> Value {
     let mut config = json!({"model": {"provider": "scripted", "name": "echo"}, "tools": tools, "defaultTools": false});
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config
@@ -34,11 +34,11 @@ async fn a_binding_that_can_not_be_kept_is_refused_at_every_entrance() {
     let server = Server::start().await;
     let twice = json!({"contextMapping": {"agent_id": "_auto", "agentId": "_auto"}});
     for (config, part) in [
-        (agent(named(), bound("sendEmail", "message")), "did you mean `send_email`"),
-        (agent(named(), bound("send_email", "mesage")), "did you mean `message`"),
-        (agent(named(), bound("v/ops/agent/mesage", "message")), "did you mean `v/ops/agent/message`"),
-        (agent(named(), bound("complete_task", "result")), "`complete_task`"),
-        (agent(named(), twice), "`agent_id` and `agentId`"),
+        (agent(&named(), &bound("sendEmail", "message")), "did you mean `send_email`"),
+        (agent(&named(), &bound("send_email", "mesage")), "did you mean `message`"),
+        (agent(&named(), &bound("v/ops/agent/mesage", "message")), "did you mean `v/ops/agent/message`"),
+        (agent(&named(), &bound("complete_task", "result")), "`complete_task`"),
+        (agent(&named(), &twice), "`agent_id` and `agentId`"),
     ] {
         server.put("/api/v1/agents/a", config.clone()).await.is_problem(400, part);
         for dry in [true, false] {
@@ -48,7 +48,7 @@ async fn a_binding_that_can_not_be_kept_is_refused_at_every_entrance() {
         }
         server.get("/api/v1/agents/a").await.is_problem(404, "no agent");
     }
-    server.put("/api/v1/agents/a", agent(named(), json!({}))).await.body(201);
+    server.put("/api/v1/agents/a", agent(&named(), &json!({}))).await.body(201);
     let change = json!({"config": bound("sendEmail", "message")}).to_string();
     let patched = server.send(Method::PATCH, "/api/v1/agents/a", &[], change.clone()).await;
     assert!(patched.status.is_client_error() && patched.body.to_string().contains("send_email"), "{}", patched.body);
@@ -57,11 +57,11 @@ async fn a_binding_that_can_not_be_kept_is_refused_at_every_entrance() {
     server.post("/api/v1/run", update).await.is_problem(400, "did you mean `send_email`");
     // Every name that a call can have is one that a binding can have.
     for tool in ["send_email", "v/ops/agent/message", "agent:message", "agent_message"] {
-        let answer = server.put("/api/v1/agents/a", agent(named(), bound(tool, "message"))).await.body(200);
+        let answer = server.put("/api/v1/agents/a", agent(&named(), &bound(tool, "message"))).await.body(200);
         assert_eq!(answer["warnings"], json!([]), "{tool}");
     }
     // What nobody can call is a warning.
-    let answer = server.put("/api/v1/agents/a", agent(named(), bound("lattice_write", "path"))).await.body(200);
+    let answer = server.put("/api/v1/agents/a", agent(&named(), &bound("lattice_write", "path"))).await.body(200);
     assert!(answer["warnings"][0].as_str().unwrap().contains("not offered"), "{answer}");
 }
 
@@ -198,4 +198,71 @@ async fn what_is_filled_in_is_not_read_by_its_path(on: On) {
     assert!(all["value"]["info"].is_object() && !all.to_string().contains("PROJECT-7"), "{all}");
 }
 
-on_both! { what_was_stored_holds_or_is_not_offered_and_shown what_is_filled_in_is_not_read_by_its_path }
+const ASKS: &str = r#"
+[[rule]]
+when = { prompt = "You ask.", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "{{input}}", input = "go", wait = 60000 } }] }
+
+[[rule]]
+when = { turn = 1 }
+then = { calls = [
+  { tool = "lattice_read", arguments = { path = "v/context/project" } },
+  { tool = "lattice_read", arguments = { path = "v/context/users/me" } },
+  { tool = "lattice_list", arguments = { path = "v/context" } },
+  { tool = "context_load", arguments = { path = "v/context/project" } },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// An agent that may not read what is filled in does not read it through another one, whatever that one may do.
+async fn what_is_filled_in_is_not_read_through_a_child(on: On) {
+    let Some((venue, _dir)) = on.venue(ASKS, Clock::system()).await else { return };
+    venue.worker();
+    let operator = Caller { operator: true, ..boss(&venue.owner) };
+    for (path, value) in
+        [("v/context/project", json!({"key": "PROJECT-7"})), ("v/context/users/me", json!({"key": "USER-7"}))]
+    {
+        let write = json!({"path": path, "value": value});
+        operate(&venue.venue, &operator, "v/ops/lattice/write", write).await.unwrap();
+    }
+    let bound = json!({"schema_validate": {"value": "key"}});
+    let asks = json!({"with": "g", "can": "agent"});
+    let context = json!({"with": "v/context", "can": "crud/read"});
+    for (id, caps, bindings, sees) in [
+        ("limited", Some(json!([asks])), json!({}), false),
+        ("binds", None, bound.clone(), false),
+        ("binds-named", Some(json!([asks, context])), bound, true),
+        ("plain", None, json!({}), true),
+    ] {
+        let tools = json!(["agent/request", "schema/validate"]);
+        let mut config = json!({
+            "systemPrompt": "You ask.", "tools": tools, "defaultTools": false, "toolArgInjection": bindings,
+        });
+        if let Some(caps) = caps {
+            config["caps"] = caps;
+        }
+        venue.agent(id, config).await;
+        let child = format!("child-of-{id}");
+        let entry = json!({"ref": "v/context/project", "label": "project"});
+        let tools = json!(["lattice/read", "lattice/list"]);
+        let named = json!([{"with": "", "can": "*"}, {"with": "v/context", "can": "crud/read"}]);
+        venue.agent(&child, json!({"tools": tools, "defaultTools": false, "context": [entry], "caps": named})).await;
+        let job = venue.run(id, &format!("t-{id}"), json!(child)).await;
+        let all = trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items;
+        let served = all.iter().find(|job| job.head.agent.as_str() == child).unwrap_or_else(|| panic!("{id}: {job:?}"));
+        let key = SessionKey { agent: served.head.agent.clone(), session: served.head.session.clone() };
+        let past = ledger::load(&*venue.venue.store, &venue.owner, &key, 2).await.unwrap().unwrap();
+        let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+        let shown = serde_json::to_string(&request).unwrap();
+        assert_eq!(shown.contains("PROJECT-7"), sees, "{id}: {shown}");
+        assert_eq!(shown.contains("USER-7"), sees, "{id}: {shown}");
+    }
+}
+
+on_both! {
+    what_was_stored_holds_or_is_not_offered_and_shown
+    what_is_filled_in_is_not_read_by_its_path
+    what_is_filled_in_is_not_read_through_a_child
+}

@@ -3,7 +3,10 @@
 use crate::support::cli::{Process, run};
 use crate::support::fleet::Fleet;
 use crate::support::nats::{self, NatsServer};
+use crate::support::port;
 use crate::support::redis::RedisServer;
+use futures::StreamExt;
+use std::time::Duration;
 
 #[test]
 fn a_fleet_serves_http_and_the_queue() {
@@ -41,6 +44,89 @@ fn a_worker_waits_for_nats_with_a_message_and_goes_on() {
     server.restart();
     worker.says("worker `");
     assert_eq!(worker.log().matches("waiting for NATS").count(), 1);
+}
+
+#[test]
+fn a_worker_that_waits_for_one_server_tells_how_the_other_is() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let [redis, nats] = ["redis", "nats"].map(|kind| format!("{kind}://127.0.0.1:{}", port::lasting()));
+    let (redis_setting, nats_setting) = (format!("store.url={redis}"), format!("bus.url={nats}"));
+    let start = |settings: &[&str]| {
+        let settings = settings.iter().flat_map(|setting| ["--set", *setting]);
+        Process::start(fleet.path(), ["worker", "--config", "fleet.toml"].into_iter().chain(settings))
+    };
+    let advice = |setting: &str| format!("nothing listens there: start the server, or set `{setting}`");
+    let mut both = start(&[&redis_setting, &nats_setting]);
+    for (waits, setting) in
+        [(format!("waiting for Redis at `{redis}`"), "store.url"), (format!("waiting for NATS at `{nats}`"), "bus.url")]
+    {
+        let rest = both.says(&waits);
+        assert!(rest.contains("refused") && rest.contains(&advice(setting)), "{rest}");
+    }
+    let mut no_redis = start(&[&redis_setting]);
+    no_redis.says(&format!("waiting for Redis at `{redis}`"));
+    no_redis.says(&format!("NATS at `{}` answers", fleet.nats));
+    let mut no_nats = start(&[&nats_setting]);
+    no_nats.says(&format!("waiting for NATS at `{nats}`"));
+    no_nats.says("Redis at `redis://");
+    assert!(no_nats.log().contains("` answers"), "{}", no_nats.log());
+    for mut process in [both, no_redis, no_nats] {
+        process.signal("TERM");
+        assert_eq!(process.ended().code(), Some(0), "{}", process.log());
+    }
+}
+
+#[test]
+fn who_waits_for_a_submission_over_nats_is_told_why_once() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (mut worker, _serve, url) = fleet.start_all();
+    let model = "model = { provider = \"mistral\", name = \"m\" }\n";
+    std::fs::write(fleet.path().join("helper.toml"), model).unwrap();
+    run(fleet.path(), &["agent", "apply", "helper.toml", "--url", &url]).ok();
+    let said = fleet.publish(&["submit", "helper", "Say hello", "--wait=12s"]).expect(4, "no completion of submission");
+    let reason = "waits: agent `helper` is suspended";
+    assert_eq!(said.err.matches(reason).count(), 1, "{said:?}");
+    assert!(said.err.contains("`MISTRAL_API_KEY` is not set"), "{said:?}");
+    worker.signal("TERM");
+    worker.ended();
+    let said = fleet.publish(&["submit", "helper", "again", "--wait=8s"]).expect(4, "no completion of submission");
+    let reason = format!("waits: no worker answers at NATS `{}`; start one with `trellis worker`", fleet.nats);
+    assert_eq!(said.err.matches(&reason).count(), 1, "{said:?}");
+}
+
+/// The venue publishes with rights of its own, so that only inboxes of the owner who asks get an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_answered_to_an_inbox_of_its_owner_alone() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let mut worker = fleet.start("worker");
+    worker.says("worker `");
+    let client = async_nats::connect(&fleet.nats).await.unwrap();
+    let ask = format!("{}.ask.local.me", fleet.prefix);
+    let elsewhere = format!("{}.elsewhere", fleet.prefix);
+    let others = format!("trellis.reply.local.you.{}", fleet.prefix);
+    let own = format!("trellis.reply.local.me.{}", fleet.prefix);
+    let mut heard = Vec::new();
+    for inbox in [&elsewhere, &others, &own] {
+        heard.push(client.subscribe(inbox.clone()).await.unwrap());
+    }
+    // One worker answers in the order of the questions; it may still be about to listen.
+    let limit = Duration::from_mins(1);
+    let answer = tokio::time::timeout(limit, async {
+        loop {
+            for inbox in [&elsewhere, &others, &own] {
+                client.publish_with_reply(ask.clone(), inbox.clone(), "some-id".into()).await.unwrap();
+            }
+            let own = tokio::time::timeout(Duration::from_secs(1), heard[2].next()).await;
+            if let Ok(answer) = own {
+                return answer.unwrap();
+            }
+        }
+    });
+    let answer: serde_json::Value = serde_json::from_slice(&answer.await.unwrap().payload).unwrap();
+    assert_eq!(answer["waiting"]["kind"], "not-admitted");
+    for inbox in &mut heard[..2] {
+        assert!(tokio::time::timeout(Duration::from_millis(300), inbox.next()).await.is_err());
+    }
 }
 
 #[test]

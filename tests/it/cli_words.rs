@@ -33,7 +33,7 @@ fn subcommands(dir: &Path, command: &[&str]) -> Vec<String> {
 }
 
 /// Every command that has no subcommands, `agent apply` and the like.
-fn leaves(dir: &Path) -> BTreeSet<String> {
+pub(crate) fn leaves(dir: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for noun in subcommands(dir, &[]) {
         let verbs = subcommands(dir, &[&noun]);
@@ -213,11 +213,26 @@ fn a_wrong_file_names_line_and_column() {
     file("key.toml", &format!("{model}\nsystemPromt = \"x\"\n"));
     file("kind.toml", &format!("{model}\n  concurrency = \"many\"\n"));
     file("key.json", "{\n  \"model\": \"scripted/echo\",\n  \"systemPromt\": 1\n}");
+    file("key.yaml", "model: scripted/echo\nlimits:\n  turns: 3\n  turnz: 4\n");
+    file("kind.yml", "model: scripted/echo\n\nconcurrency: many\n");
+    file("syntax.yaml", "model: scripted/echo\ntools: [a\nbudget: }\n");
+    file("twice.yaml", "model: scripted/echo\nmodel: scripted/never\n");
+    file("id.yaml", "model: scripted/echo\nid: 3\n");
+    file("key.rules", "[[rule]]\nthen = { text = \"x\", tims = 1 }\n");
     file("fleet.toml", "[worker]\nslots = 1\nslotz = 3\n[http]\nbody_limit = \"big\"\n");
     for (args, err) in [
         (&["agent", "apply", "key.toml"][..], "did you mean `systemPrompt` (line 3, column 1)"),
         (&["agent", "apply", "kind.toml"], "(line 3, column 3)"),
         (&["agent", "apply", "key.json"], "(line 3, column 3)"),
+        (&["agent", "apply", "key.yaml"], "`key.yaml`: "),
+        (&["agent", "apply", "key.yaml"], "did you mean `turns`"),
+        (&["agent", "apply", "key.yaml"], "(line 4, column 3)"),
+        (&["agent", "apply", "kind.yml"], "(line 3, column 1)"),
+        (&["agent", "apply", "syntax.yaml"], "`syntax.yaml`: malformed YAML: "),
+        (&["agent", "apply", "syntax.yaml"], "at line "),
+        (&["agent", "apply", "twice.yaml"], "duplicate mapping key: model at line 2, column 1"),
+        (&["agent", "apply", "id.yaml"], "`id`: expected text, got `3` (line 2, column 1)"),
+        (&["mock-llm", "key.rules"], "did you mean `times` (line 2, column 22)"),
         (&["config", "check", "--config", "fleet.toml"], "did you mean `worker.slots`? (line 3, column 1)"),
         (&["config", "check", "--config", "fleet.toml"], "(line 5, column 1)"),
     ] {
@@ -230,6 +245,11 @@ fn a_rules_file_with_a_misspelt_key_is_refused_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("bad.rules"), "[[rule]]\nwen = {}\nthen = { text = \"x\" }\n").unwrap();
     let up = ["up", "--data", "data", "--listen", "127.0.0.1:0", "--set", "models.scripted=bad.rules"];
-    run(dir.path(), &up).expect(2, "unknown key `wen` in rule 1, did you mean `when`");
+    let said = "unknown key `wen` in rule 1, did you mean `when` (line 2, column 1)";
+    run(dir.path(), &up).expect(2, said).expect(2, "rules file `bad.rules`");
+    std::fs::write(dir.path().join("agent.toml"), "model = \"scripted/bad.rules\"\n").unwrap();
+    let folder = up.map(|argument| argument.replace("=bad.rules", "=."));
+    let folder: Vec<&str> = folder.iter().map(String::as_str).collect();
+    run(dir.path(), &folder).expect(2, said).expect(2, "bad.rules`");
     assert!(!dir.path().join("data").exists());
 }

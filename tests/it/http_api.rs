@@ -76,6 +76,8 @@ async fn run_answers_with_the_output_or_says_why_not() {
         .await
         .is_problem(500, "Operation failed: m");
     run(json!({"operation": "v/ops/agent/info", "input": {"agentId": "x"}})).await.is_problem(404, "no agent `x`");
+    let json5 = "// a note\n{operation: 'v/ops/schema/infer', input: {value: 0xff,},}";
+    server.send(Method::POST, "/api/v1/run", &[], json5).await.body(200);
     server.send(Method::POST, "/api/v1/run", &[], "{oops").await.is_problem(400, "the body is not JSON");
     let large = "x".repeat(BODY_LIMIT + 1);
     server.send(Method::POST, "/api/v1/run", &[], large).await.is_problem(413, "more than 100000 bytes");

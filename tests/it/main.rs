@@ -39,6 +39,7 @@ mod cli_demo;
 mod cli_errors;
 mod cli_escapes;
 mod cli_fleet;
+mod cli_json;
 mod cli_life;
 mod cli_policy;
 mod cli_up;

@@ -16,7 +16,21 @@ when = { agent = "boss", turn = 1 }
 then = { calls = [{ tool = "agent_request", arguments = { agentId = "long", input = "{{input}}" } }] }
 
 [[rule]]
+when = { agent = "later", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "long", input = "{{input}}", wait = 0 } }] }
+
+[[rule]]
 then = { text = "heard" }
+"#;
+
+/// Sends its input on, by a task and by a message.
+const RELAY: &str = r#"
+[[rule]]
+when = { agent = "relay", turn = 1 }
+then = { calls = [{ tool = "agent_message", arguments = { agentId = "echo", message = "{{input}}" } }, { tool = "agent_request", arguments = { agentId = "echo", input = "{{input}}", wait = 0 } }] }
+
+[[rule]]
+then = { text = "told" }
 "#;
 const INPUT_BYTES: usize = 20_000;
 const TIMES: usize = 80;
@@ -29,7 +43,7 @@ fn an_output_above_max_payload_is_announced_and_read_elsewhere() {
     std::fs::write(fleet.path().join("input.txt"), "x".repeat(INPUT_BYTES)).unwrap();
     let (worker, _serve, url) = fleet.start_all();
     let http = |args: &[&str]| run(fleet.path(), &[args, &["--url", &url]].concat());
-    for name in ["long", "boss"] {
+    for name in ["long", "boss", "later"] {
         let model = "model = { provider = \"scripted\", name = \"large.rules\", maxTokens = 30000 }";
         let agent = format!("{model}\ntools = [\"v/ops/agent/request\"]\n");
         std::fs::write(fleet.path().join(format!("{name}.toml")), agent).unwrap();
@@ -40,8 +54,13 @@ fn an_output_above_max_payload_is_announced_and_read_elsewhere() {
     assert_eq!(told.code, 0, "{}", told.err);
     let job = told.err.split("job get ").nth(1).unwrap().split('`').next().unwrap();
     assert_eq!(http(&["job", "wait", job]).ok().len(), TIMES * INPUT_BYTES);
-    // The session that waits for such a job gets the whole of it.
-    assert_eq!(http(&["submit", "boss", "@input.txt", "--wait=90s"]).ok(), "heard");
+    // Who asks again is answered again.
+    let again = fleet.publish(&["submit", "long", "@input.txt", "--id", "t", "--wait=90s"]);
+    assert!(again.err.contains("more than NATS takes; `trellis job get "), "{}: {}", again.code, again.err);
+    // The session that waits for such a job gets the whole of it, in its call and later.
+    for name in ["boss", "later"] {
+        assert_eq!(http(&["submit", name, "@input.txt", "--wait=90s"]).ok(), "heard");
+    }
     let child = http(&["job", "list", "--agent", "boss", "--output", "json"]).ok();
     assert!(child.contains("COMPLETE"), "{child}");
     // Nothing is left that is tried again and again.
@@ -50,12 +69,44 @@ fn an_output_above_max_payload_is_announced_and_read_elsewhere() {
 }
 
 #[test]
-fn doctor_says_when_a_task_may_not_fit_into_a_message() {
+fn what_an_agent_sends_and_the_queue_never_takes_fails_its_job_or_is_kept_to_be_seen() {
+    let Some((fleet, _nats)) = narrow() else { return };
+    std::fs::write(fleet.path().join("relay.rules"), RELAY).unwrap();
+    std::fs::write(fleet.path().join("input.txt"), "x".repeat(INPUT_BYTES)).unwrap();
+    let (worker, _serve, url) = fleet.start_all();
+    let http = |args: &[&str]| run(fleet.path(), &[args, &["--url", &url]].concat());
+    let tools = "[\"v/ops/agent/request\", \"v/ops/agent/message\"]";
+    for (name, model) in [("relay", "relay.rules"), ("echo", "echo")] {
+        let agent =
+            format!("model = {{ provider = \"scripted\", name = \"{model}\", maxTokens = 60000 }}\ntools = {tools}\n");
+        std::fs::write(fleet.path().join(format!("{name}.toml")), agent).unwrap();
+        http(&["agent", "apply", &format!("{name}.toml")]).ok();
+    }
+    assert_eq!(http(&["submit", "relay", "@input.txt", "--wait=90s"]).ok(), "told");
+    let jobs = http(&["job", "list", "--agent", "echo", "--output", "json"]).ok();
+    assert!(jobs.contains("QUEUE_UNAVAILABLE") && jobs.contains("max_payload"), "{jobs}");
+    let kept = http(&["dead", "list", "--output", "json"]).ok();
+    assert!(kept.contains("in.local.me.echo.message") && kept.contains("max_payload"), "{kept}");
+    let told = http(&["dead", "list"]);
+    assert!(told.err.contains("a message to agent `echo` was never sent: "), "{}", told.err);
+    // Nothing is left that is tried again and again.
+    let tries = || worker.log().matches("not published yet").count();
+    std::thread::sleep(Duration::from_secs(7));
+    assert_eq!(tries(), 0, "{}", worker.log());
+}
+
+/// A fleet of which the queue takes 16 KiB in a message.
+fn narrow() -> Option<(Fleet, NatsServer)> {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("nats.conf");
-    std::fs::write(&config, "max_payload: 65536\njetstream {}\n").unwrap();
-    let Some(server) = NatsServer::start_as(&config.display().to_string(), &[]) else { return };
-    let Some(fleet) = Fleet::on_shared_redis(server.url()) else { return };
+    std::fs::write(&config, "max_payload: 16384\njetstream {}\n").unwrap();
+    let server = NatsServer::start_as(&config.display().to_string(), &[])?;
+    Some((Fleet::on_shared_redis(server.url())?, server))
+}
+
+#[test]
+fn doctor_says_when_a_task_may_not_fit_into_a_message() {
+    let Some((fleet, _nats)) = narrow() else { return };
     let report = fleet.run(&["doctor"]);
     assert!(report.out.contains("set `max_payload: 1MB`"), "{}{}", report.out, report.err);
 }

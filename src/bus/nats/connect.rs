@@ -3,6 +3,7 @@
 use super::super::chain;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
 use crate::bus::rights::Rights;
+use crate::config::away::advice;
 use crate::process::retry::{AttemptFailure, retry};
 use async_nats::rustls;
 use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};
@@ -39,9 +40,14 @@ pub(super) async fn connect(
             .request_timeout(Some(TIMEOUT))
             .event_callback(log_events(name.to_owned(), Arc::clone(&link), Arc::clone(rights)));
         let servers = servers.clone();
-        async move { settings.connect(servers).await.map_err(|error| failure(&error, options)) }
+        async move { settings.connect(servers).await.map_err(|error| with_advice(failure(&error, options), name)) }
     };
     retry(options.connect, &format!("NATS at `{name}`"), attempt).await.map_err(failed)
+}
+
+/// The reason of a failure with what an operator can do about it.
+fn with_advice(failure: AttemptFailure<String>, name: &str) -> AttemptFailure<String> {
+    failure.map(|reason| format!("{reason}; {}", advice(&reason, "bus.url", name)))
 }
 
 /// What is wrong, whose setting it is, and whether trying again can help.

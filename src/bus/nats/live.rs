@@ -1,12 +1,15 @@
-//! Live text of jobs, out of the stream that keeps it for some minutes.
+//! Live text of jobs, out of the stream that keeps it for some minutes; and questions about them.
 
-use super::super::{BusError, LiveFeed, LiveSubject, Piece, subject};
+use super::super::{AUTHORIZATION_HEADER, BusError, JobQuestion, LiveFeed, LiveSubject, Piece, subject};
 use super::{NatsBus, streams};
 use crate::domain::ids::JobId;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
+
+/// Processes of this name share the questions among themselves.
+const QUEUE_GROUP: &str = "trellis";
 
 #[async_trait]
 impl LiveFeed for NatsBus {
@@ -38,5 +41,24 @@ impl LiveFeed for NatsBus {
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(self.unavailable(&error)),
         }
+    }
+
+    async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {
+        let prefix = self.prefix().to_owned();
+        let client = self.line().await?.client.clone();
+        let subscribed = client.queue_subscribe(subject::all_questions(&prefix), QUEUE_GROUP.to_owned()).await;
+        let question = move |message: async_nats::Message| {
+            let owner = subject::parse_question(&prefix, &message.subject);
+            let authorization = message.headers.as_ref().and_then(|headers| headers.get(AUTHORIZATION_HEADER));
+            let authorization = authorization.map(|value| value.as_str().to_owned());
+            let asked = owner.zip(message.reply).map(|(owner, reply)| JobQuestion {
+                owner,
+                authorization,
+                body: message.payload,
+                reply: reply.to_string(),
+            });
+            std::future::ready(asked)
+        };
+        Ok(subscribed.map_err(|error| self.unavailable(&error))?.filter_map(question).boxed())
     }
 }

@@ -3,6 +3,7 @@
 use super::super::exit::Failure;
 use super::super::input;
 use crate::config::position::locate;
+use crate::config::yaml;
 use crate::domain::agent::{AgentConfig, own};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::ids::AgentId;
@@ -87,45 +88,35 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
     let kind = kind(path).ok_or("expected a file that ends in `.toml`, `.json` or `.yaml`")?;
     let text = input::file(path).map_err(|failure| failure.text)?;
     let mut config = parse(kind, &text)?;
+    let wrong = |wrong: &Wrong| with_position(kind, &text, wrong);
     let id = match config.as_object_mut().and_then(|map| map.shift_remove("id")) {
         Some(Value::String(id)) => id,
-        Some(other) => return Err(format!("`id`: expected text, got `{other}`")),
+        Some(other) => return Err(wrong(&format!("`id`: expected text, got `{other}`").into())),
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
-    let checked = AgentConfig::parse(&without_owners(&config)).map_err(|wrong| with_position(&text, &wrong))?;
+    let checked = AgentConfig::parse(&without_owners(&config)).map_err(|error| wrong(&error))?;
     // Which kinds the venue has besides is for the venue to say.
-    resources::check_own(&checked)?;
+    resources::check_own(&checked).map_err(|error| wrong(&error.into()))?;
     Ok((id, config))
 }
 
 /// What is wrong, and where in the file, where that can be told.
-fn with_position(text: &str, wrong: &Wrong) -> String {
-    let steps: Vec<String> =
-        wrong.pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
-    let steps: Vec<&str> = steps.iter().map(String::as_str).chain(wrong.unknown_key()).collect();
-    match locate(text, &steps) {
-        Some(place) => format!("{wrong} ({place})"),
-        None => wrong.to_string(),
-    }
+fn with_position(kind: Kind, text: &str, wrong: &Wrong) -> String {
+    let steps = wrong.steps();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let found = match kind {
+        Kind::Toml | Kind::Json => locate(text, &steps),
+        Kind::Yaml => yaml::locate(text, &steps),
+    };
+    found.map_or_else(|| wrong.to_string(), |place| format!("{wrong} ({place})"))
 }
 
 fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Json => decode::json(text.as_bytes()).map_err(|e| format!("malformed JSON: {e}")),
-        Kind::Yaml => yaml(text),
+        Kind::Yaml => yaml::parse(text).map_err(|e| format!("malformed YAML: {e}")),
         Kind::Toml => decode::toml(text).map_err(|e| format!("malformed TOML: {e}")),
-    }
-}
-
-/// YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text.
-fn yaml(text: &str) -> Result<Value, String> {
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("malformed YAML: {}", error.to_string().trim_start_matches("error: ")))?;
-    match decode::rounded_number(&value) {
-        Some(reason) => Err(format!("malformed YAML: {reason}")),
-        None => Ok(value),
     }
 }
 
@@ -172,9 +163,10 @@ mod tests {
                 "malformed YAML: number 123456789012345680000000000000 is larger than 64 bits hold: write it as a text",
             ),
             ("a.json", "{", "malformed JSON: EOF while parsing an object at line 1 column 1"),
-            ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1`"),
+            ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1` (line 1, column 2)"),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),
-            ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt`"),
+            ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
+            ("a.yml", "systemPromt: 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
             ("a.toml", "", "missing field `model`"),
         ] {
             assert_eq!(file(name, text).unwrap_err(), expected);

@@ -102,14 +102,11 @@ impl Demo {
         if context.out.format != Format::Text {
             context.out.value(&told.summary, String::new)?;
         }
-        for problem in &told.problems {
-            note(&format!("error: {problem}"));
-        }
         if self.keep {
             folder.keep();
             report::go_on(&printer, &folder)?;
         }
-        Ok(if failed { Exit::Internal } else { Exit::Ok })
+        if told.problems.is_empty() { Ok(Exit::Ok) } else { Err(Failure::internal(told.problems.join("\nerror: "))) }
     }
 }
 

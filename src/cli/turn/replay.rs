@@ -84,7 +84,7 @@ pub(super) async fn run(
                 if single {
                     return Err(failure);
                 }
-                output::note(&failure.text);
+                output::report(context.out.format, &failure);
             }
             Err(failure) => return Err(failure),
         }

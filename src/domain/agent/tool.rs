@@ -4,6 +4,7 @@ use super::AgentConfig;
 use crate::consent::Consent;
 use crate::decode;
 use crate::ids::AgentId;
+use crate::lattice::Path;
 use crate::lattice::catalog::is_pin;
 use crate::schema::misfits;
 use crate::scope::{Delegate, Scopes};
@@ -108,6 +109,9 @@ pub struct NamedTool {
     /// Milliseconds in which a fast delegate answers inside the turn; 5,000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u64>,
+    /// Path at which the output of a delegate is written, below `w/` or `o/`.
+    #[serde(rename = "outputPath", alias = "_outputPath", default, skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
 }
 
 /// What a tool's calls run.
@@ -178,6 +182,12 @@ impl NamedTool {
         if self.wait.is_some() && !matches!(runs, Runs::Delegate(_)) {
             return Err("`wait` belongs to `delegate`".into());
         }
+        if let Some(path) = &self.output_path {
+            if !matches!(runs, Runs::Delegate(_)) {
+                return Err("`outputPath` belongs to `delegate`".into());
+            }
+            Path::parse_output(path).map_err(|error| format!("`outputPath`: {error}"))?;
+        }
         if !self.entities.is_empty() && !matches!(runs, Runs::Operation(_)) {
             return Err("`entities` belongs to an `operation`; an agent asks for its own by `entityIdsRequired`".into());
         }
@@ -202,7 +212,7 @@ impl NamedTool {
                     who => Some(AgentId::new(who).map_err(|error| format!("`delegate`: {error}"))?),
                 };
                 let prompt = self.description.clone().filter(|_| agent.is_none()).unwrap_or_default();
-                Ok(Runs::Delegate(Delegate { agent, prompt, wait: self.wait }))
+                Ok(Runs::Delegate(Delegate { agent, prompt, wait: self.wait, output_path: self.output_path.clone() }))
             }
         }
     }
@@ -258,8 +268,9 @@ mod tests {
 
     #[test]
     fn an_entry_is_an_operation_or_a_delegate_or_neither_in_both_spellings() {
-        let agent = |name: &str| Delegate { agent: Some(name.parse().unwrap()), prompt: String::new(), wait: None };
-        let nobody = Delegate { agent: None, prompt: "Sum up.".into(), wait: Some(10) };
+        let agent = |name: &str| Delegate { agent: Some(name.parse().unwrap()), ..Delegate::default() };
+        let writer = Delegate { output_path: Some("w/sum".into()), ..agent("helper") };
+        let nobody = Delegate { prompt: "Sum up.".into(), wait: Some(10), ..Delegate::default() };
         for (value, runs, kept) in [
             (
                 json!({"operation": "v/ops/a/b", "_scopes": {"const": ["input"]}}),
@@ -272,6 +283,11 @@ mod tests {
                 json!({"operation": "mail:send", "name": "log"}),
             ),
             (json!({"_delegate": "helper"}), Runs::Delegate(agent("helper")), json!({"delegate": "helper"})),
+            (
+                json!({"_delegate": "helper", "_outputPath": "w/sum"}),
+                Runs::Delegate(writer),
+                json!({"delegate": "helper", "outputPath": "w/sum"}),
+            ),
             (
                 json!({"delegate": "anonymous", "name": "sum", "description": "Sum up.", "wait": 10}),
                 Runs::Delegate(nobody),
@@ -300,6 +316,8 @@ mod tests {
             ),
             (json!({"operation": "v/ops/a/b", "input": {}}), "`input` belongs to a tool without an operation"),
             (json!({"operation": "v/ops/a/b", "wait": 1}), "`wait` belongs to `delegate`"),
+            (json!({"operation": "v/ops/a/b", "outputPath": "w/x"}), "`outputPath` belongs to `delegate`"),
+            (json!({"delegate": "a", "outputPath": "n/x"}), "`outputPath`: expected a path below `w/` or `o/`"),
             (json!({"delegate": "a", "entities": ["e"]}), "`entities` belongs to an `operation`"),
             (json!({"operation": "o", "entities": [" "]}), "`entities`: expected non-empty strings"),
             (json!({"name": "n"}), "`description`: a tool without `operation` and `delegate` needs one"),

@@ -12,6 +12,7 @@ use crate::values::Values;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Not;
 
 /// The claim of a token that names the user behind it.
 const USER_CLAIM: &str = "user_id";
@@ -59,6 +60,9 @@ pub struct Envelope {
     /// The token behind it ends then. What was accepted goes on; no timer fires under it later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Millis>,
+    /// An agent above has values filled in that it may not read by their path: nor may those whom it asks.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub hides_values: bool,
 }
 
 impl Envelope {
@@ -73,6 +77,7 @@ impl Envelope {
         self.bound == other.bound
             && self.modes == other.modes
             && self.claims == other.claims
+            && self.hides_values == other.hides_values
             && limits(self) == limits(other)
     }
 

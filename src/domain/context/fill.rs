@@ -6,7 +6,7 @@ use super::item::{Content, Item, Section};
 use crate::foreign::{filled as filled_in, name};
 use crate::values::Resolver;
 use crate::values::known::KnownValues;
-use crate::values::placeholder::{Expanded, GivenValue, UsedKey, expand, has_any};
+use crate::values::placeholder::{Expanded, GivenValue, MissedKey, UsedKey, expand, has_any};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -23,28 +23,33 @@ pub(crate) struct Filled<'i> {
 pub struct Report {
     /// Keys that had a value, each once.
     pub used: Vec<UsedKey>,
-    /// Keys that had none, each once.
-    pub missed: Vec<String>,
+    /// Keys that had none, each once, with the first text that has it.
+    pub missed: Vec<MissedKey>,
     /// Keys whose values were too long, with what was inserted.
     pub cut: Vec<String>,
 }
 
 impl Report {
-    fn take(&mut self, expanded: Expanded) -> String {
+    fn take(&mut self, place: &str, expanded: Expanded) -> String {
         let Expanded { text, used, missed, cut, inserted: _ } = expanded;
         self.used.extend(used.into_iter().filter(|new| !self.used.contains(new)).collect::<Vec<_>>());
-        self.miss(missed);
+        self.miss(place, missed);
         self.cut
             .extend(cut.into_iter().map(|cut| format!("`{}` cut from {} to {} bytes", cut.key, cut.bytes, cut.given)));
         text
     }
 
-    fn miss(&mut self, keys: impl IntoIterator<Item = String>) {
+    fn miss(&mut self, place: &str, keys: impl IntoIterator<Item = String>) {
         for key in keys {
-            if !self.missed.contains(&key) {
-                self.missed.push(key);
+            if !self.missed.iter().any(|missed| missed.key == key) {
+                self.missed.push(MissedKey { key, place: place.to_owned() });
             }
         }
+    }
+
+    /// The keys without a value.
+    pub fn missed_keys(&self) -> Vec<String> {
+        self.missed.iter().map(|missed| missed.key.clone()).collect()
     }
 }
 
@@ -52,7 +57,7 @@ impl Report {
 pub(crate) fn fill(inputs: &Inputs) -> Filled<'_> {
     let mut report = Report::default();
     let lookup = |key: &str| inputs.values.get(key).map(Cow::Borrowed);
-    let system = text(&inputs.system, &lookup, &mut report);
+    let system = text("systemPrompt", &inputs.system, &lookup, &mut report);
     let items = inputs.items.iter().map(|item| filled(item, &lookup, &mut report)).collect();
     Filled { system, items, report }
 }
@@ -87,7 +92,7 @@ fn filled<'i, 'v>(
     lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>,
     report: &mut Report,
 ) -> Cow<'i, Item> {
-    report.miss(item.unresolved.iter().cloned());
+    report.miss(&item.key, item.unresolved.iter().cloned());
     let (label, literal) = (label(item), literal(item));
     if label.is_none() && literal.is_none() {
         return Cow::Borrowed(item);
@@ -95,15 +100,16 @@ fn filled<'i, 'v>(
     let mut filled = item.clone();
     if let Some(label) = label {
         // A value can't break the line that a header is.
-        filled.label = Some(name(&report.take(expand(label, lookup))).into_owned());
+        filled.label = Some(name(&report.take(&item.key, expand(label, lookup))).into_owned());
     }
     if let Some(literal) = literal {
-        filled.content = Content::Text(text(literal, lookup, report).into_owned());
+        filled.content = Content::Text(text(&item.key, literal, lookup, report).into_owned());
     }
     Cow::Owned(filled)
 }
 
 fn text<'t, 'v>(
+    place: &str,
     template: &'t str,
     lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>,
     report: &mut Report,
@@ -114,7 +120,7 @@ fn text<'t, 'v>(
     let expanded = expand(template, lookup);
     let inserted = expanded.inserted.clone();
     // What the author wrote is the author's; a value makes no line of the venue in it.
-    Cow::Owned(filled_in(report.take(expanded), &inserted))
+    Cow::Owned(filled_in(report.take(place, expanded), &inserted))
 }
 
 /// Fills in every text of an operation's input; with what became of the placeholders.
@@ -129,7 +135,7 @@ fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
         Value::String(template) => {
             let lookup =
                 |key: &str| resolver.lookup(key).map(|(value, tier)| Cow::Owned(GivenValue::new(&value, tier)));
-            Value::String(report.take(expand(&template, &lookup)))
+            Value::String(report.take("input", expand(&template, &lookup)))
         }
         Value::Array(items) => items.into_iter().map(|item| within(item, resolver, report)).collect(),
         Value::Object(map) => map.into_iter().map(|(key, item)| (key, within(item, resolver, report))).collect(),

@@ -110,7 +110,13 @@ impl Map<'_> {
             Some("loads") => 2,
             Some(_) | None => 3,
         };
-        let mut gone: Vec<&&Row> = self.rows.iter().filter(|row| row.status == Status::Dropped).collect();
+        let is_gone = |row: &&&Row| match row.status {
+            Status::Dropped => true,
+            // The line that says so had no room either.
+            Status::Missing | Status::Denied | Status::Failed => row.rendered == 0,
+            Status::Full | Status::Shrunk => false,
+        };
+        let mut gone: Vec<&&Row> = self.rows.iter().filter(is_gone).collect();
         gone.sort_by_key(rank);
         let names = gone.iter().map(|row| name(&row.key));
         let gone: Vec<Cow<'_, str>> = self.turns.iter().map(Cow::from).chain(names).collect();

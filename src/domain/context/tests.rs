@@ -234,6 +234,9 @@ fn what_cannot_be_shown_is_never_silent() {
         assert!(text(&assembled).contains("[Context: doc — unavailable: because]"));
         let row = row(&assembled, "context/doc");
         assert_eq!((row.status, row.reason.as_deref()), (status, Some("because")));
+        let full = built(&with_room(10, vec![absent(false)], doing(task(1, "x")), vec![]));
+        assert!(!text(&full).contains("unavailable"), "no room for the line");
+        assert!(text(&full).contains("omitted: context/doc"), "{}", text(&full));
         let refused = assemble(&inputs(180_000, vec![absent(true)], doing(task(1, "x")))).unwrap_err();
         assert_eq!(refused.error.to_string(), "required context `doc` is unavailable: because");
         assert!(refused.ledger.rows.iter().any(|row| row.key == "context/doc" && row.status == status));

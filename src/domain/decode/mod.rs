@@ -7,6 +7,7 @@
 //! What this venue has written itself is read by [`stored`]; `tests/it/tidy.rs` checks that nobody
 //! reads JSON or TOML in another way.
 
+mod json5;
 mod number;
 mod parse;
 mod place;
@@ -30,6 +31,18 @@ const SHOWN_LINE_BYTES: usize = 200;
 /// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
 pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
     parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: true, cut: false })
+}
+
+/// [`json`] that takes JSON5 as well; the error of a text that is neither is that of JSON.
+pub fn json5(bytes: &[u8]) -> Result<Value, Wrong> {
+    json(bytes).or_else(|error| {
+        if error.fact.code != Code::Syntax {
+            return Err(error);
+        }
+        let rewritten = std::str::from_utf8(bytes).ok().and_then(json5::to_json);
+        let Some(text) = rewritten else { return Err(error) };
+        json(text.as_bytes()).map_err(|other| if other.fact.code == Code::Syntax { error } else { other })
+    })
 }
 
 /// The same for what is only data: of a key that is given twice the last one counts, as everywhere.

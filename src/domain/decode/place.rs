@@ -172,6 +172,13 @@ impl Wrong {
         self.fact.code == Code::Unknown
     }
 
+    /// The steps of the way to the place, keys and indices; with the key that nothing knows, where it is about one.
+    #[must_use]
+    pub fn steps(&self) -> Vec<String> {
+        let way = self.pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+        way.chain(self.unknown_key().map(str::to_owned)).collect()
+    }
+
     /// The key that nothing knows, where it is about one.
     #[must_use]
     pub fn unknown_key(&self) -> Option<&str> {

@@ -313,3 +313,63 @@ fn numbers_of_toml_are_exact_or_refused() {
     check("a = [{b = 0}, {b = -1_0e-400}]", "`a[1].b`: number -10e-400 is closer to zero than 64 bits hold: write 0");
     assert_eq!(toml("a = [0.1, 1e30, -3, 0e-400]").unwrap(), json!({"a": [0.1, 1e30, -3, 0.0]}));
 }
+
+#[test]
+fn json5_is_read_as_the_value_that_it_writes() {
+    let table = [
+        (
+            "{operation: 'v/ops/x', input: {n: +1, h: 0xFF, f: .5, g: 5., e: -1.5e3,},}",
+            json!({
+                "operation": "v/ops/x", "input": {"n": 1, "h": 255, "f": 0.5, "g": 5, "e": -1500.0},
+            }),
+        ),
+        ("\u{feff}// a comment\n[1, /* two */ 2,]", json!([1, 2])),
+        (
+            r#"{'a"b': "it's", $_ü: 'it\'s \x41\u0042\v\0', t: 'a\tb\q'}"#,
+            json!({
+                "a\"b": "it's", "$_ü": "it's AB\u{b}\0", "t": "a\tbq",
+            }),
+        ),
+        ("'two \\\nlines'", json!("two lines")),
+        ("{\"a\": [true, false, null]}", json!({"a": [true, false, null]})),
+        ("{true: 1}", json!({"true": 1})),
+    ];
+    for (text, expected) in table {
+        assert_eq!(super::json5(text.as_bytes()), Ok(expected), "{text}");
+    }
+    for text in [
+        "",
+        "{",
+        "[,]",
+        "{,}",
+        "[1,,]",
+        "{a 1}",
+        "{1a: 1}",
+        "{a-b: 1}",
+        "[1 2]",
+        "'open",
+        "'new\nline'",
+        "/* open",
+        "{} x",
+        "NaN",
+        "[-Infinity]",
+        "hello",
+        "0x",
+        "0x1ffffffffffffffff",
+        "01",
+        ".",
+        "1.2.3",
+        "'\\1'",
+        "{: 1}",
+        "]",
+        "1e",
+        "+-1",
+        "--1",
+    ] {
+        assert!(super::json5(text.as_bytes()).is_err(), "{text}");
+    }
+    assert!(super::json5(b"{a: 1, a: 2}").unwrap_err().to_string().contains("given twice"));
+    assert!(super::json5("[".repeat(100_000).as_bytes()).is_err());
+    let plain = super::json(b"{\"a\": }").unwrap_err();
+    assert_eq!(super::json5(b"{\"a\": }"), Err(plain), "the error is that of JSON");
+}

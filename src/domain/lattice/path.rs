@@ -114,6 +114,15 @@ pub struct Path {
 }
 
 impl Path {
+    /// Where an output goes: a path below `w/` or `o/`, which mean the same to all.
+    pub fn parse_output(text: &str) -> Result<Self, String> {
+        let path = Self::parse(text).map_err(|error| error.to_string())?;
+        if matches!(path.namespace(), Namespace::Workspace | Namespace::Pins) && !path.segments().is_empty() {
+            return Ok(path);
+        }
+        Err(format!("expected a path below `w/` or `o/`, got `{path}`"))
+    }
+
     /// Parses `w/records/123`; one leading and one trailing slash are dropped. `\/` is a slash inside a key, as the text of
     /// a path shows it.
     pub fn parse(text: &str) -> Result<Self, PathError> {

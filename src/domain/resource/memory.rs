@@ -145,7 +145,8 @@ pub fn visible(held: &HeldNamespaces) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
     for granted in held.on(Ability::Read) {
         let ends = granted.match_indices('/').map(|(at, _)| at).chain([granted.len()]);
-        scopes.extend(ends.filter(|end| *end > 0).map(|end| granted[..end].to_owned()));
+        let above = ends.filter(|end| *end > 0).map(|end| granted[..end].to_owned());
+        scopes.extend(above.filter(|scope| held.is_in_branches(scope)));
     }
     scopes.sort();
     scopes.dedup();
@@ -331,21 +332,37 @@ fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<Str
     let topics = if preload.all { Vec::new() } else { preload.topics.clone() };
     let wanted = MemoryQuery { topics, ..MemoryQuery::default() };
     let of_kind = |entry: &&MemoryEntry| preload.kinds.is_empty() || preload.kinds.contains(&entry.kind);
-    let (found, count) = select(entries.iter().filter(of_kind), &wanted, preload.limit);
+    let (found, count) = select(entries.iter().filter(of_kind), &wanted, preload.limit());
     let mut lines: Vec<String> = Vec::new();
-    let mut left = preload.chars;
+    let mut left = preload.chars();
     for entry in &found {
         let line = format!("- [{}] {}", name(&entry.topics.join(", ")), indented(&entry.content));
-        let Some(rest) = left.checked_sub(line.chars().count()) else { break };
+        let length = line.chars().count() + usize::from(!lines.is_empty());
+        let Some(rest) = left.checked_sub(length) else {
+            // One that has no room alone is shown in part.
+            if lines.is_empty() && left > LEAST_CHARS {
+                let cut: String = line.chars().take(left - CUT.len()).collect();
+                lines.push(cut + CUT);
+            }
+            break;
+        };
         left = rest;
         lines.push(line);
+    }
+    if lines.is_empty() {
+        return None;
     }
     let more = count - lines.len();
     if more > 0 {
         lines.push(format!("... {more} more entries not shown; use {read}."));
     }
-    (!lines.is_empty()).then(|| lines.join("\n"))
+    Some(format!("Preloaded memory entries (most recent first):\n{}", lines.join("\n")))
 }
+
+/// Stands behind the beginning of an entry.
+const CUT: &str = "...";
+/// Fewer characters of an entry say nothing.
+const LEAST_CHARS: usize = 20;
 
 #[cfg(test)]
 mod tests;

@@ -151,6 +151,8 @@ pub struct HeldNamespaces {
     write: Vec<String>,
     /// Revoked, with everything below.
     except: Vec<String>,
+    /// A resource sees nothing beyond these, whatever was granted; empty = it is limited by nothing else.
+    branches: Vec<String>,
 }
 
 impl HeldNamespaces {
@@ -162,7 +164,41 @@ impl HeldNamespaces {
             read: authority.namespaces(Ability::Read.as_str()),
             write: authority.namespaces(Ability::Write.as_str()),
             except: except.map(str::to_owned).collect(),
+            branches: Vec::new(),
         }
+    }
+
+    /// The same for a resource that is limited to some branches: of each grant what lies in them.
+    #[must_use]
+    pub fn limit_to(&self, branches: &[String]) -> Self {
+        if branches.is_empty() {
+            return self.clone();
+        }
+        let part = |granted: &String| {
+            let common =
+                branches.iter().filter_map(|branch| match (covers(branch, granted), covers(granted, branch)) {
+                    (true, _) => Some(granted.clone()),
+                    (false, true) => Some(branch.clone()),
+                    (false, false) => None,
+                });
+            common.collect::<Vec<_>>()
+        };
+        let parts = |granted: &[String]| {
+            let mut parts: Vec<String> = Vec::new();
+            for one in granted.iter().flat_map(part) {
+                if !parts.contains(&one) {
+                    parts.push(one);
+                }
+            }
+            parts
+        };
+        let (read, write) = (parts(&self.read), parts(&self.write));
+        Self { read, write, except: self.except.clone(), branches: branches.to_vec() }
+    }
+
+    /// Whether a namespace lies in the branches of the resource.
+    pub fn is_in_branches(&self, namespace: &str) -> bool {
+        self.branches.is_empty() || self.branches.iter().any(|branch| covers(branch, namespace))
     }
 
     /// The namespaces on which an ability is held, in the order of the grants.

@@ -48,7 +48,7 @@ fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
 }
 
 /// A schema behind its references, which lead into the whole one; `None`: they lead nowhere.
-fn resolved<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
+fn follow_references<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
     let mut schema = schema;
     for _ in 0..REFERENCES {
         let Some(place) = schema["$ref"].as_str() else { return Some(schema) };

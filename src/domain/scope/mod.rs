@@ -372,7 +372,7 @@ impl Handed {
 }
 
 /// Who does what a call asks for, as a child job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delegate {
     /// An agent; absent = nobody's own agent, with `prompt`.
@@ -384,4 +384,7 @@ pub struct Delegate {
     /// Milliseconds in which a fast one answers inside the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u64>,
+    /// Path at which the output is written with the commit that completes the child job, below `w/` or `o/`.
+    #[serde(rename = "outputPath", default, skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
 }

@@ -158,8 +158,11 @@ mod tests {
                 ],
             ),
             (
-                json!({"context": ["w/x", {"op": "lattice/lst"}]}),
-                vec!["`context[1].op`: no operation `lattice/lst`, did you mean `v/ops/lattice/read`"],
+                json!({"context": ["w/x", {"op": "lattice/raed"}, {"op": "lattice/lst"}]}),
+                vec![
+                    "`context[1].op`: no operation `lattice/raed`, did you mean `v/ops/lattice/read`",
+                    "`context[2].op`: no operation `lattice/lst`",
+                ],
             ),
             (
                 json!({"caps": [{"with": "w", "can": "crud/raed"}], "delegable": [{"with": "w", "can": "crd"}]}),

@@ -2,7 +2,7 @@
 
 use crate::authority::Authority;
 use crate::decode;
-use crate::lattice::{Namespace, Path};
+use crate::lattice::Path;
 use crate::limits::LOADS;
 use crate::load::{Load, check_room};
 use crate::session::SessionState;
@@ -60,21 +60,12 @@ fn check_count(loads: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Where an output goes: `w/` or `o/`, which mean the same to all.
-pub fn output_path(text: &str) -> Result<Path, String> {
-    let path = Path::parse(text).map_err(|error| error.to_string())?;
-    if matches!(path.namespace(), Namespace::Workspace | Namespace::Pins) && !path.segments().is_empty() {
-        return Ok(path);
-    }
-    Err(format!("expected a path below `w/` or `o/`, got `{path}`"))
-}
-
 /// Whether a request that may do no more than `bound` can have its output written there.
 pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), String> {
     if !task {
         return Err("a message has no output, give it to a task".into());
     }
-    let path = output_path(text)?;
+    let path = Path::parse_output(text)?;
     bound.permits("crud/write", &path).map_err(|denied| denied.text("the request"))
 }
 

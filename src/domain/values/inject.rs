@@ -46,7 +46,7 @@ impl TryFrom<Value> for Bindings {
                 arguments.shift_remove(AUTO);
             }
         }
-        Self::parse("toolArgInjection", &value)
+        Self::read("toolArgInjection", &value)
     }
 }
 
@@ -61,7 +61,10 @@ impl From<Bindings> for Value {
             all.entry(tool).or_default().insert(AUTO.to_owned(), false.into());
         }
         if !global.is_empty() {
-            all.insert(ALL_TOOLS.to_owned(), plain(global));
+            let mut global = plain(global);
+            // A build that would take this for a tool's name can't read it, and so leaves the agent to one that can.
+            global.insert(AUTO.to_owned(), true.into());
+            all.insert(ALL_TOOLS.to_owned(), global);
         }
         all.into_iter().map(|(tool, arguments)| (tool, Self::Object(arguments))).collect()
     }
@@ -117,7 +120,22 @@ pub struct Planned {
 
 impl Bindings {
     /// Reads `{tool: {argument: key}}`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong and where; also more than [`BINDINGS`] of them.
     pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
+        let all = Self::read(place, value)?;
+        let count: usize = all.tools.values().map(BTreeMap::len).sum::<usize>() + all.global.len() + all.manual.len();
+        if count > BINDINGS {
+            let reason = format!("expected at most {BINDINGS} arguments, got {count}");
+            return Err(MappingError { place: place.to_owned(), reason });
+        }
+        Ok(all)
+    }
+
+    /// The same without a limit: earlier builds have stored more.
+    fn read(place: &str, value: &Value) -> Result<Self, MappingError> {
         let wrong = |place: String, reason: String| MappingError { place, reason };
         let map = |place: &str, value: &Value| match value {
             Value::Object(map) => Ok(map.clone()),
@@ -130,7 +148,7 @@ impl Bindings {
                 let place = format!("{place}.{argument}");
                 if argument == AUTO {
                     match key {
-                        Value::Bool(_) if tool == ALL_TOOLS => {
+                        Value::Bool(false) if tool == ALL_TOOLS => {
                             return Err(wrong(place, "`_auto` belongs to one tool".into()));
                         }
                         Value::Bool(true) => {}
@@ -149,10 +167,6 @@ impl Bindings {
                 check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
                 all.of_tool(&tool).insert(argument, key);
             }
-        }
-        let count: usize = all.tools.values().map(BTreeMap::len).sum::<usize>() + all.global.len() + all.manual.len();
-        if count > BINDINGS {
-            return Err(wrong(place.to_owned(), format!("expected at most {BINDINGS} arguments, got {count}")));
         }
         Ok(all)
     }
@@ -232,18 +246,22 @@ impl Bindings {
         self.of(names).contains_key(argument)
     }
 
-    /// Binds under the name of a tool what is bound under a path of it that is no name in a turn.
-    pub fn rename(&mut self, path: &str, name: &str) {
-        let same: Vec<String> = self.tools.keys().filter(|tool| is_same(tool, path)).cloned().collect();
-        for tool in same {
-            for (argument, key) in self.tools.remove(&tool).unwrap_or_default() {
-                self.tools.entry(name.to_owned()).or_default().entry(argument).or_insert(key);
+    /// Binds under the names of tools what is bound under paths of them that are no names in a turn: each pair is a path
+    /// and a name, and several tools may have one path.
+    pub fn rename(&mut self, tools: &[(String, String)]) {
+        for (path, name) in tools {
+            let same = self.tools.iter().filter(|(tool, _)| is_same(tool, path));
+            let arguments: Vec<_> = same.flat_map(|(_, arguments)| arguments.clone()).collect();
+            for (argument, key) in arguments {
+                self.tools.entry(name.clone()).or_default().entry(argument).or_insert(key);
+            }
+            if self.manual.iter().any(|tool| is_same(tool, path)) {
+                self.manual.insert(name.clone());
             }
         }
-        if self.manual.iter().any(|tool| is_same(tool, path)) {
-            self.manual.retain(|tool| !is_same(tool, path));
-            self.manual.insert(name.to_owned());
-        }
+        let is_path = |tool: &str| tools.iter().any(|(path, _)| is_same(tool, path));
+        self.tools.retain(|tool, _| !is_path(tool));
+        self.manual.retain(|tool| !is_path(tool));
     }
 
     /// The bindings of one argument, under any of a tool's names.

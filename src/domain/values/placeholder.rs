@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 
 /// A text with its placeholders replaced.
@@ -59,17 +60,34 @@ pub struct Cut {
 
 /// Placeholders without a value where the configuration says `strictPlaceholders`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no value for the placeholders {}", .keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "))]
+#[error("no value for the placeholders {}", .keys.iter().map(MissedKey::to_string).collect::<Vec<_>>().join(", "))]
 pub struct UnresolvedPlaceholders {
     /// The keys.
-    pub keys: Vec<String>,
+    pub keys: Vec<MissedKey>,
+}
+
+/// A key without a value, and the text in which it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedKey {
+    /// As written.
+    pub key: String,
+    /// Part of the configuration, e.g. `context/plan`; of one text alone it is empty.
+    pub place: String,
+}
+
+impl fmt::Display for MissedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, place } = self;
+        if place.is_empty() { write!(f, "`{key}`") } else { write!(f, "`{key}` in `{place}`") }
+    }
 }
 
 impl Expanded {
     /// Itself, or an error when `strict` and a key had no value.
     pub fn check(self, strict: bool) -> Result<Self, UnresolvedPlaceholders> {
         if strict && !self.missed.is_empty() {
-            return Err(UnresolvedPlaceholders { keys: self.missed });
+            let missed = self.missed.into_iter().map(|key| MissedKey { key, place: String::new() });
+            return Err(UnresolvedPlaceholders { keys: missed.collect() });
         }
         Ok(self)
     }

@@ -78,6 +78,8 @@ pub(in crate::http) struct Job {
     input: Option<Value>,
     /// Of a job that has not ended and does not run: why.
     waiting: Option<Waiting>,
+    /// Of a task of which a turn runs now.
+    running: Option<RunningTurn>,
     caller: Option<String>,
     parent: Option<String>,
     /// The failed job that it drives again.
@@ -101,6 +103,14 @@ pub(in crate::http) struct Job {
     /// `input`, `output`, `error` and `waiting` are left out: the job ran under authority that the reader does not
     /// hold, and he did not ask for it.
     hidden: Option<String>,
+}
+
+/// The turn that runs, its worker, and when that took the session, in milliseconds since 1970.
+#[derive(JsonSchema)]
+struct RunningTurn {
+    turn: u64,
+    worker: String,
+    since: u64,
 }
 
 /// Why work does not go on, with what belongs to a reason of its kind.

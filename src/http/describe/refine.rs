@@ -7,6 +7,7 @@ use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{ASSET_DESCRIPTION_BYTES, CONTEXT_IDS, LOADS};
 use crate::domain::patch::merge;
+use crate::ops::job::BatchAction;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
@@ -46,8 +47,6 @@ pub(super) fn codes(types: &mut SchemaGenerator) -> Vec<String> {
 /// What is said beyond the schema of an operation.
 fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
     let at_most = json!({"maxLength": ASSET_DESCRIPTION_BYTES});
-    let open = JobStatus::ALL.into_iter().filter(|status| !status.is_terminal()).map(JobStatus::as_str);
-    let open: Vec<_> = open.collect();
     match operation {
         "v/ops/agent/sessions" => json!({"properties": {"after": {"pattern": NAME}}}),
         "v/ops/agent/trigger" => json!({"properties": {
@@ -66,10 +65,7 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
                 "code": {"items": {"enum": codes(types)}},
                 "cursor": {"pattern": CURSOR},
             },
-            "oneOf": [
-                {"required": ["action"], "properties": {"action": {"const": "cancel"}, "status": {"items": {"enum": open}}}},
-                {"required": ["action"], "properties": {"action": {"const": "redrive"}, "status": {"items": {"const": JobStatus::Failed.as_str()}}}},
-            ],
+            "oneOf": BatchAction::ALL.map(of_action),
             "anyOf": [
                 {"required": ["expected"]}, {"required": ["cursor"]},
                 {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
@@ -82,6 +78,16 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
         "v/ops/secret/set" => json!({"properties": {"hosts": {"items": {"pattern": HOST}, "maxItems": 32}}}),
         _ => json!({}),
     }
+}
+
+/// A request for many jobs with one action: which states it is for.
+fn of_action((name, action): (&str, BatchAction)) -> Value {
+    let states = JobStatus::ALL.into_iter().filter(|status| action.takes(*status)).map(JobStatus::as_str);
+    let states: Vec<_> = states.collect();
+    json!({
+        "required": ["action"],
+        "properties": {"action": {"const": name}, "status": {"items": {"enum": states}}},
+    })
 }
 
 /// The same with what is said beyond it.

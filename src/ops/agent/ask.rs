@@ -14,7 +14,7 @@ use crate::domain::limits::{CHILD_WAIT, LIST_BYTES};
 use crate::domain::outputs;
 use crate::domain::priority::Priority;
 use crate::domain::session::TurnRecord;
-use crate::domain::turn::options::{self, NamedLoads};
+use crate::domain::turn::options::NamedLoads;
 use crate::ops::child::{millis, still_running};
 use crate::store::{keys, steps};
 use crate::venue::agents;
@@ -146,7 +146,7 @@ impl Request {
 
     /// Where its output goes.
     fn output_path(&self) -> Result<Option<Path>, OpError> {
-        let path = self.output_path.as_deref().map(options::output_path).transpose();
+        let path = self.output_path.as_deref().map(Path::parse_output).transpose();
         path.map_err(|e| OpError::Invalid(format!("`outputPath`: {e}")))
     }
 

@@ -146,9 +146,9 @@ impl Operation for Create {
         let config = layers::resolved(call, [definition, config]).await?;
         call.reads.went(&[format!("g/{id}/config")]);
         if !overwrite && !dry_run && !names_model(config.as_ref(), state.as_ref()) {
-            // It is asked to be there, and is.
+            // Without a model the call can only find an agent.
             if let Some((record, _)) = agents::get(call.venue, &call.caller.owner, &id).await? {
-                return there_is(call, &record).await;
+                return unchanged(call, &record).await;
             }
         }
         let config = parsed(call, config, state)?;
@@ -188,10 +188,10 @@ fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bo
     config.is_some_and(names) || inside.is_some_and(names)
 }
 
-/// The answer about an agent that stays as it is.
-async fn there_is(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output, OpError> {
+/// The answer about an agent that stays as it is. Nothing is applied: should it be gone by now, nobody makes it anew with
+/// a configuration that its caller may not use.
+async fn unchanged(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
-    let (record, _) = agents::apply(venue, owner, &record.id, &record.config, false, call.caller).await?;
     Ok(json!({
         "agentId": record.id,
         "status": agents::doing(venue, owner, (&record.id, record.status)).await?,

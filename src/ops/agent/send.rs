@@ -11,6 +11,7 @@ use crate::domain::decode;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::Job;
+use crate::domain::lattice::Path;
 use crate::domain::lattice::own::own;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::message::{Address, InKind, Message};
@@ -36,15 +37,25 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
         let (ability, resource) = request_needs(&agent);
         call.permit(ability, resource)?;
     }
+    let left_at = to.output_path.as_deref().map(Path::parse_output).transpose().map_err(OpError::Invalid)?;
+    if let Some(path) = &left_at {
+        call.permit("crud/write", path)?;
+    }
     let anonymous = to.agent.is_none().then(|| to.prompt.clone());
     let submission = Submission {
         input: arguments,
         caller: Some(call.caller.name.clone()),
         envelope: handed_on(call, site, None)?,
         handed: Handed { anonymous, ..handed(site) },
+        output_path: to.output_path.clone(),
         ..Submission::default()
     };
     let job = start_child(call, site, &agent, submission).await?;
+    if let Some(path) = left_at {
+        // Its output will be there, whether or not this call waits for it.
+        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
+        call.reads.went(&[path.to_string()]);
+    }
     let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {

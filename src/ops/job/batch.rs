@@ -42,7 +42,12 @@ pub enum BatchAction {
 }
 
 impl BatchAction {
-    const fn takes(self, status: JobStatus) -> bool {
+    /// Each with its name in a request.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("cancel", Self::Cancel), ("redrive", Self::Redrive), ("pause", Self::Pause), ("resume", Self::Resume)];
+
+    /// Whether it is for jobs of this state.
+    pub const fn takes(self, status: JobStatus) -> bool {
         match self {
             Self::Cancel => !status.is_terminal(),
             Self::Redrive => matches!(status, JobStatus::Failed),

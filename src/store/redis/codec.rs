@@ -214,6 +214,7 @@ impl AnswerParts {
             version: self.number()?,
             epoch: self.number()?,
             lease_until: self.optional_millis()?,
+            lease_worker: self.optional()?.map(|name| String::from_utf8_lossy(&name).into_owned()),
             due: self.optional_millis()?,
             arrivals: self.number()?,
             consumed: self.number()?,

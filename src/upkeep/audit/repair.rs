@@ -217,7 +217,7 @@ async fn lost_result(
     // It was seen, perhaps, and lost after that.
     let events = vec![EventId::of_venue(&venue.key, IdOf::Result(id))];
     venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
-    let body = ResultBody { session_id: session.session.clone(), job: id.clone(), result };
+    let body = ResultBody { session_id: session.session.clone(), job: id.clone(), result, output_omitted: None };
     let admit = ingress::result_admission(&venue.key, (owner, &session.agent), body, venue.now(), 0);
     venue.store.admit(venue.now(), &admit).await?;
     venue.wake(owner, session).await;

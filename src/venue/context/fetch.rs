@@ -58,15 +58,15 @@ impl Reader<'_> {
             (Some((_, text)), _) => Ok(text.into()),
             (None, Err(reason)) => Err((Absence::Failed, reason)),
             (None, Ok(Source::Text(text))) => Ok(Value::String(text)),
-            (None, Ok(Source::Path(path))) if section == Section::Loads && self.is_hidden(&path) => {
-                Err((Absence::Denied, format!("it is filled in for this agent: needs a capability on {HIDDEN}")))
+            (None, Ok(Source::Path(path))) if let Some(reason) = self.hidden_reason(&path, section) => {
+                Err((Absence::Denied, reason))
             }
             (None, Ok(Source::Path(path))) => self.path(&path, &reads).await?,
             (None, Ok(Source::Asset(asset))) => self.asset(&asset).await?,
             (None, Ok(Source::Job { job, within })) => self.job(&job, &within).await?,
             (None, Ok(Source::Operation { path, input })) => {
                 let (input, report) = fill::input(input, self.resolver);
-                unresolved = report.missed;
+                unresolved = report.missed_keys();
                 if report.cut.is_empty() {
                     tags.needs = self.needs(&path, &input);
                     self.operation(&path, input, &reads).await?
@@ -110,10 +110,17 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether a path leads to values that only the runtime fills in.
-    fn is_hidden(&self, path: &Path) -> bool {
-        let is_there = overlaps(ResourcePath::from(path).as_str(), HIDDEN);
-        is_there && self.hides_values && !self.caller.authority.names(HIDDEN)
+    /// Why a path to values that only the runtime fills in is not shown: what a model loads where they are its own, and
+    /// anything where they are those of an agent that asks.
+    fn hidden_reason(&self, path: &Path, section: Section) -> Option<String> {
+        if !overlaps(ResourcePath::from(path).as_str(), HIDDEN) {
+            return None;
+        }
+        if self.caller.envelope.hides_values {
+            return Some("it is filled in for the agent that asks, and not shown to it nor for it".to_owned());
+        }
+        let is_own = section == Section::Loads && self.hides_values && !self.caller.authority.names(HIDDEN);
+        is_own.then(|| format!("it is filled in for this agent: needs a capability on {HIDDEN}"))
     }
 
     /// The same answer whether or not anything is there.

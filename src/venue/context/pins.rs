@@ -20,6 +20,7 @@ pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result
         return Ok(None);
     }
     let mut agent = agent.clone();
+    let mut named = Vec::new();
     for entry in &mut agent.config.tools {
         let Some(path) = entry.operation().filter(|path| is_pin(path)).map(str::to_owned) else { continue };
         let Some(operation) = meant(pins, &path).await? else { continue };
@@ -28,10 +29,11 @@ pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result
             ToolEntry::Named(tool) => (**tool).clone(),
         };
         let name = tool.name.clone().unwrap_or_else(|| tool_name(&path));
-        // What is bound under the pin's path is bound under the name of its tool.
-        agent.config.tool_arg_injection.rename(&path, &name);
+        named.push((path, name.clone()));
         *entry = ToolEntry::Named(Box::new(NamedTool { operation: Some(operation), name: Some(name), ..tool }));
     }
+    // What is bound under a pin's path is bound under the names of its tools.
+    agent.config.tool_arg_injection.rename(&named);
     for entry in &mut agent.config.context {
         let Some(path) = operation_of(entry).filter(|path| is_pin(path)).map(str::to_owned) else { continue };
         let Some(operation) = meant(pins, &path).await? else { continue };

@@ -115,6 +115,9 @@ impl ResourceProvider for Memory {
     }
 
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
+        let held = call.access.held.limit_to(&settings(&call.access).namespace.0);
+        let access = Access { held: &held, ..call.access };
+        let call = &ResourceCall { access, source: call.source.clone(), key: call.key.clone(), ..*call };
         match tool {
             "read" | "search" => {
                 call.reads().await?;
@@ -179,8 +182,10 @@ impl ResourceProvider for Memory {
     }
 
     async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
-        let entries = entries(access).await?;
-        let text = rules::context(&entries, &settings(access), &format!("{}read", access.prefix));
+        let settings = settings(access);
+        let held = access.held.limit_to(&settings.namespace.0);
+        let entries = entries(&Access { held: &held, ..*access }).await?;
+        let text = rules::context(&entries, &settings, &format!("{}read", access.prefix));
         Ok(text.map(|text| Content::of(text.into(), INPUT_BYTES)))
     }
 

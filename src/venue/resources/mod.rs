@@ -49,6 +49,7 @@ pub struct Tool {
 }
 
 /// What a provider works with: the tree's documents as the turn sees them, and what was granted.
+#[derive(Clone, Copy)]
 pub struct Access<'a> {
     /// The owner's documents.
     pub workspace: &'a Workspace,

@@ -52,6 +52,12 @@ fn check_hidden(call: &Invocation<'_>) -> Result<(), OpError> {
              takes a capability that names `{HIDDEN}`. Retrying the same call will not help."
         )));
     }
+    if call.caller.envelope.hides_values {
+        return Err(OpError::Denied(format!(
+            "Capability denied: the values of `{HIDDEN}` are filled in for the agent that is served here and not shown to \
+             it, nor to agents that it asks. Retrying the same call will not help."
+        )));
+    }
     Ok(())
 }
 

@@ -101,7 +101,9 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     let answered = match jobs::get(&worker.venue, &admit.owner, job).await {
         Ok(Some(Job { head, result: Some(result), .. })) => {
             let answer = outbox::completion_again(&worker.venue.key, &head, &result, subject);
-            worker.venue.bus.publish(&answer).await.map_err(|e| e.to_string())
+            let venue = &worker.venue;
+            let published = outbox::publish_shortened(&*venue.bus, &venue.key, &admit.owner, &answer).await;
+            published.map_err(|error| error.to_string())
         }
         // Its completion goes to the same subject: another one would have been a conflict.
         Ok(_) => Ok(()),

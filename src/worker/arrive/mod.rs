@@ -6,6 +6,7 @@ mod callers;
 pub(super) mod direct;
 pub(super) mod due;
 mod orders;
+pub(super) mod questions;
 pub(super) mod receive;
 mod refuse;
 mod result;

@@ -11,7 +11,7 @@ use crate::domain::external::WorkerAnswer;
 use crate::domain::job::ErrorCode;
 use crate::domain::seal::{self, Sender};
 use crate::ingress;
-use crate::outbox::OMITTED;
+use crate::store::StoreError;
 use crate::venue::external::{self, AnswerOutcome};
 use crate::venue::jobs;
 use crate::worker::Worker;
@@ -20,8 +20,6 @@ use crate::worker::Worker;
 enum Told {
     /// The venue: how it ended.
     Venue(ResultBody),
-    /// The venue, without an output that was too large for the queue.
-    WithoutOutput(ResultBody),
     /// Its external worker.
     Worker(WorkerAnswer),
 }
@@ -29,10 +27,7 @@ enum Told {
 /// Something about a job that an agent waits for: by the venue, or by its external worker.
 pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&Seat>) {
     let told = unsealed(worker, delivery, "result").and_then(|(body, sender)| match sender {
-        Sender::Venue => {
-            let kind = if body[OMITTED].is_null() { Told::Venue } else { Told::WithoutOutput };
-            body_of(decode::typed::<ResultBody>(body), "result").map(kind)
-        }
+        Sender::Venue => body_of(decode::typed::<ResultBody>(body), "result").map(Told::Venue),
         Sender::Anybody => match WorkerAnswer::parse(&body) {
             Some(answer) if seal::token_fits(&worker.venue.key, &delivery.owner, &answer.job, &answer.token) => {
                 Ok(Told::Worker(answer))
@@ -46,20 +41,26 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&S
         Sender::Forger => Err(forged("result")),
     });
     match told {
-        Ok(Told::Venue(body)) => take_result(worker, delivery, body, seat).await,
-        Ok(Told::WithoutOutput(body)) => match jobs::get(&worker.venue, &delivery.owner, &body.job).await {
-            Ok(job) => {
-                let result = job.and_then(|job| job.result).unwrap_or_else(|| body.result.clone());
-                take_result(worker, delivery, ResultBody { result, ..body }, seat).await;
-            }
+        Ok(Told::Venue(body)) => match whole(worker, delivery, body).await {
+            Ok(body) => take_result(worker, delivery, body, seat).await,
             Err(error) => {
-                tracing::warn!(job = %body.job, %error, "the output of a job that an agent waits for can't be read yet");
+                tracing::warn!(%error, "the output of a job that an agent waits for can't be read yet");
                 delivery.settle.nak(RETRY).await;
             }
         },
         Ok(Told::Worker(answer)) => take_answer(worker, delivery, answer).await,
         Err(refused) => refuse(worker, delivery, refused).await,
     }
+}
+
+/// A result with its output, be it that its message went without it.
+async fn whole(worker: &Worker, delivery: &Delivery, body: ResultBody) -> Result<ResultBody, StoreError> {
+    if body.output_omitted.is_none() {
+        return Ok(body);
+    }
+    let job = jobs::get(&worker.venue, &delivery.owner, &body.job).await?;
+    let result = job.and_then(|job| job.result).unwrap_or(body.result);
+    Ok(ResultBody { result, output_omitted: None, ..body })
 }
 
 /// The end of a job, for the session that waits for it.

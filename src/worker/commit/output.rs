@@ -5,7 +5,6 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::lattice::Path;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
-use crate::domain::turn::options::output_path;
 use crate::venue::resources::scratchpad::NOTES;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
 use crate::worker::ground::Ground;
@@ -19,7 +18,7 @@ fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {
     let task = turn.setting().plan.task.as_ref()?;
     let (ended, _) = decision.ended.as_ref().filter(|(_, result)| result.status == JobStatus::Complete)?;
     let path = task.event.output_path.as_ref().filter(|_| task.event.job() == Some(ended))?;
-    output_path(path).ok()
+    Path::parse_output(path).ok()
 }
 
 /// Writes it, under the authority of the turn; a task whose output can't be where it was promised fails.

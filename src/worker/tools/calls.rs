@@ -5,8 +5,8 @@ use super::once::outcomes_of;
 use super::results::Results;
 use super::{hand, harness, resources};
 use crate::domain::agent::AgentRecord;
-use crate::domain::authority::Capability;
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::{Capability, HIDDEN};
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Causes, causes, causes_of};
 use crate::domain::call::{Outcome, PlannedCall, ReplyTurn, Resolved};
@@ -77,7 +77,9 @@ pub(crate) async fn make(
     let setting = turn.setting();
     let (policy, _) = known::policy(worker, &setting.owner, leased.ground.policy).await?;
     let authority = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope());
-    let request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
+    let authority = authority.within(&setting.authority);
+    let mut request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
+    request.hides_values |= setting.config.hides_values() && !authority.names(HIDDEN);
     let round = Round {
         worker,
         leased,
@@ -88,7 +90,7 @@ pub(crate) async fn make(
         caller: Caller {
             owner: setting.owner.clone(),
             name: format!("agent:{}", setting.session.agent),
-            authority: authority.within(&setting.authority),
+            authority,
             operator: false,
             // What is handed on is bound by the modes of this agent's resources.
             envelope: worker.venue.catalog.resources.clamped(request, &setting.config).paid_from(&setting.purse),

@@ -5,6 +5,7 @@ use super::calls::Round;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Outcome, PlannedCall};
 use crate::domain::context::result::Rest;
+use crate::domain::lattice::Path;
 use crate::domain::scope::{Delegate, Scopes};
 use crate::domain::turn::CallOutcome;
 use crate::ops::agent::send;
@@ -24,13 +25,15 @@ pub(crate) async fn delegate(
         Ok(arguments) => arguments,
         Err(unresolved) => return Ok(CallOutcome::plain(Outcome::Error, format!("error: {unresolved}"))),
     };
-    let (runs, needs) = match &to.agent {
+    let (runs, mut needs) = match &to.agent {
         Some(agent) => {
             let (ability, resource) = send::request_needs(agent);
             (format!("g/{agent}"), vec![Need { ability, resource }])
         }
         None => (call.tool.clone(), Vec::new()),
     };
+    let left_at = to.output_path.as_deref().and_then(|path| Path::parse_output(path).ok());
+    needs.extend(left_at.map(|path| Need::new("crud/write", &path)));
     let (used, target) = (round.used(&needs), ToolTarget::Delegate(to.clone()));
     let made = Made { index, call, runs: &runs, needs, target, arguments: &arguments };
     if let Some(asked) = answers::ask_person(round, &made) {

@@ -101,7 +101,8 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let found = round.worker.venue.catalog.resources.of(declared.kind);
     let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
     let held = HeldNamespaces::of(&round.caller.authority);
-    let mode = round.worker.venue.catalog.resources.mode(declared, &round.caller.envelope, &held);
+    // As it was offered: the bound on what is handed on is that of all resources of the kind together.
+    let mode = round.worker.venue.catalog.resources.mode(declared, &setting.mandate.envelope, &held);
     let (arguments, writes) = checked(found, called, mode, arguments)?;
     if writes && let Some(outcome) = ask_person(round, called, &held, &arguments) {
         return Ok(Ran::Asked(Box::new(outcome)));

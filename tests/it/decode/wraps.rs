@@ -109,7 +109,7 @@ fn the_deepest_value_survives_every_wrapping() {
     survives(&submission);
     for body in [
         serde_json::to_value(&submission).unwrap(),
-        json!(ResultBody { session_id: "s".parse().unwrap(), job, result }),
+        json!(ResultBody { session_id: "s".parse().unwrap(), job, result, output_omitted: None }),
     ] {
         decode::check_to(&body, MESSAGE_DEPTH).unwrap();
         let to = Address::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };

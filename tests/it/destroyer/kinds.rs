@@ -31,6 +31,8 @@ const ABSENT: [(&str, &[&str]); 5] = [
         &[
             "b/<job>-agent",
             "dead/<died>-<job>",
+            "g/<agent>/wait/<session>",
+            "h.listed",
             "j/<job>/w",
             "o/<collection>",
             "p/<name>",

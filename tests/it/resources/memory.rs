@@ -30,7 +30,7 @@ async fn users_share_an_agent_and_no_memory(backend: Backend) {
     assert_eq!(contents(&found), ["likes tea"]);
     let (prompt, row) = site.saw("clerk", "r1", "resource/memory").await;
     let text = "## Resource: memory\nMemory topics visible to this run:\n- general (1)\n- taste (1)\n\n\
-                - [general] for all\n- [taste] likes tea";
+                Preloaded memory entries (most recent first):\n- [general] for all\n- [taste] likes tea";
     assert!(prompt.contains(text), "{prompt}");
     assert!(!prompt.contains("is B"), "{prompt}");
     let row = row.unwrap();
@@ -260,4 +260,51 @@ async fn only_an_agent_that_may_forgets_a_whole_scope() {
         outcome == "bad arguments" && text.contains("expected one of `id`, `key` and `scope`"),
         "{outcome}: {text}"
     );
+}
+
+async fn two_of_one_kind_have_each_their_own_mode_and_branch(backend: Backend) {
+    let Some(site) = Site::over(backend).await else { return };
+    let memory = json!({"mode": "read-write", "namespace": "app/user"});
+    let shared = json!({"kind": "memory", "mode": "read", "namespace": ["app/org"]});
+    let site = site.clerk(json!({"memory": memory, "docs": shared})).await;
+    let both = json!([A, "app/org"]);
+    let wrote = site.ok("w", both.clone(), "memory_write", json!({"content": "likes tea"})).await;
+    assert_eq!(wrote["scope"], A, "the one granted scope of its branch");
+    assert_eq!(
+        site.tools("clerk", "w").await,
+        [
+            "docs_read",
+            "docs_search",
+            "docs_get",
+            "memory_read",
+            "memory_search",
+            "memory_write",
+            "memory_correct",
+            "memory_get",
+            "memory_put",
+            "memory_forget",
+        ]
+    );
+    let read = site.ok("r", both.clone(), "memory_read", json!({})).await;
+    assert_eq!(contents(&read), ["likes tea"]);
+    let read = site.ok("d", both.clone(), "docs_search", json!({"query": "tea"})).await;
+    assert_eq!(contents(&read), [""; 0], "another branch");
+    let (outcome, text) =
+        site.call("o", both.clone(), "memory_write", json!({"content": "x", "scope": "app/org"})).await;
+    assert_eq!(outcome, "denied", "{text}");
+    // Of a grant above a branch the branch is meant, and nothing above it is read.
+    let wrote = site.ok("a", json!(["app"]), "memory_write", json!({"content": "for users"})).await;
+    assert_eq!(wrote["scope"], "app/user");
+    let (outcome, text) = site.call("n", json!(["other"]), "memory_read", json!({})).await;
+    assert_eq!(outcome, "denied", "{text}");
+}
+
+#[tokio::test]
+async fn two_of_one_kind_have_each_their_own_mode_and_branch_embedded() {
+    two_of_one_kind_have_each_their_own_mode_and_branch(Backend::Embedded).await;
+}
+
+#[tokio::test]
+async fn two_of_one_kind_have_each_their_own_mode_and_branch_redis() {
+    two_of_one_kind_have_each_their_own_mode_and_branch(Backend::Redis).await;
 }

@@ -222,10 +222,11 @@ async fn an_anonymous_delegate_has_no_more_than_its_description_and_what_it_is_h
     let parent = child.head.parent.as_ref().unwrap();
     assert_eq!(parent.job.as_ref(), Some(&job.head.id));
     let (request, _) = prompt(&venue, child, 1).await;
-    assert_eq!(request.system, "Sum up what you are given.");
+    let (said, date) = request.system.split_once("\n\n").unwrap();
+    assert_eq!((said, date.starts_with("Current date: ")), ("Sum up what you are given.", true));
     assert_eq!(request.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["complete_task", "fail_task"]);
     let text = text_of(&request);
-    in_order(&text, &["[Scoped: input]\na long text", "- Task ", "{\"style\":\"short\"}"]);
+    in_order(&text, &["[Scoped: input]\na long text", "{\"style\":\"short\"}"]);
     assert!(!text.contains("known to the boss") && !text.contains("You are the boss"), "{text}");
     // The prompts of the agent and of its nameless helper are not taken for each other.
     let (request, _) = prompt(&venue, &job, 1).await;

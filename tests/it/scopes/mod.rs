@@ -4,6 +4,7 @@
 mod delegates;
 mod instances;
 mod operations;
+mod outputs;
 mod resumed;
 mod seed;
 

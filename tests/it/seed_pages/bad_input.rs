@@ -113,8 +113,10 @@ async fn loads_beyond_the_limit_are_refused_by_name_also_within_one_reply() {
         {"then": {"text": "{{tool_result}}"}},
     ]);
     let venue = venue(dir.path(), &rules).await;
-    venue.agent("greedy", json!({"defaultTools": false})).await;
-    venue.agent("mad", json!({"defaultTools": false})).await;
+    // An agent that names no tool is offered none, `context_load` neither.
+    let loads = json!({"tools": ["v/ops/lattice/read"], "defaultTools": false});
+    venue.agent("greedy", loads.clone()).await;
+    venue.agent("mad", loads).await;
     let job = ask(&venue, "mad", "t0", json!({})).await;
     has(
         output(&job).as_str().unwrap(),

@@ -50,15 +50,11 @@ const REGRESSIONS: &[(u64, &str)] = &[];
 
 /// Seeds of the short run.
 const SHORT: u64 = 8;
-/// What servers may do wrong, and the first seed that finds it: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
-const SABOTAGED: &[(&str, u64)] = &[
-    ("NoFence", 61),
-    ("DropOutbox", 10),
-    ("ForgetReply", 14),
-    ("AdmitAgain", 1),
-    ("LoseMessages", 11),
-    ("LoseCompletions", 1),
-];
+/// What servers may do wrong: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
+const SABOTAGES: [&str; 6] = ["NoFence", "DropOutbox", "ForgetReply", "AdmitAgain", "LoseMessages", "LoseCompletions"];
+/// Of so many seeds one finds each of them; the first that did was the 14th at most when this was written, and it is
+/// another one with every change of what a turn reads and writes.
+const SEARCHED: u64 = 60;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(format!("TRELLIS_SIMULATE_{name}")).ok()?;
@@ -105,12 +101,13 @@ fn the_same_seed_gives_the_same_bytes() {
 
 #[test]
 fn servers_that_do_wrong_are_found_out() {
-    for (name, seed) in SABOTAGED {
+    for name in SABOTAGES {
         let sabotage = Sabotage::named(name);
         assert!(sabotage.is_some(), "{name}");
-        let wrong = sabotaged(*seed, Plan::new(*seed, run::workers(*seed)), sabotage).wrong;
-        eprintln!("{name} is found by seed {seed}: {wrong:?}");
-        assert!(!wrong.is_empty(), "{name} is not found by seed {seed}");
+        let is_found = |seed: &u64| !sabotaged(*seed, Plan::new(*seed, run::workers(*seed)), sabotage).wrong.is_empty();
+        let seed = (1..=SEARCHED).find(is_found);
+        eprintln!("{name} is found by seed {seed:?}");
+        assert!(seed.is_some(), "{name} is found by none of {SEARCHED} seeds");
     }
 }
 

@@ -23,6 +23,7 @@ pub async fn a_grant_has_everything_to_go_on(w: World) {
     let facts = w.facts("main").await;
     let expected = (grant.lease.epoch, Some(grant.until), Some(grant.until));
     assert_eq!((facts.epoch, facts.lease_until, facts.due), expected);
+    assert_eq!(facts.lease_worker.as_deref(), Some("w1"));
 }
 
 pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
@@ -194,7 +195,8 @@ pub async fn renewal_after_release_is_fenced(w: World) {
     let grant = w.run(T0, message("e1")).await;
     w.store.release(at(1), &grant.lease, release(1)).await.unwrap();
     assert_eq!(w.store.renew(at(2), &grant.lease, TTL).await.unwrap(), LeaseCheck::Fenced);
-    assert_eq!(w.facts("main").await.lease_until, None);
+    let facts = w.facts("main").await;
+    assert_eq!((facts.lease_until, facts.lease_worker), (None, None));
 }
 
 pub async fn a_lapsed_lease_that_nobody_took_is_still_held(w: World) {

@@ -5,10 +5,10 @@ use std::process::{Command, Output};
 
 /// Folder of the packages from npm.
 pub const NODE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/node-api/node_modules");
-/// Programs of the packages from PyPI.
+/// Programs of the packages from `PyPI`.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/venv-api/bin");
 
-/// A program of a package from PyPI; without it (after a printed line) the test is skipped, and fails when `CI` is set.
+/// A program of a package from `PyPI`; without it (after a printed line) the test is skipped, and fails when `CI` is set.
 pub fn python(name: &str) -> Option<PathBuf> {
     there(Path::new(PYTHON).join(name))
 }

@@ -146,8 +146,13 @@ async fn an_agent_at_its_limit_says_how_many(on: On) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(busy().await, 1, "the list of workers counts its turn");
+    let runs = record(&venue, &first).await["running"].clone();
+    assert_eq!((&runs["turn"], &runs["worker"]), (&json!(1), &json!("test")), "{runs}");
+    let since = runs["since"].as_u64().unwrap();
+    assert!(since <= venue.venue.now().0 && since + 600_000 > venue.venue.now().0, "{runs}");
     let second = submit(&venue, "stuck", "t2").await;
     let waits = waiting(&venue, &second, "agent-limit").await;
+    assert_eq!(record(&venue, &second).await["running"], Value::Null, "what waits doesn't run");
     assert_eq!((&waits["agent"], &waits["limit"]), (&json!("stuck"), &json!(1)), "{waits}");
     assert_eq!(record(&venue, &first).await["waiting"], Value::Null, "what runs doesn't wait");
     let info =

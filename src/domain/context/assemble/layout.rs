@@ -358,7 +358,7 @@ impl<'i> Assembly<'i> {
             prompt,
             form: Form::Canonical,
             values: report.used.clone(),
-            unresolved: report.missed.clone(),
+            unresolved: report.missed_keys(),
             cut: report.cut.clone(),
         };
         (ledger, part_rows)

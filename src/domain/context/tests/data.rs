@@ -63,5 +63,5 @@ fn placeholders_of_configured_texts_are_filled_in_and_those_of_data_are_not() {
     assert_eq!(assembled.ledger.unresolved, ["none"]);
     assert_eq!(assembled.ledger.values.iter().map(|used| used.key.as_str()).collect::<Vec<_>>(), ["name", "evil"]);
     inputs.frame.strict = true;
-    assert_eq!(refused(&inputs).to_string(), "no value for the placeholders `none`");
+    assert_eq!(refused(&inputs).to_string(), "no value for the placeholders `none` in `context/x`");
 }

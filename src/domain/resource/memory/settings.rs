@@ -1,8 +1,11 @@
 //! Settings of a memory in an agent's configuration, in the forms of agntz too.
 
 use super::MemoryKind;
+use crate::authority::grant::check_namespace;
 use crate::decode;
-use crate::limits::{MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES};
+use crate::limits::{
+    MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_PRELOAD_CHARS_MOST, MEMORY_PRELOAD_MOST, MEMORY_TOPIC_BYTES,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -17,6 +20,10 @@ pub struct MemorySettings {
     pub auto_scan: bool,
     /// Entries that stand in the context.
     pub preload: Preload,
+    /// Most of them, in an older form of agntz: what `preload` says counts more.
+    preload_limit: Option<Whole>,
+    /// Branches of the granted namespaces beyond which it neither reads nor writes; none: all of what is granted.
+    pub namespace: Branches,
     /// Marks of the entries that it writes.
     pub tags: Vec<String>,
     /// Where it may write.
@@ -30,6 +37,8 @@ impl Default for MemorySettings {
         Self {
             auto_scan: true,
             preload: Preload::default(),
+            preload_limit: None,
+            namespace: Branches::default(),
             tags: Vec::new(),
             write_policy: WritePolicy::default(),
             forget_scope: false,
@@ -37,8 +46,27 @@ impl Default for MemorySettings {
     }
 }
 
+/// Namespaces, written as one text or as a list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct Branches(pub Vec<String>);
+
+impl TryFrom<Value> for Branches {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let given = if value.is_string() { Value::Array(vec![value]) } else { value };
+        let wrong = |_| format!("`namespace`: expected a namespace or a list of them, got {given}");
+        let branches: Vec<String> = decode::typed(given.clone()).map_err(wrong)?;
+        for branch in &branches {
+            check_namespace(branch).map_err(|rule| format!("`namespace`: {rule}"))?;
+        }
+        Ok(Self(branches))
+    }
+}
+
 /// Entries that stand in the context; by default none.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct Preload {
     /// About whatever.
@@ -47,17 +75,10 @@ pub struct Preload {
     pub topics: Vec<String>,
     /// Of these sorts; empty = of any.
     pub kinds: Vec<MemoryKind>,
-    /// So many of them.
-    pub limit: usize,
+    /// So many of them; absent = as many as a memory shows by itself.
+    limit: Option<usize>,
     /// Characters of all of them together.
-    pub chars: usize,
-}
-
-impl Default for Preload {
-    fn default() -> Self {
-        let (limit, chars) = (MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS);
-        Self { all: false, topics: Vec::new(), kinds: Vec::new(), limit, chars }
-    }
+    chars: Option<usize>,
 }
 
 impl Preload {
@@ -66,17 +87,39 @@ impl Preload {
         !self.all && self.topics.is_empty()
     }
 
-    /// About these.
-    fn about(topics: Topics) -> Self {
+    /// Most entries.
+    pub fn limit(&self) -> usize {
+        self.limit.unwrap_or(MEMORY_PRELOAD).min(MEMORY_PRELOAD_MOST)
+    }
+
+    /// Most characters of all entries together.
+    pub fn chars(&self) -> usize {
+        self.chars.unwrap_or(MEMORY_PRELOAD_CHARS).min(MEMORY_PRELOAD_CHARS_MOST)
+    }
+
+    /// The core topic where it is wanted, and these.
+    fn about(core: bool, topics: Option<Topics>) -> Self {
+        let mut wanted: Vec<String> = core.then(|| CORE.to_owned()).into_iter().collect();
         match topics {
-            Topics::All(All::All) => Self { all: true, ..Self::default() },
-            Topics::These(topics) => {
-                let topics = topics.iter().map(|topic| topic.trim().to_lowercase()).collect();
-                Self { topics, ..Self::default() }
+            // What happened once is told when it is asked for.
+            Some(Topics::All(All::All)) => return Self { all: true, kinds: LASTING.to_vec(), ..Self::default() },
+            Some(Topics::These(topics)) => {
+                for topic in topics {
+                    let topic = topic.trim().to_lowercase();
+                    if !wanted.contains(&topic) {
+                        wanted.push(topic);
+                    }
+                }
             }
+            None => {}
         }
+        Self { topics: wanted, ..Self::default() }
     }
 }
+
+/// Sorts of entries that go on being so.
+const LASTING: [MemoryKind; 5] =
+    [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Summary, MemoryKind::Semantic, MemoryKind::Procedural];
 
 /// Topics, or all of them.
 #[derive(Deserialize)]
@@ -93,6 +136,19 @@ enum All {
     All,
 }
 
+/// A whole number of at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "usize")]
+struct Whole(usize);
+
+impl TryFrom<usize> for Whole {
+    type Error = String;
+
+    fn try_from(given: usize) -> Result<Self, String> {
+        if given == 0 { Err("expected at least 1, got 0".to_owned()) } else { Ok(Self(given)) }
+    }
+}
+
 /// The form of a map.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -100,10 +156,9 @@ struct Full {
     #[serde(default)]
     core: bool,
     topics: Option<Topics>,
-    limit: Option<usize>,
-    max_chars: Option<usize>,
-    #[serde(default)]
-    types: Vec<MemoryKind>,
+    limit: Option<Whole>,
+    max_chars: Option<Whole>,
+    types: Option<Vec<MemoryKind>>,
 }
 
 impl TryFrom<Value> for Preload {
@@ -111,18 +166,16 @@ impl TryFrom<Value> for Preload {
 
     fn try_from(value: Value) -> Result<Self, String> {
         match value {
-            Value::Bool(core) => {
-                Ok(Self { topics: core.then(|| CORE.to_owned()).into_iter().collect(), ..Self::default() })
-            }
+            Value::Bool(core) => Ok(Self::about(core, None)),
             Value::Object(_) => {
                 let full: Full = decode::typed(value).map_err(|wrong| wrong.to_string())?;
-                let mut preload = full.topics.map(Self::about).unwrap_or_default();
-                if full.core && !preload.topics.iter().any(|topic| topic == CORE) {
-                    preload.topics.insert(0, CORE.to_owned());
+                if full.types.as_ref().is_some_and(Vec::is_empty) {
+                    return Err("`types`: expected at least one, got none".to_owned());
                 }
-                preload.limit = at_most("limit", full.limit, MEMORY_PRELOAD)?;
-                preload.chars = at_most("maxChars", full.max_chars, MEMORY_PRELOAD_CHARS)?;
-                Ok(Self { kinds: full.types, ..preload })
+                let preload = Self::about(full.core, full.topics);
+                let (limit, chars) = (full.limit.map(|Whole(limit)| limit), full.max_chars.map(|Whole(chars)| chars));
+                let kinds = full.types.unwrap_or_else(|| preload.kinds.clone());
+                Ok(Self { kinds, limit, chars, ..preload })
             }
             other => {
                 let wrong = |_| {
@@ -131,17 +184,10 @@ impl TryFrom<Value> for Preload {
                          got {other}"
                     )
                 };
-                decode::typed(other.clone()).map(Self::about).map_err(wrong)
+                // In its short form the core topic goes with the others.
+                decode::typed(other.clone()).map(|topics| Self::about(true, Some(topics))).map_err(wrong)
             }
         }
-    }
-}
-
-fn at_most(key: &str, given: Option<usize>, most: usize) -> Result<usize, String> {
-    match given {
-        None => Ok(most),
-        Some(given) if (1..=most).contains(&given) => Ok(given),
-        Some(given) => Err(format!("`preload.{key}`: expected 1 to {most}, got {given}")),
     }
 }
 
@@ -186,7 +232,8 @@ impl TryFrom<String> for Promotion {
 impl MemorySettings {
     /// Reads them.
     pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
-        let read: Self = decode::typed(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
+        let mut read: Self = decode::typed(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
+        read.preload.limit = read.preload.limit.or(read.preload_limit.map(|Whole(limit)| limit));
         match read.tags.iter().find(|tag| tag.is_empty() || tag.len() > MEMORY_TOPIC_BYTES) {
             None => Ok(read),
             Some(tag) => Err(format!("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {}", tag.len())),
@@ -212,17 +259,18 @@ mod tests {
         for (value, expected) in [
             (json!(false), preload(&[])),
             (json!(true), preload(&["core"])),
-            (json!("all"), Preload { all: true, ..preload(&[]) }),
-            (json!(["Goals "]), preload(&["goals"])),
+            (json!("all"), Preload { all: true, kinds: LASTING.to_vec(), ..preload(&[]) }),
+            (json!(["Goals ", "core"]), preload(&["core", "goals"])),
             (json!({}), preload(&[])),
             (json!({"core": true, "topics": ["goals"]}), preload(&["core", "goals"])),
+            (json!({"topics": ["goals"]}), preload(&["goals"])),
             (
-                json!({"topics": "all", "types": ["fact"]}),
-                Preload { all: true, kinds: vec![MemoryKind::Fact], ..preload(&[]) },
+                json!({"topics": "all", "types": ["event"]}),
+                Preload { all: true, kinds: vec![MemoryKind::Event], ..preload(&[]) },
             ),
             (
-                json!({"topics": ["a"], "limit": 30, "maxChars": 10000}),
-                Preload { limit: 30, chars: 10_000, ..preload(&["a"]) },
+                json!({"topics": ["a"], "limit": 200, "maxChars": 50_000}),
+                Preload { limit: Some(200), chars: Some(50_000), ..preload(&["a"]) },
             ),
         ] {
             assert_eq!(settings(&json!({"preload": value})).map(|read| read.preload), Ok(expected), "{value}");
@@ -236,8 +284,12 @@ mod tests {
         for (value, expected) in [
             (json!({"autoscan": true}), "unknown field `autoscan`"),
             (json!({"preload": "some"}), "expected a list of topics, or `all`"),
-            (json!({"preload": {"limit": 0}}), "`preload.limit`: expected 1 to 50, got 0"),
-            (json!({"preload": {"maxChars": 50_000}}), "`preload.maxChars`: expected 1 to 12000, got 50000"),
+            (json!({"preload": {"limit": 0}}), "`preload.limit`: expected at least 1, got 0"),
+            (json!({"preload": {"maxChars": "x"}}), "`preload.maxChars`: expected"),
+            (json!({"preload": {"types": []}}), "`preload.types`: expected at least one, got none"),
+            (json!({"preloadLimit": 0}), "`preloadLimit`: expected at least 1, got 0"),
+            (json!({"namespace": 1}), "`namespace`: expected a namespace or a list of them, got 1"),
+            (json!({"namespace": ["app/"]}), "`namespace`: "),
             (json!({"preload": {"most": 1}}), "`preload`: unknown field `most`"),
             (json!({"preload": {"types": ["rumour"]}}), "`preload.types[0]`: unknown variant `rumour`"),
             (json!({"autoScan": "yes"}), "expected a boolean"),
@@ -248,5 +300,21 @@ mod tests {
             let error = settings(&value).unwrap_err();
             assert!(error.contains(expected), "{value}: {error}");
         }
+    }
+
+    #[test]
+    fn limits_of_preloaded_entries_have_bounds_of_their_own() {
+        let limits = |value: Value| settings(&value).map(|read| (read.preload.limit(), read.preload.chars())).unwrap();
+        assert_eq!(limits(json!({})), (50, 12_000));
+        assert_eq!(limits(json!({"preload": {"limit": 1_000, "maxChars": 100_000}})), (200, 50_000));
+        assert_eq!(limits(json!({"preload": "all", "preloadLimit": 7})).0, 7);
+        assert_eq!(limits(json!({"preload": {"limit": 3}, "preloadLimit": 7})).0, 3);
+    }
+
+    #[test]
+    fn branches_are_a_text_or_a_list() {
+        let branches = |value: Value| settings(&json!({"namespace": value})).map(|read| read.namespace.0).unwrap();
+        assert_eq!(branches(json!("app/org")), ["app/org"]);
+        assert_eq!(branches(json!(["a", "b/c"])), ["a", "b/c"]);
     }
 }

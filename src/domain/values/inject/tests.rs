@@ -161,8 +161,33 @@ fn a_binding_to_an_argument_that_the_tool_lacks_is_refused_or_reported() {
 #[test]
 fn a_path_that_is_no_name_in_a_turn_gives_its_bindings_to_the_tool() {
     let mut bound = bindings(&json!({"/o/look/": {"a": "b", "c": "d"}, "look": {"a": "own"}, "o/other": {"a": "b"}}));
-    bound.rename("o/look", "look");
+    bound.rename(&[("o/look".into(), "look".into())]);
     assert_eq!(bound, bindings(&json!({"look": {"a": "own", "c": "d"}, "o/other": {"a": "b"}})));
+}
+
+#[test]
+fn each_tool_of_one_path_has_its_bindings() {
+    let mut bound = bindings(&json!({"o/pin": {"from": "user_email", "_auto": false}}));
+    bound.rename(&[("o/pin".into(), "a".into()), ("o/pin".into(), "b".into())]);
+    let both = json!({"a": {"from": "user_email", "_auto": false}, "b": {"from": "user_email", "_auto": false}});
+    assert_eq!(bound, bindings(&both));
+}
+
+#[test]
+fn a_build_that_knows_no_bindings_of_all_tools_can_not_read_them() {
+    let bound = bindings(&json!({"_global": {"from": "user_email"}}));
+    let stored = serde_json::to_value(&bound).unwrap();
+    let is_readable = serde_json::from_value::<BTreeMap<String, BTreeMap<String, String>>>(stored.clone()).is_ok();
+    assert!(!is_readable, "it would take `_global` for a tool's name: {stored}");
+    assert_eq!(serde_json::from_value::<Bindings>(stored).unwrap(), bound);
+}
+
+#[test]
+fn more_bindings_than_an_agent_may_have_are_read_where_an_earlier_build_has_stored_them() {
+    let many: Map<String, Value> = (0..=BINDINGS).map(|n| (format!("t{n}"), json!({"a": "b"}))).collect();
+    let many = Value::Object(many);
+    assert!(Bindings::parse("toolArgInjection", &many).unwrap_err().to_string().contains("at most 256"));
+    assert_eq!(serde_json::from_value::<Bindings>(many).unwrap().tools().count(), BINDINGS + 1);
 }
 
 #[test]

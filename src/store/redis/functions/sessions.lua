@@ -1,7 +1,8 @@
 -- Sessions as an operator sees them, and the mail of one as its next turn gets it.
 
 local function session_facts(o, s)
-  local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state', 'touched')
+  local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state', 'touched',
+    'worker')
   for i = 1, 7 do
     if i ~= 6 and f[i] and not string.match(f[i], '^%d+$') then
       error({ err = 'a number of it is none: `' .. f[i] .. '`' })
@@ -9,7 +10,7 @@ local function session_facts(o, s)
   end
   local due, damaged = call('ZSCORE', o .. ':due', s), {}
   return {
-    s, tonumber(f[1] or 0), tonumber(f[2] or 0), f[3], due, tonumber(f[4] or 0), tonumber(f[5] or 0),
+    s, tonumber(f[1] or 0), tonumber(f[2] or 0), f[3], f[8], due, tonumber(f[4] or 0), tonumber(f[5] or 0),
     answer(pending(o, s, 0, damaged)), f[6], tonumber(f[7] or 0), damaged, false, damage.of_session(o, s),
   }
 end
@@ -22,7 +23,7 @@ register('sessions', function(keys, args)
     -- One that can't be read keeps no other from being listed.
     local ok, found = pcall(session_facts, o, s)
     local why = not ok and (type(found) == 'table' and found.err or tostring(found))
-    facts[i] = ok and found or { s, 0, 0, false, false, 0, 0, {}, false, 0, {}, why, {} }
+    facts[i] = ok and found or { s, 0, 0, false, false, false, 0, 0, {}, false, 0, {}, why, {} }
   end
   return facts
 end, { 'no-writes' })

@@ -2,7 +2,7 @@
 
 /// Advice for the reason that a connection failed, as a clause; `setting` names the address of the server, and `url` is
 /// its value.
-pub(super) fn advice(reason: &str, setting: &str, url: &str) -> String {
+pub fn advice(reason: &str, setting: &str, url: &str) -> String {
     let has = |part: &str| reason.to_lowercase().contains(part);
     let encrypted = ["rediss", "tls", "wss"].iter().any(|scheme| url.starts_with(scheme));
     if has("invalidcontenttype") {

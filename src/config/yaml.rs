@@ -1,0 +1,160 @@
+//! YAML texts: the values in them, and where a key stands.
+
+use super::position::FilePosition;
+use crate::domain::decode;
+use serde::Deserializer;
+use serde::de::{Deserialize, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_saphyr::{Options, Spanned};
+use std::fmt;
+
+/// Advice of the library about a key that is given twice.
+const LIBRARY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
+
+/// Reads YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text. An error names line and
+/// column.
+pub fn parse(text: &str) -> Result<Value, String> {
+    // What its caller may set of the library is nothing for who wrote the text.
+    let words = |error: serde_saphyr::Error| error.to_string().replace(LIBRARY_ADVICE, "");
+    let value = serde_saphyr::from_str_with_options(text, options()).map_err(words)?;
+    decode::rounded_number(&value).map_or(Ok(value), Err)
+}
+
+/// Position of the key or element that these steps lead to; where the rest of the way is missing, of the last that is
+/// there.
+pub fn locate(text: &str, steps: &[&str]) -> Option<FilePosition> {
+    let root: Node = serde_saphyr::from_str_with_options(text, options()).ok()?;
+    let (mut node, mut found) = (&root, None);
+    for step in steps {
+        let next = match node {
+            Node::Map(entries) => {
+                let entry = entries.iter().find(|(key, _)| key.value == *step);
+                entry.map(|(key, value)| (key.referenced, value))
+            }
+            Node::List(items) => {
+                let item = step.parse().ok().and_then(|at: usize| items.get(at));
+                item.map(|item| (item.referenced, &item.value))
+            }
+            Node::Scalar => None,
+        };
+        let Some((place, inner)) = next else { break };
+        (node, found) = (inner, Some(place));
+    }
+    let place = found?;
+    Some(FilePosition::new(usize::try_from(place.line()).ok()?, usize::try_from(place.column()).ok()?))
+}
+
+/// An error has one line: the text itself may hold a credential.
+fn options() -> Options {
+    serde_saphyr::options! { strict_booleans: true, with_snippet: false }
+}
+
+/// A value with the positions of its keys and elements, without what stands in it.
+enum Node {
+    Scalar,
+    List(Vec<Spanned<Node>>),
+    Map(Vec<(Spanned<String>, Node)>),
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_i128<E>(self, _: i128) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
+        let mut map = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            map.push(entry);
+        }
+        Ok(Node::Map(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, steps: &[&str], expected: Option<&str>) {
+        assert_eq!(locate(text, steps).map(|found| found.to_string()).as_deref(), expected, "{text} {steps:?}");
+    }
+
+    #[test]
+    fn a_key_has_a_line_and_a_column() {
+        let text = "a: 1\nb:\n  ü: \"x\"\n  cd: yes\nl:\n  - 1\n  - {e: 2}\n  - f: [3]\n    g: ~\n";
+        check(text, &["a"], Some("line 1, column 1"));
+        check(text, &["b", "cd"], Some("line 4, column 3"));
+        check(text, &["l", "1", "e"], Some("line 7, column 6"));
+        check(text, &["l", "2", "g"], Some("line 9, column 5"));
+        check(text, &["b", "none"], Some("line 2, column 1"));
+        check(text, &["none"], None);
+        check("a: [", &["a"], None);
+    }
+
+    #[test]
+    fn what_an_alias_stands_for_is_where_it_is_used() {
+        let text = "base: &base\n  wrong: 1\nuse:\n  inner: *base\n";
+        check(text, &["use", "inner"], Some("line 4, column 3"));
+    }
+
+    #[test]
+    fn an_error_is_one_line_with_its_place() {
+        for (text, line) in
+            [("a: 1\nb: [1,\nc: }\n", "line "), ("a: 1\na: 2\n", "duplicate mapping key: a at line 2, column 1")]
+        {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(line) && !error.contains('\n'), "{error}");
+        }
+        let rounded = parse("a: 123456789012345678901234567890").unwrap_err();
+        assert!(rounded.contains("larger than 64 bits hold"), "{rounded}");
+    }
+}

@@ -1,0 +1,159 @@
+//! JSON5 texts, rewritten as JSON, which then is read as any other.
+
+use std::fmt::Write;
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// The same value as a JSON text. `None`: it is no JSON5, or has a number that JSON has no word for. What its brackets,
+/// commas and colons stand between is left for the reader of the JSON text to check.
+pub(super) fn to_json(text: &str) -> Option<String> {
+    let mut rewriter = Rewriter { rest: text, out: String::with_capacity(text.len()) };
+    rewriter.run()?;
+    Some(rewriter.out)
+}
+
+struct Rewriter<'t> {
+    rest: &'t str,
+    out: String,
+}
+
+impl Rewriter<'_> {
+    fn run(&mut self) -> Option<()> {
+        loop {
+            self.skip_blank()?;
+            let Some(first) = self.rest.chars().next() else { return Some(()) };
+            match first {
+                '{' | '}' | '[' | ']' | ':' => {
+                    self.rest = &self.rest[1..];
+                    self.out.push(first);
+                }
+                ',' => self.comma()?,
+                '"' | '\'' => self.string(first)?,
+                _ => self.word()?,
+            }
+        }
+    }
+
+    /// One before a closing bracket is left out, but for one that nothing stands before.
+    fn comma(&mut self) -> Option<()> {
+        self.rest = &self.rest[1..];
+        self.skip_blank()?;
+        if !self.rest.starts_with(['}', ']']) {
+            self.out.push(',');
+            return Some(());
+        }
+        (!self.out.is_empty() && !self.out.ends_with(['{', '[', ',', ':'])).then_some(())
+    }
+
+    fn string(&mut self, quote: char) -> Option<()> {
+        let mut chars = self.rest[1..].chars().peekable();
+        self.out.push('"');
+        loop {
+            match chars.next()? {
+                '\\' => escape(&mut chars, &mut self.out)?,
+                '\n' | '\r' => return None,
+                c if c == quote => break,
+                c => push(&mut self.out, c),
+            }
+        }
+        self.out.push('"');
+        let left: usize = chars.map(char::len_utf8).sum();
+        self.rest = &self.rest[self.rest.len() - left..];
+        Some(())
+    }
+
+    /// A name of a member, a number, or a word of JSON.
+    fn word(&mut self) -> Option<()> {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '+' | '-');
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        self.skip_blank()?;
+        if self.rest.starts_with(':') {
+            let is_name = !word.starts_with(|c: char| c.is_numeric()) && !word.contains(['.', '+', '-']);
+            is_name.then(|| self.out.extend(["\"", word, "\""]))?;
+            return (!word.is_empty()).then_some(());
+        }
+        match word {
+            "true" | "false" | "null" => self.out.push_str(word),
+            _ => number(word, &mut self.out)?,
+        }
+        // Two words beside each other stay two.
+        self.out.push(' ');
+        Some(())
+    }
+
+    /// Past white space and comments; nothing when a comment has no end.
+    fn skip_blank(&mut self) -> Option<()> {
+        loop {
+            self.rest = self.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+            if let Some(comment) = self.rest.strip_prefix("/*") {
+                self.rest = comment.split_once("*/")?.1;
+            } else if let Some(comment) = self.rest.strip_prefix("//") {
+                self.rest = comment.find(['\n', '\r', '\u{2028}', '\u{2029}']).map_or("", |end| &comment[end..]);
+            } else {
+                return Some(());
+            }
+        }
+    }
+}
+
+/// A character of a string of JSON.
+fn push(out: &mut String, c: char) {
+    match c {
+        '"' | '\\' => out.extend(['\\', c]),
+        c if c < ' ' => {
+            // A text takes whatever is written into it.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        }
+        c => out.push(c),
+    }
+}
+
+/// What stands behind a backslash.
+fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Option<()> {
+    match chars.next()? {
+        c @ ('b' | 'f' | 'n' | 'r' | 't' | 'u') => out.extend(['\\', c]),
+        'v' => push(out, '\u{b}'),
+        '0' if !chars.peek().is_some_and(char::is_ascii_digit) => push(out, '\0'),
+        '0'..='9' => return None,
+        'x' => {
+            push(out, char::from(u8::try_from(chars.next()?.to_digit(16)? * 16 + chars.next()?.to_digit(16)?).ok()?))
+        }
+        '\r' => {
+            chars.next_if_eq(&'\n');
+        }
+        '\n' | '\u{2028}' | '\u{2029}' => {}
+        c => push(out, c),
+    }
+    Some(())
+}
+
+/// A number with the forms that JSON lacks: a plus, a point at its beginning or end, hexadecimal digits.
+fn number(word: &str, out: &mut String) -> Option<()> {
+    let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
+    if word.starts_with('-') {
+        out.push('-');
+    }
+    if let Some(hexadecimal) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        let is_legal = hexadecimal.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u64::from_str_radix(hexadecimal, 16).ok().filter(|_| is_legal)?;
+        out.push_str(&value.to_string());
+        return Some(());
+    }
+    // What else is no number is found by who reads the JSON text.
+    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.').then_some(())?;
+    let (mantissa, exponent) = match digits.find(['e', 'E']) {
+        Some(at) => digits.split_at(at),
+        None => (digits, ""),
+    };
+    match mantissa.split_once('.') {
+        None => out.push_str(mantissa),
+        Some(("", "")) => return None,
+        Some(("", fraction)) => out.extend(["0.", fraction]),
+        Some((whole, "")) => out.push_str(whole),
+        Some((whole, fraction)) => out.extend([whole, ".", fraction]),
+    }
+    out.push_str(exponent);
+    Some(())
+}

@@ -1,0 +1,116 @@
+//! What is wrong with a rules file, and where in it.
+
+use crate::config::position::{FilePosition, locate};
+use std::fmt;
+
+/// Why a rules file can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RulesError {
+    /// Neither TOML nor JSON.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key that means nothing.
+    #[error("unknown key `{key}` in {place}{}{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default(), suffix(.position.as_ref()))]
+    UnknownKey {
+        /// As written.
+        key: String,
+        /// Where it stands.
+        place: RulesPlace,
+        /// The nearest known one.
+        nearest: Option<&'static str>,
+        /// Position of the key.
+        position: Option<FilePosition>,
+    },
+    /// A value of the wrong kind, or a combination without meaning.
+    #[error("{place}: {reason}{}", suffix(.position.as_ref()))]
+    Invalid {
+        /// Where it stands.
+        place: RulesPlace,
+        /// What is wrong.
+        reason: String,
+        /// Position of it, or of what it stands in.
+        position: Option<FilePosition>,
+    },
+}
+
+impl RulesError {
+    /// Whether it may be of a file that was never meant to hold rules.
+    #[must_use]
+    pub fn is_of_another_file(&self) -> bool {
+        match self {
+            Self::Syntax(_) => true,
+            Self::UnknownKey { place, nearest, .. } => *place == RulesPlace::default() && nearest.is_none(),
+            Self::Invalid { .. } => false,
+        }
+    }
+
+    /// The same with its position in the text of the file.
+    #[must_use]
+    pub(super) fn with_position(mut self, text: &str) -> Self {
+        match &mut self {
+            Self::Syntax(_) => {}
+            Self::UnknownKey { key, place, position, .. } => {
+                *position = place.position(text, &[key]);
+            }
+            Self::Invalid { place, position, .. } => *position = place.position(text, &[]),
+        }
+        self
+    }
+}
+
+fn suffix(position: Option<&FilePosition>) -> String {
+    position.map(|position| format!(" ({position})")).unwrap_or_default()
+}
+
+/// A part of a rules file: `rule 3 `then`` in words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RulesPlace {
+    /// Number of the rule, counted from 1; `None`: the file itself.
+    pub rule: Option<usize>,
+    /// The key in it.
+    pub key: Option<&'static str>,
+    /// Steps from there, keys and indices.
+    pub inner: Vec<String>,
+}
+
+impl RulesPlace {
+    /// A rule, by its number from 1.
+    pub fn rule(number: usize) -> Self {
+        Self { rule: Some(number), ..Self::default() }
+    }
+
+    /// What stands under a key of it.
+    #[must_use]
+    pub fn key(&self, key: &'static str) -> Self {
+        Self { key: Some(key), ..self.clone() }
+    }
+
+    /// What the steps lead to from it.
+    #[must_use]
+    pub fn child(&self, steps: impl IntoIterator<Item = String>) -> Self {
+        let mut place = self.clone();
+        place.inner.extend(steps);
+        place
+    }
+
+    fn position(&self, text: &str, more: &[&str]) -> Option<FilePosition> {
+        let index = self.rule.map(|number| (number - 1).to_string());
+        let rule = index.iter().flat_map(|index| ["rule", index.as_str()]);
+        let inner = self.inner.iter().map(String::as_str);
+        // The calls and the usage stand in the answer.
+        let outer = self.key.filter(|key| matches!(*key, "calls" | "usage")).map(|_| "then");
+        let steps: Vec<&str> = rule.chain(outer).chain(self.key).chain(inner).chain(more.iter().copied()).collect();
+        locate(text, &steps)
+    }
+}
+
+impl fmt::Display for RulesPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.rule, self.key) {
+            (None, None) => f.write_str("the file"),
+            (None, Some(key)) => write!(f, "`{key}`"),
+            (Some(number), None) => write!(f, "rule {number}"),
+            (Some(number), Some(key)) => write!(f, "rule {number} `{key}`"),
+        }
+    }
+}

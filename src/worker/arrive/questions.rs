@@ -1,0 +1,66 @@
+//! Questions of clients about their submissions: how a task stands, and why it does not go on.
+
+use super::callers::asker;
+use crate::bus::{JobQuestion, LiveSubject};
+use crate::domain::event::{reply_to_allowed, reply_to_own};
+use crate::domain::ids::{EventId, JobId};
+use crate::domain::job::JobStatus;
+use crate::domain::reader::JobSight;
+use crate::domain::wait::WaitReason;
+use crate::venue::{jobs, waits};
+use crate::worker::{RECEIVE_PAUSE, Worker};
+use bytes::Bytes;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Answers of a server to questions that came from another of its accounts.
+const OTHER_ACCOUNT: &str = "_R_.";
+
+/// Answers questions until the process ends, one after the other: however many come, they cost one reader.
+pub(in crate::worker) async fn run(worker: Arc<Worker>) {
+    let end = worker.shutdown.ending().clone();
+    tokio::select! {
+        biased;
+        () = end.cancelled() => {}
+        () = listen(&worker) => {}
+    }
+}
+
+async fn listen(worker: &Worker) {
+    loop {
+        if let Ok(mut questions) = worker.venue.bus.live().questions().await {
+            while let Some(question) = questions.next().await {
+                let Some(answer) = answer(worker, &question).await else { continue };
+                let reply = LiveSubject::Reply(question.reply);
+                if let Err(error) = worker.venue.bus.signal(&reply, Bytes::from(answer.to_string())).await {
+                    tracing::debug!(%error, "question not answered; it is asked again");
+                }
+            }
+        }
+        tokio::time::sleep(RECEIVE_PAUSE).await;
+    }
+}
+
+/// Status of the job of a submission and why it waits; `None`: the client gets no answer.
+async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
+    let (venue, owner) = (&*worker.venue, &question.owner);
+    let (caller, is_verified) = asker(worker, question).await.ok()?;
+    let (tenant, user) = (owner.tenant().token(), owner.user().token());
+    let allowed = if is_verified { reply_to_own } else { reply_to_allowed };
+    // The venue publishes with rights of its own: it does so to the client's own inboxes alone.
+    if !question.reply.starts_with(OTHER_ACCOUNT) && !allowed(&question.reply, &tenant, &user) {
+        return None;
+    }
+    let id = EventId::new(std::str::from_utf8(&question.body).ok()?).ok()?;
+    let id = JobId::derive(&venue.key, owner, &id);
+    let Some(mut job) = jobs::shown(venue, owner, &id).await.ok()? else {
+        return Some(json!({"status": JobStatus::Pending.as_str(), "waiting": WaitReason::NotAdmitted.to_json()}));
+    };
+    if caller.reader().sees(&job.head) == JobSight::Nothing {
+        return None;
+    }
+    waits::explain(venue, owner, &mut job).await.ok()?;
+    let record = caller.reader().record(&job);
+    Some(json!({"job": id, "status": record["status"], "waiting": record["waiting"]}))
+}
