@@ -68,7 +68,7 @@ impl Site {
     async fn experiment(&self, agent: &str, turn: u64, experiment: Experiment) -> ModelRequest {
         let facts = TurnFacts { config: Some(self.venue.record(agent).await.config), ..TurnFacts::default() };
         let inputs = self.past(agent, turn).await.unwrap().seen.unwrap().inputs.unwrap();
-        run(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap()).unwrap().request
+        run(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap().inputs).unwrap().request
     }
 }
 

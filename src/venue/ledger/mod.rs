@@ -4,6 +4,8 @@ mod configure;
 pub mod experiment;
 pub mod find;
 mod replace;
+#[cfg(test)]
+mod samples;
 pub mod sent;
 pub mod show;
 pub mod trail;
