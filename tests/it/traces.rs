@@ -108,7 +108,7 @@ impl Site {
 
     async fn trace(&self, path: &str) -> Vec<PathUse> {
         let all = agents::all(&self.venue.venue, &self.venue.owner).await.unwrap();
-        why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap()
+        why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap().turns
     }
 
     /// How bytes of a path reached the models of an agent.
@@ -175,9 +175,10 @@ async fn a_copy_leads_on_in_every_agent_and_from_outside(on: On) {
     // An experiment without the path has none of the copies.
     let session = SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() };
     let all = agents::all(&site.venue.venue, &site.venue.owner).await.unwrap();
-    let trail = why::trail(&*site.venue.venue.store, &site.venue.owner, &all, "w/secret").await.unwrap();
-    let copies = [("w/secret".to_owned(), trail.places_in(&session, 1))].into();
-    let facts = TurnFacts { copies, ..TurnFacts::default() };
+    let (store, paths) = (&*site.venue.venue.store, ["w/secret".to_owned()]);
+    let found = why::copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
+    assert!(found.incomplete.is_empty(), "{found:?}");
+    let facts = TurnFacts { copies: found.places, ..TurnFacts::default() };
     let text =
         prompt(&site, "reader", 1, &Experiment { without: vec!["w/secret".into()], ..Experiment::default() }, &facts)
             .await;
