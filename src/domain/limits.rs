@@ -466,18 +466,6 @@ pub const LISTED_TEXT_BYTES: usize = 1024;
 /// Characters of a person's note about a call of unknown outcome.
 pub const SETTLEMENT_NOTE_CHARS: usize = 2_000;
 
-/// Places to which a conversation copied a value that an experiment follows.
-pub const CONVERSATION_COPIES: usize = 1_000;
-
-/// Paths that an experiment leaves out, and as many that it gives other values.
-pub const EXPERIMENT_PATHS: usize = 20;
-
-/// Reads of models that one `why` looks through: about 50 MB.
-pub const TRAIL_USES: usize = 100_000;
-
-/// Places to which one `why` follows copies.
-pub const TRAIL_PLACES: usize = 10_000;
-
 /// Records of one page of a list at most, and when nothing is said.
 pub const LIST_PAGE: usize = 1_000;
 

@@ -183,7 +183,7 @@ async fn another_document_is_shown_wherever_it_was_read(on: On) {
     let after = text(&site.experiment("reader", 3, with("w/doc", json!({"deep": "NewDeep", "side": "NewSide"}))).await);
     assert!(!after.contains("OldDeep") && !after.contains("OldSide"), "{after}");
     assert!(after.matches("NewDeep").count() >= 4 && after.contains("PlainWords"), "{after}");
-    assert!(after.contains("it can't be made again with another w/doc"), "what was made from it says so: {after}");
+    assert!(after.contains("it can't be made again with another `w/doc`"), "what was made from it says so: {after}");
 
     let after = text(&site.experiment("reader", 3, with("w/doc/deep", json!("NewDeep"))).await);
     assert!(!after.contains("OldDeep") && after.contains("OldSide") && after.contains("NewDeep"), "{after}");

@@ -287,7 +287,8 @@ async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let inputs = Experiment { without, ..Experiment::default() }
             .apply(inputs, &venue.venue.catalog, &TurnFacts::default())
-            .unwrap();
+            .unwrap()
+            .inputs;
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let secrets = ["the first secret", "the configured secret", "the forked secret", "the output of a child"];

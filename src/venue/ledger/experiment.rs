@@ -5,12 +5,17 @@ use super::{replace, without};
 use crate::domain::agent::AgentConfig;
 use crate::domain::context::assemble::{Assembled, Refused, assemble};
 use crate::domain::context::inputs::Inputs;
-use crate::domain::limits::{CONVERSATION_COPIES, EXPERIMENT_PATHS};
 use crate::domain::tools::Directory;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Places to which a conversation copied a value that an experiment follows.
+pub(super) const CONVERSATION_COPIES: usize = 1_000;
+
+/// Paths that an experiment leaves out, and as many that it gives other values.
+const EXPERIMENT_PATHS: usize = 20;
 
 /// Why a turn can't be changed so.
 #[derive(Debug, Clone, PartialEq, Eq)]

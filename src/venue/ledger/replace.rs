@@ -2,7 +2,7 @@
 //! of jobs, placeholders, and copies that the same conversation made of all of it. What was made from it and can't be
 //! made again says so.
 
-use super::experiment::PathEffect;
+use super::experiment::{CONVERSATION_COPIES, PathEffect};
 use super::why::seen;
 use super::without::{forget_reasoning, rest, result_place, unheard, user_of};
 use crate::domain::chat::ChatMessage;
@@ -13,7 +13,7 @@ use crate::domain::decode;
 use crate::domain::event::{Event, Payload};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::{get, set};
-use crate::domain::limits::{CONVERSATION_COPIES, ENTRY_BYTES, TOOL_RESULT_BYTES};
+use crate::domain::limits::{ENTRY_BYTES, TOOL_RESULT_BYTES};
 use crate::domain::origin::{Origin, Seen, ancestors, is_below, overlap};
 use crate::domain::session::TurnRecord;
 use serde_json::{Map, Value, json};

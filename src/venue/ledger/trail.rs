@@ -2,9 +2,14 @@
 
 use super::why::{ANSWER, PathUse};
 use crate::domain::ids::SessionKey;
-use crate::domain::limits::TRAIL_PLACES;
 use crate::domain::origin::{ancestors, overlap, physical};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Reads of models that one search looks through: about 50 MB.
+pub const TRAIL_USES: usize = 100_000;
+
+/// Places to which one search follows copies.
+pub const TRAIL_PLACES: usize = 10_000;
 
 /// A place that has bytes of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,14 +1,13 @@
 //! In which turns bytes of a path reached a model: as context, or as the result of a tool. What was
 //! read says its record, which is written where it is read.
 
-use super::trail::{ByteTrail, UseIndex};
+use super::trail::{ByteTrail, TRAIL_PLACES, TRAIL_USES, UseIndex};
 use super::{walk, walk_agent};
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
 use crate::domain::context::record::manifest::{Base, WHOLE_EVERY};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::limits::{TRAIL_PLACES, TRAIL_USES};
 use crate::domain::origin::{Seen, physical};
 use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::time::Millis;

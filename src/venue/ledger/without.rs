@@ -1,14 +1,13 @@
 //! A prompt without what came from a path, whatever it came through: entries at, below and above it,
 //! what operations have read for others, results of tools, placeholders, and copies.
 
-use super::experiment::PathEffect;
+use super::experiment::{CONVERSATION_COPIES, PathEffect};
 use super::why::seen;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Content, Item};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
-use crate::domain::limits::CONVERSATION_COPIES;
 use crate::domain::lines;
 use crate::domain::origin::{PathSet, Seen, is_below, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
