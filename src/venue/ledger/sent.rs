@@ -236,11 +236,10 @@ impl Sources<'_> {
 
     /// Placeholders with the path of their tier, and a hash of what they inserted.
     fn values(&self, assembled: &Assembled) -> Vec<Value> {
-        let user = self.owner.user();
+        let user = self.owner.user().as_str();
         let source = |tier: Tier| match tier {
             Tier::Session => "request".to_owned(),
-            Tier::User => format!("v/context/users/{user}"),
-            Tier::Project => "v/context/project".to_owned(),
+            Tier::User | Tier::Project => tier.root(user).unwrap_or_default(),
             Tier::Agent | Tier::Fallback => format!("g/{}", self.inputs.frame.agent),
         };
         let values = assembled.ledger.values.iter().map(|used| {

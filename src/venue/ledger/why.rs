@@ -11,7 +11,6 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::origin::{Seen, physical};
 use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::time::Millis;
-use crate::domain::values::Tier;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -275,13 +274,10 @@ fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathU
     let rows = base.manifest.rows().filter_map(Result::ok);
     let mut found: Vec<PathUse> = rows.flat_map(|row| shown(session, base.turn, &row)).collect();
     for used in base.manifest.values().unwrap_or_default() {
-        let place = match used.tier {
-            Tier::User => format!("v/context/users/{}", owner.user()),
-            Tier::Project => "v/context/project".to_owned(),
-            Tier::Session | Tier::Agent | Tier::Fallback => continue,
-        };
-        let seen = Seen::new(format!("{place}/{}", used.key.replace('.', "/")));
-        found.push(reached(session, base.turn, format!("placeholder {}", used.key), seen, used.bytes));
+        if let Some(path) = used.path(owner.user().as_str()) {
+            let via = format!("placeholder {}", used.key);
+            found.push(reached(session, base.turn, via, Seen::new(path), used.bytes));
+        }
     }
     found
 }
