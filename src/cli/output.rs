@@ -164,6 +164,13 @@ pub(crate) fn note_next(page: &Value) {
     }
 }
 
+/// What the server did not look through for an answer, each on a line of stderr.
+pub(crate) fn note_incomplete(answer: &Value) {
+    for text in answer["incomplete"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        note(&format!("incomplete: {text}"));
+    }
+}
+
 /// A line on stderr; whatever stands in it, it has no colours.
 pub(crate) fn note(text: &str) {
     // Without a stderr there is nobody to tell.

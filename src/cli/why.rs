@@ -3,7 +3,7 @@
 use super::Context;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::output::field;
+use super::output::{self, field};
 use crate::domain::ids::AgentId;
 use clap::Args;
 use serde_json::Value;
@@ -34,6 +34,7 @@ impl Why {
         query.extend(self.agent.map(|agent| ("agent", agent.to_string())));
         let page = Client::new(&self.server)?.get("why", &query).await?;
         let out = context.out;
+        output::note_incomplete(&page);
         out.page(&page, "turns", |turns| {
             if turns.is_empty() {
                 return format!("no turn has shown `{}` to a model", self.path);

@@ -45,6 +45,15 @@ impl ModelRequest {
             ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => false,
         })
     }
+
+    /// Its attachments without a reason against showing them.
+    pub fn shown_attachments(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        let attachments = self.messages.iter_mut().flat_map(|message| match message {
+            ChatMessage::User { attachments, .. } => attachments.as_mut_slice(),
+            ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => &mut [],
+        });
+        attachments.filter(|attachment| attachment.is_shown())
+    }
 }
 
 /// The type of a text that is asked for.

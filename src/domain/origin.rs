@@ -1,6 +1,7 @@
 //! Where a piece of context came from: what was read for it, in which version, by which right.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Something of the owner's that was read. Written where it is read; the ledger, `why` and experiments
 /// know of reads by nothing else.
@@ -23,16 +24,65 @@ pub struct Seen {
     pub into: Option<String>,
 }
 
-/// A path, and where these reads say that its bytes were copied to. The earlier ones first.
-pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>) -> Vec<String> {
-    let mut places = vec![path.to_owned()];
+/// Paths that can be asked for those that overlap another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PathSet(BTreeSet<String>);
+
+impl PathSet {
+    /// Takes a path in. Returns whether it is new.
+    pub fn insert(&mut self, path: &str) -> bool {
+        self.0.insert(path.trim_matches('/').to_owned())
+    }
+
+    /// Number of paths.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// There are no paths in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of its paths is this one, or lies above or below it.
+    pub fn overlaps(&self, path: &str) -> bool {
+        self.overlapping(path).next().is_some()
+    }
+
+    /// Its paths that are this one, or lie above or below it.
+    pub fn overlapping<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
+        let path = path.trim_matches('/');
+        let above = std::iter::once(path).chain(ancestors(path)).filter_map(|path| self.0.get(path));
+        let below = self.0.range(format!("{path}/")..).take_while(move |below| is_below(below, path));
+        above.chain(below).map(String::as_str)
+    }
+}
+
+impl<P: AsRef<str>> FromIterator<P> for PathSet {
+    fn from_iter<I: IntoIterator<Item = P>>(paths: I) -> Self {
+        let mut set = Self::default();
+        for path in paths {
+            set.insert(path.as_ref());
+        }
+        set
+    }
+}
+
+/// The paths above one, the nearest first.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    path.rmatch_indices('/').filter_map(|(at, _)| path.get(..at))
+}
+
+/// A path, and up to `most` places to which these reads say that its bytes were copied. Returns too whether there are more.
+pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>, most: usize) -> (PathSet, bool) {
+    let mut places = PathSet::from_iter([path]);
     for seen in reads {
         let Some(into) = &seen.into else { continue };
-        if places.iter().any(|place| overlap(&seen.path, place)) && !places.contains(into) {
-            places.push(into.clone());
+        if places.overlaps(&seen.path) && places.insert(into) && places.len() > most {
+            return (places, true);
         }
     }
-    places
+    (places, false)
 }
 
 impl Seen {
@@ -125,8 +175,34 @@ mod tests {
     fn a_path_has_the_copies_that_were_made_of_it() {
         let read = |path: &str, into: Option<&str>| Seen { into: into.map(str::to_owned), ..Seen::new(path) };
         let reads = [read("w/a", Some("w/b")), read("w/b/1", Some("w/c")), read("w/d", Some("w/e")), read("w/b", None)];
-        assert_eq!(with_copies("w/a/x", &reads), ["w/a/x", "w/b", "w/c"]);
-        assert_eq!(with_copies("w/e", &reads), ["w/e"]);
+        let copies = |path, most| with_copies(path, &reads, most);
+        assert_eq!(copies("w/a/x", 9), (PathSet::from_iter(["w/a/x", "w/b", "w/c"]), false));
+        assert_eq!(copies("w/e", 9), (PathSet::from_iter(["w/e"]), false));
+        assert_eq!(copies("w/a/x", 1).0.len(), 2);
+    }
+
+    #[test]
+    fn copies_of_a_path_are_bounded_and_more_are_told() {
+        let reads: Vec<Seen> = (0..100)
+            .flat_map(|n| [("w/a".to_owned(), "w/b".to_owned()), ("w/b".to_owned(), format!("w/a/x{n}"))])
+            .map(|(from, into)| Seen { into: Some(into), ..Seen::new(from) })
+            .collect();
+        let (places, is_cut) = with_copies("w/a", &reads, 10);
+        assert!(is_cut && places.len() == 11, "{places:?}");
+        let (places, is_cut) = with_copies("w/a", &reads, 101);
+        assert!(!is_cut && places.len() == 102, "{places:?}");
+    }
+
+    #[test]
+    fn a_set_of_paths_tells_what_overlaps_as_each_of_them_does() {
+        let paths = ["w/a", "w/a-b/c", "w/a/x/y", "j/1/output", "g/k/n"];
+        let set = PathSet::from_iter(paths);
+        for asked in ["w", "w/a", "w/a/", "w/a/x", "w/a/z", "w/a-b", "w/a-", "w/ab", "j/1", "j/10", "g/k/n/1", "", "x"]
+        {
+            let expected: BTreeSet<&str> = paths.into_iter().filter(|path| overlap(asked, path)).collect();
+            assert_eq!(set.overlapping(asked).collect::<BTreeSet<_>>(), expected, "{asked}");
+            assert_eq!(set.overlaps(asked), !expected.is_empty(), "{asked}");
+        }
     }
 
     #[test]

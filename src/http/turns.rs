@@ -12,11 +12,13 @@ use crate::venue::ledger::experiment::{Experiment, TurnFacts, run};
 use crate::venue::ledger::find::{TurnFilter, find};
 use crate::venue::ledger::sent::PromptDetail;
 use crate::venue::ledger::show::{self, ReplayError};
-use crate::venue::ledger::{self, PastTurn, why};
+use crate::venue::ledger::why::{self, PathUse, Traced};
+use crate::venue::ledger::{self, PastTurn};
 use crate::venue::operation::OpError;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use std::sync::Arc;
 
 /// Turns that a list shows when nothing is said, and at most.
 const LIST: (usize, usize) = (50, 1_000);
@@ -110,13 +112,20 @@ async fn turn_facts(
         facts.config = known.map(|(agent, _)| agent.config);
     }
     if !experiment.without.is_empty() {
-        let all = agents::all(&api.venue, who.owner()).await?;
-        for path in &experiment.without {
-            let trail = why::trail(&*api.venue.store, who.owner(), &all, path).await?;
-            facts.copies.insert(path.clone(), trail.places_in(session, past.turn));
-        }
+        let _permit = api.venue.prompts.trails.acquire().await;
+        let all = agents_from(api, who, Some(&session.agent)).await?;
+        let turn = (session, past.turn);
+        let found = why::copies(&*api.venue.store, (who.owner(), &all), &experiment.without, turn).await?;
+        (facts.copies, facts.incomplete) = (found.places, found.incomplete);
     }
     Ok(facts)
+}
+
+/// All agents of an owner; one of them, if it is there, before the others.
+async fn agents_from(api: &Api, who: &Who, first: Option<&AgentId>) -> Result<Vec<AgentId>, Problem> {
+    let mut all = agents::all(&api.venue, who.owner()).await?;
+    all.sort_by_key(|agent| first != Some(agent));
+    Ok(all)
 }
 
 /// `POST agents/{id}/turns/{session}/{turn}/replay`, with an experiment or nothing.
@@ -127,10 +136,14 @@ pub(super) async fn replay(
     Json(body): Json,
 ) -> Result<Response, Problem> {
     let experiment: Experiment = typed(body)?;
+    experiment.check().map_err(Problem::bad_request)?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let facts = turn_facts(&api, &who, (&session, &past), &experiment).await?;
-    let replayed = show::replay(&session, (&past, &who.caller.reads()), (&experiment, &facts), &api.venue.catalog);
-    match replayed {
+    let (venue, reader) = (Arc::clone(&api.venue), who.caller.reads().into_owned());
+    // Everything that the turn had is looked through for each path.
+    let work = move || show::replay(&session, (&past, &reader), (&experiment, &facts), &venue.catalog);
+    let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
+    match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
         Err(error @ ReplayError::Withheld(_)) => Err(Problem::denied(error)),
@@ -153,8 +166,9 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
     let path = traced_path(path)?;
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
-    let all = agents::all(&api.venue, who.owner()).await?;
-    let mut turns = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;
+    let _permit = api.venue.prompts.trails.acquire().await;
+    let all = agents_from(&api, &who, one.as_ref()).await?;
+    let Traced { mut turns, incomplete } = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;
     if let Some(one) = &one {
         turns.retain(|reached| reached.agent == one.as_str());
         if turns.is_empty() {
@@ -164,7 +178,19 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     }
     let found = turns.len();
     turns.retain(|reached| reached.may_be_named_to(&who.caller.reads()));
-    Ok(axum::Json(json!({"path": path, "turns": turns, "hidden": found - turns.len()})).into_response())
+    let hidden = found - turns.len();
+    Ok(axum::Json(WhyAnswer { path, turns, hidden, incomplete }).into_response())
+}
+
+/// In which turns bytes of a path reached a model.
+#[derive(serde::Serialize)]
+struct WhyAnswer {
+    path: String,
+    turns: Vec<PathUse>,
+    /// How many the caller may not know of.
+    hidden: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    incomplete: Vec<String>,
 }
 
 /// `POST agents/{id}/context`: what the next turn of a session would see, by default the first of a

@@ -10,7 +10,7 @@
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
 //! | `reads/<agent>/s/<session>/<deleted>/<number>` | the same of a deleted session | its deletion | `retention.turns` after it |
-//! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations | `retention.turns` after the last such copy |
+//! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations, as far as the quota has room | `retention.turns` after the last such copy |
 //! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time; who copies sessions to that name, see `agents::copies` | forks | while they copy |
 //! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
 //! | `p/<name>` | the same, of builds that knew no periods | nobody | the same, when the oldest period is over or there is none |

@@ -68,7 +68,7 @@ impl Site {
     async fn experiment(&self, agent: &str, turn: u64, experiment: Experiment) -> ModelRequest {
         let facts = TurnFacts { config: Some(self.venue.record(agent).await.config), ..TurnFacts::default() };
         let inputs = self.past(agent, turn).await.unwrap().seen.unwrap().inputs.unwrap();
-        run(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap()).unwrap().request
+        run(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap().inputs).unwrap().request
     }
 }
 
@@ -183,7 +183,7 @@ async fn another_document_is_shown_wherever_it_was_read(on: On) {
     let after = text(&site.experiment("reader", 3, with("w/doc", json!({"deep": "NewDeep", "side": "NewSide"}))).await);
     assert!(!after.contains("OldDeep") && !after.contains("OldSide"), "{after}");
     assert!(after.matches("NewDeep").count() >= 4 && after.contains("PlainWords"), "{after}");
-    assert!(after.contains("it can't be made again with another w/doc"), "what was made from it says so: {after}");
+    assert!(after.contains("it can't be made again with another `w/doc`"), "what was made from it says so: {after}");
 
     let after = text(&site.experiment("reader", 3, with("w/doc/deep", json!("NewDeep"))).await);
     assert!(!after.contains("OldDeep") && after.contains("OldSide") && after.contains("NewDeep"), "{after}");

@@ -140,7 +140,7 @@ async fn what_is_left_out_is_nowhere_in_the_prompt() {
         let inputs = past(&venue, turn).await.seen.unwrap().inputs.unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let experiment = Experiment { without, ..Experiment::default() };
-        let inputs = experiment.apply(inputs, &venue.venue.catalog, &TurnFacts::default()).unwrap();
+        let inputs = experiment.apply(inputs, &venue.venue.catalog, &TurnFacts::default()).unwrap().inputs;
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let whole = shown(3, &[]).await;
@@ -287,7 +287,8 @@ async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let inputs = Experiment { without, ..Experiment::default() }
             .apply(inputs, &venue.venue.catalog, &TurnFacts::default())
-            .unwrap();
+            .unwrap()
+            .inputs;
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let secrets = ["the first secret", "the configured secret", "the forked secret", "the output of a child"];
@@ -364,8 +365,8 @@ async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
         let past = ledger::load(&*venue.venue.store, &venue.owner, &key, 2).await.unwrap().unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let experiment = Experiment { without, ..Experiment::default() };
-        let inputs =
-            experiment.apply(past.seen.unwrap().inputs.unwrap(), &venue.venue.catalog, &TurnFacts::default()).unwrap();
+        let inputs = past.seen.unwrap().inputs.unwrap();
+        let inputs = experiment.apply(inputs, &venue.venue.catalog, &TurnFacts::default()).unwrap().inputs;
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
     let secrets = [

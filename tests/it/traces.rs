@@ -4,12 +4,17 @@
 use crate::support::both::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::operate::{boss, operate};
+use crate::support::redis_cluster::until;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
+use trellis::domain::origin::Seen;
+use trellis::domain::session::{CallRecord, TurnRecord};
 use trellis::process::clock::Clock;
+use trellis::store::{DocWrite, keys};
 use trellis::venue::agents;
 use trellis::venue::ledger;
 use trellis::venue::ledger::experiment::{Experiment, TurnFacts, run};
@@ -23,9 +28,15 @@ on_both! {
     the_file_of_a_configuration_is_found
     values_of_operators_are_found_and_left_out
     a_deleted_session_leaves_its_names
+    a_session_that_is_not_let_go_is_not_listed_as_removed
+    copies_from_outside_are_recorded_within_the_quota
 }
 
 const RULES: &str = r#"
+[[rule]]
+when = { agent = "child", text = "hold" }
+then = { text = "never", fault = "hang" }
+
 [[rule]]
 when = { agent = "child", turn = 1 }
 then = { calls = [{ tool = "lattice_read", arguments = { path = "w/secret" } }] }
@@ -108,7 +119,7 @@ impl Site {
 
     async fn trace(&self, path: &str) -> Vec<PathUse> {
         let all = agents::all(&self.venue.venue, &self.venue.owner).await.unwrap();
-        why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap()
+        why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap().turns
     }
 
     /// How bytes of a path reached the models of an agent.
@@ -175,9 +186,10 @@ async fn a_copy_leads_on_in_every_agent_and_from_outside(on: On) {
     // An experiment without the path has none of the copies.
     let session = SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() };
     let all = agents::all(&site.venue.venue, &site.venue.owner).await.unwrap();
-    let trail = why::trail(&*site.venue.venue.store, &site.venue.owner, &all, "w/secret").await.unwrap();
-    let copies = [("w/secret".to_owned(), trail.places_in(&session, 1))].into();
-    let facts = TurnFacts { copies, ..TurnFacts::default() };
+    let (store, paths) = (&*site.venue.venue.store, ["w/secret".to_owned()]);
+    let found = why::copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
+    assert!(found.incomplete.is_empty(), "{found:?}");
+    let facts = TurnFacts { copies: found.places, ..TurnFacts::default() };
     let text =
         prompt(&site, "reader", 1, &Experiment { without: vec!["w/secret".into()], ..Experiment::default() }, &facts)
             .await;
@@ -188,7 +200,7 @@ async fn prompt(site: &Site, agent: &str, turn: u64, experiment: &Experiment, fa
     let session = SessionKey { agent: agent.parse().unwrap(), session: "s".parse().unwrap() };
     let past = ledger::load(&*site.venue.venue.store, &site.venue.owner, &session, turn).await.unwrap().unwrap();
     let inputs = past.seen.unwrap().inputs.unwrap();
-    let inputs = experiment.apply(inputs, &site.venue.venue.catalog, facts).unwrap();
+    let inputs = experiment.apply(inputs, &site.venue.venue.catalog, facts).unwrap().inputs;
     serde_json::to_string(&run(&inputs).unwrap().request).unwrap()
 }
 
@@ -206,13 +218,24 @@ async fn values_of_operators_are_found_and_left_out(on: On) {
     let Some(site) = Site::new(on).await else { return };
     site.operate(
         "lattice/write",
-        json!({"path": "v/context/project", "value": {"city": "OsloWords", "land": "Norway"}}),
+        json!({"path": "v/context/project", "value": {"city": "OsloWords", "land": "Norway", "eu.vat": "VatWords"}}),
     )
     .await;
-    site.agent("greeter", json!({"systemPrompt": "In {{city}}, {{land}}."})).await;
+    let mapping = json!({"name": "project.land"});
+    site.agent("greeter", json!({"systemPrompt": "In {{city}}, {{name}}. {{eu.vat}}", "contextMapping": mapping}))
+        .await;
     site.run("greeter").await;
     Site::has(&site.ways("v/context/project", "greeter").await, 1, "placeholder city", "v/context/project/city");
-    assert_eq!(site.ways("v/context/project/town", "greeter").await, []);
+    Site::has(
+        &site.ways("v/context/project/eu.vat", "greeter").await,
+        1,
+        "placeholder eu.vat",
+        "v/context/project/eu.vat",
+    );
+    Site::has(&site.ways("v/context/project/land", "greeter").await, 1, "placeholder name", "v/context/project/land");
+    for path in ["town", "eu", "name"] {
+        assert_eq!(site.ways(&format!("v/context/project/{path}"), "greeter").await, [], "{path}");
+    }
     let facts = TurnFacts::default();
     let experiment = |without: &str| Experiment { without: vec![without.into()], ..Experiment::default() };
     let text = prompt(&site, "greeter", 1, &experiment("v/context/project/city"), &facts).await;
@@ -222,6 +245,9 @@ async fn values_of_operators_are_found_and_left_out(on: On) {
     let with = [("v/context/project".to_owned(), json!({"city": "BergenWords"}))].into();
     let text = prompt(&site, "greeter", 1, &Experiment { with, ..Experiment::default() }, &facts).await;
     assert!(text.contains("In BergenWords, ."), "{text}");
+    let with = [("v/context/project/eu.vat".to_owned(), json!("NewWords"))].into();
+    let text = prompt(&site, "greeter", 1, &Experiment { with, ..Experiment::default() }, &facts).await;
+    assert!(text.contains("Norway. NewWords"), "{text}");
 }
 
 async fn a_deleted_session_leaves_its_names(on: On) {
@@ -237,13 +263,85 @@ async fn a_deleted_session_leaves_its_names(on: On) {
         site.operate("agent/delete-session", json!({"agentId": agent, "sessionId": session})).await;
     }
     let after = site.trace("w/secret").await;
-    let plain = |found: &[PathUse]| {
-        let mut found: Vec<_> = found.iter().map(|reached| PathUse { removed: None, ..reached.clone() }).collect();
-        found.sort_by_key(|reached| serde_json::to_string(reached).unwrap());
-        found
-    };
     assert_eq!(plain(&after), plain(&before));
     assert!(after.iter().all(|reached| reached.removed.is_some()), "{after:#?}");
+}
+
+/// What is known of a path, as if nothing of it had been removed.
+fn plain(found: &[PathUse]) -> Vec<PathUse> {
+    let mut found: Vec<_> = found.iter().map(|reached| PathUse { removed: None, ..reached.clone() }).collect();
+    found.sort();
+    found
+}
+
+/// Turns of a session that have read a path, in the store alone.
+async fn write_turns(site: &Site, session: &SessionKey, numbers: std::ops::Range<u64>) {
+    let call = CallRecord {
+        tool: "lattice_read".into(),
+        operation: "v/ops/lattice/read".into(),
+        outcome: "ok".into(),
+        reads: Some(vec![Seen::new("w/secret")]),
+        ..CallRecord::default()
+    };
+    let said = vec![ChatMessage::Tool { call: "c".into(), name: "lattice_read".into(), text: "1".into() }];
+    let record = |turn| TurnRecord { turn, said: said.clone(), calls: vec![call.clone()], ..TurnRecord::default() };
+    let writes: Vec<_> = numbers.map(|turn| DocWrite::json(keys::turn(session, turn), &record(turn))).collect();
+    for writes in writes.chunks(500) {
+        let (venue, owner) = (&site.venue.venue, &site.venue.owner);
+        venue.store.write(venue.now(), owner, writes).await.unwrap();
+    }
+}
+
+async fn a_session_that_is_not_let_go_is_not_listed_as_removed(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    site.run("child").await;
+    let session = SessionKey { agent: "child".parse().unwrap(), session: "s".parse().unwrap() };
+    let (venue, owner) = (&site.venue.venue, &site.venue.owner);
+    let submission =
+        Submission { input: json!("hold"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
+    site.venue.arrive("child", "hold", false, submission).await;
+    let is_held = async || {
+        let sessions = venue.store.sessions(owner, Some(&session.agent), None, 9).await.unwrap();
+        sessions.iter().any(|facts| facts.lease_until.is_some())
+    };
+    until("a turn holds the session", is_held).await;
+    let delete = async || {
+        let caller = Caller { operator: true, ..boss(owner) };
+        let session = json!({"agentId": "child", "sessionId": "s"});
+        operate(venue, &caller, "v/ops/agent/delete-session", session).await
+    };
+    let before = site.trace("w/secret").await;
+    for _ in 0..2 {
+        let error = delete().await.unwrap_err().to_string();
+        assert!(error.contains("session"), "{error}");
+        assert_eq!(site.trace("w/secret").await, before, "it is as it was");
+    }
+    // Of a long one, turns go before it is known that it stays: those alone are listed so.
+    write_turns(&site, &session, 10..1_700).await;
+    let before = site.trace("w/secret").await;
+    delete().await.unwrap_err();
+    let after = site.trace("w/secret").await;
+    assert_eq!(plain(&after), plain(&before));
+    let kept = venue.store.scan(owner, &keys::turns(&session), None, false, 9_999).await.unwrap();
+    let kept: std::collections::BTreeSet<u64> = kept.iter().filter_map(|(key, _)| keys::number_of_turn(key)).collect();
+    assert!(!kept.is_empty() && kept.len() < 1_600, "{} turns", kept.len());
+    for reached in after.iter().filter(|reached| reached.agent == "child") {
+        assert_eq!(reached.removed.is_none(), kept.contains(&reached.turn), "{reached:?}");
+    }
+}
+
+async fn copies_from_outside_are_recorded_within_the_quota(on: On) {
+    let Some(site) = Site::new(on).await else { return };
+    let (store, owner) = (&site.venue.venue.store, &site.venue.owner);
+    let limit = store.usage(owner).await.unwrap().used.documents + 8;
+    site.operate("quota/set", json!({"documents": limit})).await;
+    for n in 0..12 {
+        let to = format!("w/copy{n}");
+        site.operate("lattice/copy", json!({"from": "w/secret", "to": to})).await;
+        site.operate("lattice/delete", json!({"path": to})).await;
+    }
+    let copies = site.trace("w/secret").await.into_iter().filter(|reached| reached.agent.is_empty());
+    assert!((1..12).contains(&copies.count()), "those that there was room for");
 }
 
 #[test]

@@ -78,7 +78,10 @@ pub(super) async fn run(
     let mut answers = Vec::new();
     for address in &addresses {
         match client.post(&format!("{address}/replay"), &body).await {
-            Ok(answer) => answers.push(answer),
+            Ok(answer) => {
+                output::note_incomplete(&answer);
+                answers.push(answer);
+            }
             // Of many, some had no prompt or are erased: said, and not counted as different.
             Err(failure) if failure.exit == Exit::Conflict || failure.exit == Exit::NotFound => {
                 if single {

@@ -133,8 +133,7 @@ pub fn input(value: Value, resolver: &Resolver) -> (Value, Report) {
 fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
     match value {
         Value::String(template) => {
-            let lookup =
-                |key: &str| resolver.lookup(key).map(|(value, tier)| Cow::Owned(GivenValue::new(&value, tier)));
+            let lookup = |key: &str| resolver.find(key).map(|found| Cow::Owned(GivenValue::found(key, &found)));
             Value::String(report.take("input", expand(&template, &lookup)))
         }
         Value::Array(items) => items.into_iter().map(|item| within(item, resolver, report)).collect(),

@@ -3,6 +3,7 @@
 
 use super::placeholder::{GivenValue, keys};
 use super::{Mapping, Resolver, Tier, Values};
+use crate::lattice::value::{get, set};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,9 +19,9 @@ impl KnownValues {
         let mut known = BTreeMap::new();
         for key in texts.into_iter().flat_map(keys) {
             if !known.contains_key(key)
-                && let Some((value, tier)) = resolver.lookup(key)
+                && let Some(found) = resolver.find(key)
             {
-                known.insert(key.to_owned(), GivenValue::new(&value, tier));
+                known.insert(key.to_owned(), GivenValue::found(key, &found));
             }
         }
         Self(known)
@@ -31,20 +32,10 @@ impl KnownValues {
         self.0.get(key)
     }
 
-    /// The path of a key in a tier that operators keep.
-    fn place(key: &str, tier: Tier, user: &str) -> Option<String> {
-        let key = key.replace('.', "/");
-        match tier {
-            Tier::User => Some(format!("v/context/users/{user}/{key}")),
-            Tier::Project => Some(format!("v/context/project/{key}")),
-            Tier::Session | Tier::Agent | Tier::Fallback => None,
-        }
-    }
-
     /// Takes out what operators keep at places that are gone. Whether anything was there.
     pub fn remove(&mut self, user: &str, is_gone: impl Fn(&str) -> bool) -> bool {
         let count = self.0.len();
-        self.0.retain(|key, given| Self::place(key, given.tier, user).is_none_or(|place| !is_gone(&place)));
+        self.0.retain(|key, given| given.path(key, user).is_none_or(|path| !is_gone(&path)));
         self.0.len() < count
     }
 
@@ -54,10 +45,10 @@ impl KnownValues {
         let mut is_any = false;
         let mut gone = Vec::new();
         for (key, given) in &mut self.0 {
-            let Some(value) = Self::place(key, given.tier, user).and_then(|place| value_at(&place)) else { continue };
+            let Some(value) = given.path(key, user).and_then(|path| value_at(&path)) else { continue };
             is_any = true;
             match value {
-                Some(value) => *given = GivenValue::new(&value, given.tier),
+                Some(value) => *given = GivenValue { at: given.at.take(), ..GivenValue::new(&value, given.tier) },
                 None => gone.push(key.clone()),
             }
         }
@@ -85,10 +76,31 @@ impl KnownValues {
                 // The rows of the configuration say these themselves.
                 Tier::Agent | Tier::Fallback => continue,
             };
-            tier.insert(key.clone(), given.text.clone().into());
+            insert(tier, key, given);
         }
         let [session, user, project] = tiers;
         Resolver::new(session, user, project, mapping)
+    }
+}
+
+/// Puts the text of a key where its value was found, so that it is found there again. Where another text lies at or above
+/// that place it stands under its key.
+fn insert(tier: &mut Values, key: &str, given: &GivenValue) {
+    let segments: Vec<String> = match &given.at {
+        Some(at) => at.replace("\\/", "\0").split('/').map(|segment| segment.replace('\0', "/")).collect(),
+        None => key.split('.').map(str::to_owned).collect(),
+    };
+    let mut root = Value::Object(std::mem::take(tier));
+    let is_free = (1..=segments.len()).all(|count| match segments.get(..count).and_then(|place| get(&root, place)) {
+        None => true,
+        Some(Value::Object(_)) => count < segments.len(),
+        Some(_) => false,
+    });
+    let place = if is_free { segments } else { vec![key.to_owned()] };
+    // Only maps lie above it: this can't fail.
+    set(&mut root, &place, given.text.clone().into()).ok();
+    if let Value::Object(values) = root {
+        *tier = values;
     }
 }
 
@@ -130,5 +142,45 @@ mod tests {
         assert_eq!(again.lookup("s"), Some((json!("7"), Tier::Session)));
         assert_eq!(again.lookup("c"), Some((json!("x"), Tier::Agent)));
         assert_eq!(again.lookup("t"), None);
+    }
+
+    /// Values of the project, with a key that has a dot and one that a row calls otherwise.
+    fn of_project() -> KnownValues {
+        let project = values(json!({"a.b": "literal", "a": {"c": "below"}, "city": {"zip": 7}}));
+        let mapping = Mapping::parse("m", &json!({"town": "project.city"})).unwrap();
+        let resolver = Resolver::new(Values::new(), Values::new(), project, mapping);
+        KnownValues::of(["${a.b} ${a.c} ${town.zip}"], &resolver)
+    }
+
+    #[test]
+    fn a_value_has_the_path_at_which_it_was_found() {
+        for (path, expected) in [
+            ("v/context/project/a.b", vec!["a.c", "town.zip"]),
+            ("v/context/project/a/b", vec!["a.b", "a.c", "town.zip"]),
+            ("v/context/project/a/c", vec!["a.b", "town.zip"]),
+            ("v/context/project/city/zip", vec!["a.b", "a.c"]),
+            ("v/context/project/town/zip", vec!["a.b", "a.c", "town.zip"]),
+        ] {
+            let mut known = of_project();
+            let is_any = known.remove("u", |place| place == path);
+            let left: Vec<&str> = known.0.keys().map(String::as_str).collect();
+            assert_eq!((is_any, left), (expected.len() < 3, expected.clone()), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_experiment_finds_the_shown_values_at_their_places() {
+        let known = of_project();
+        let again = known.resolver(Mapping::parse("m", &json!({"place": "project.city"})).unwrap());
+        let again = KnownValues::of(["${a.b} ${a.c} ${place.zip} ${town.zip}"], &again);
+        let kept = serde_json::to_value(&again).unwrap();
+        assert_eq!(
+            kept,
+            json!({
+                "a.b": {"text": "literal", "bytes": 7, "tier": "project", "at": "a.b"},
+                "a.c": {"text": "below", "bytes": 5, "tier": "project"},
+                "place.zip": {"text": "7", "bytes": 1, "tier": "project", "at": "city/zip"},
+            })
+        );
     }
 }

@@ -58,6 +58,22 @@ impl Tier {
             Self::Fallback => "fallback",
         }
     }
+
+    /// The path under which operators keep the values of a tier for a user; `None` of the other tiers.
+    pub fn root(self, user: &str) -> Option<String> {
+        match self {
+            Self::User => Some(format!("v/context/users/{user}")),
+            Self::Project => Some("v/context/project".to_owned()),
+            Self::Session | Self::Agent | Self::Fallback => None,
+        }
+    }
+}
+
+/// The path of what a key inserted, for a user; `at` is its place below the tier's root where the dots of the key don't
+/// say it. `None` of a tier that lies at no path.
+fn path_of_key(key: &str, (tier, at): (Tier, Option<&str>), user: &str) -> Option<String> {
+    let root = tier.root(user)?;
+    Some(at.map_or_else(|| format!("{root}/{}", key.replace('.', "/")), |at| format!("{root}/{at}")))
 }
 
 /// The four tiers. They stay apart, so that a report can say which one won.
@@ -86,6 +102,11 @@ impl Tiers {
 
     /// The same, starting at `first` and going down.
     pub fn resolve_from(&self, first: Tier, key: &str) -> Option<(&Value, Tier)> {
+        self.find_from(first, key).map(|(value, tier, _)| (value, tier))
+    }
+
+    /// The same, with the segments of the value's place in its tier.
+    fn find_from(&self, first: Tier, key: &str) -> Option<(&Value, Tier, Vec<String>)> {
         let order: &[Tier] = match first {
             Tier::Session => &[Tier::Session, Tier::User, Tier::Agent, Tier::Project],
             Tier::User => &[Tier::User, Tier::Agent, Tier::Project],
@@ -93,16 +114,19 @@ impl Tiers {
             Tier::Project => &[Tier::Project],
             Tier::Fallback => &[],
         };
-        order.iter().find_map(|tier| Some((self.own(*tier, key)?, *tier)))
+        order.iter().find_map(|tier| {
+            let (value, place) = find(self.of(*tier)?, key)?;
+            Some((value, *tier, place))
+        })
     }
 
-    /// The value that one tier has.
-    fn own(&self, tier: Tier, key: &str) -> Option<&Value> {
+    /// The values of one tier.
+    const fn of(&self, tier: Tier) -> Option<&Values> {
         match tier {
-            Tier::Session => get(&self.session, key),
-            Tier::User => get(&self.user, key),
-            Tier::Agent => get(&self.agent, key),
-            Tier::Project => get(&self.project, key),
+            Tier::Session => Some(&self.session),
+            Tier::User => Some(&self.user),
+            Tier::Agent => Some(&self.agent),
+            Tier::Project => Some(&self.project),
             Tier::Fallback => None,
         }
     }
@@ -111,12 +135,19 @@ impl Tiers {
 /// A key in one map: literally first (`"user.name"`), then as a dotted walk in which a number
 /// indexes an array. A miss is a miss, never an error; `null` is a miss too.
 pub fn get<'v>(values: &'v Values, key: &str) -> Option<&'v Value> {
-    let found = values.get(key).or_else(|| {
+    find(values, key).map(|(value, _)| value)
+}
+
+/// The same, with the segments of the value's place.
+fn find<'v>(values: &'v Values, key: &str) -> Option<(&'v Value, Vec<String>)> {
+    let literal = values.get(key).map(|value| (value, vec![key.to_owned()]));
+    let found = literal.or_else(|| {
         let (first, rest) = key.split_once('.')?;
         let rest: Vec<String> = rest.split('.').map(str::to_owned).collect();
-        walk(values.get(first)?, &rest)
+        let value = walk(values.get(first)?, &rest)?;
+        Some((value, [vec![first.to_owned()], rest].concat()))
     });
-    found.filter(|value| !value.is_null())
+    found.filter(|(value, _)| !value.is_null())
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 
 use crate::limits::{PLACEHOLDER_BYTES, PLACEHOLDERS_BYTES};
 use crate::render::{RenderOptions, render};
-use crate::values::Tier;
 use crate::values::mapping::KEY_BYTES;
+use crate::values::resolver::FoundValue;
+use crate::values::{Tier, path_of_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -40,6 +41,16 @@ pub struct UsedKey {
     /// Bytes that it inserted; 0 in records that don't say.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: usize,
+    /// Its place in the tier, `a/b`, where the dots of the key don't say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+impl UsedKey {
+    /// The path of its value, for a user; `None` of a tier that lies at no path.
+    pub fn path(&self, user: &str) -> Option<String> {
+        path_of_key(&self.key, (self.tier, self.at.as_deref()), user)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -129,7 +140,8 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValu
             let found = lookup(key);
             match &found {
                 Some(given) => {
-                    out.used.push(UsedKey { key: key.to_owned(), tier: given.tier, bytes: given.text.len() });
+                    let (tier, bytes, at) = (given.tier, given.text.len(), given.at.clone());
+                    out.used.push(UsedKey { key: key.to_owned(), tier, bytes, at });
                 }
                 None => out.missed.push(key.to_owned()),
             }
@@ -156,9 +168,25 @@ pub struct GivenValue {
     pub bytes: usize,
     /// Where it came from.
     pub tier: Tier,
+    /// Its place in the tier, `a/b`, where the dots of its key don't say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
 }
 
 impl GivenValue {
+    /// Of a value that a key has found.
+    pub fn found(key: &str, found: &FoundValue) -> Self {
+        let place: Vec<_> = found.place.iter().map(|segment| segment.replace('/', "\\/")).collect();
+        let place = place.join("/");
+        let is_else = found.tier.root("").is_some() && place != key.replace('.', "/");
+        Self { at: is_else.then_some(place), ..Self::new(&found.value, found.tier) }
+    }
+
+    /// The path of the value of a key, for a user; `None` of a tier that lies at no path.
+    pub fn path(&self, key: &str, user: &str) -> Option<String> {
+        path_of_key(key, (self.tier, self.at.as_deref()), user)
+    }
+
     /// Text as it is, anything else as JSON; too long an object as a summary.
     pub fn new(value: &Value, tier: Tier) -> Self {
         let mut text = match value {
@@ -173,7 +201,7 @@ impl GivenValue {
             }
             text.truncate(head(&text, PLACEHOLDER_BYTES).len());
         }
-        Self { text, bytes, tier }
+        Self { text, bytes, tier, at: None }
     }
 }
 
@@ -317,7 +345,7 @@ mod tests {
         let expanded = expand("a${no}b{{no}}c${none}${name}${name}", &lookup);
         assert_eq!(expanded.text, "abcAdaAda");
         assert_eq!(expanded.missed, ["no", "none"]);
-        assert_eq!(expanded.used, [UsedKey { key: "name".into(), tier: Tier::User, bytes: 3 }]);
+        assert_eq!(expanded.used, [UsedKey { key: "name".into(), tier: Tier::User, bytes: 3, at: None }]);
     }
 
     #[test]

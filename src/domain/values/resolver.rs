@@ -17,6 +17,39 @@ pub struct Resolver {
     pub mapping: Mapping,
 }
 
+/// A value that a key names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundValue {
+    /// The value.
+    pub value: Value,
+    /// Where it came from.
+    pub tier: Tier,
+    /// Segments of its place in the tier; none of a constant and of a fallback.
+    pub place: Vec<String>,
+}
+
+impl FoundValue {
+    const fn nowhere(value: Value, tier: Tier) -> Self {
+        Self { value, tier, place: Vec::new() }
+    }
+
+    fn new((value, tier, place): (&Value, Tier, Vec<String>)) -> Self {
+        Self { value: value.clone(), tier, place }
+    }
+
+    /// What lies at `.rest` below it.
+    fn below(self, rest: &str) -> Option<Self> {
+        let Some(rest) = rest.strip_prefix('.') else { return Some(self) };
+        let value =
+            crate::values::get(&Map::from_iter([("_".to_owned(), self.value)]), &format!("_.{rest}")).cloned()?;
+        let mut place = self.place;
+        if !place.is_empty() {
+            place.extend(rest.split('.').map(str::to_owned));
+        }
+        Some(Self { value, place, ..self })
+    }
+}
+
 impl Resolver {
     /// The values of a turn.
     pub fn new(session: Values, user: Values, project: Values, mapping: Mapping) -> Self {
@@ -33,40 +66,51 @@ impl Resolver {
     /// value takes the place of one that the configuration has bound. A key without a row is
     /// walked over all tiers.
     pub fn lookup(&self, key: &str) -> Option<(Value, Tier)> {
+        self.find(key).map(|found| (found.value, found.tier))
+    }
+
+    /// The same, with the place of the value.
+    pub fn find(&self, key: &str) -> Option<FoundValue> {
         let mut owner = Some(key);
         while let Some(candidate) = owner {
             if self.mapping.of(candidate).next().is_some() {
-                let (value, tier) = self.mapped(candidate)?;
-                return below(value, &key[candidate.len()..]).map(|value| (value, tier));
+                return self.mapped(candidate)?.below(&key[candidate.len()..]);
             }
             owner = candidate.rsplit_once('.').map(|(parent, _)| parent);
         }
-        self.tiers.resolve(key).map(|(value, tier)| (value.clone(), tier))
+        self.tiers.find_from(Tier::Session, key).map(FoundValue::new)
     }
 
     /// The value of a key that has rows: values first, in the order of precedence, then fallbacks.
-    fn mapped(&self, key: &str) -> Option<(Value, Tier)> {
+    fn mapped(&self, key: &str) -> Option<FoundValue> {
         let rows = || self.mapping.of(key);
-        let value = rows().find_map(|row| self.value(&row.key, &row.source));
-        value.or_else(|| rows().find_map(|row| Some((row.fallback.clone()?, Tier::Fallback))))
+        let value = rows().find_map(|row| self.source(&row.key, &row.source));
+        value.or_else(|| rows().find_map(|row| Some(FoundValue::nowhere(row.fallback.clone()?, Tier::Fallback))))
     }
 
     /// The value of a source; `key` is what `_global` and `_auto` read.
     pub(super) fn value(&self, key: &str, source: &RowSource) -> Option<(Value, Tier)> {
+        self.source(key, source).map(|found| (found.value, found.tier))
+    }
+
+    fn source(&self, key: &str, source: &RowSource) -> Option<FoundValue> {
+        let find_from = |tier, key: &str| self.tiers.find_from(tier, key);
         let found = match source {
-            RowSource::Constant(value) => return (!value.is_null()).then(|| (value.clone(), Tier::Agent)),
+            RowSource::Constant(value) => {
+                return (!value.is_null()).then(|| FoundValue::nowhere(value.clone(), Tier::Agent));
+            }
             // `user.name` as a source also means the claim of that name.
             RowSource::From(Tier::User, name) => {
-                let claim = crate::values::get(&self.tiers.user, &format!("user.{name}"));
-                claim.map(|value| (value, Tier::User)).or_else(|| self.tiers.resolve_from(Tier::User, name))
+                let claim = crate::values::find(&self.tiers.user, &format!("user.{name}"));
+                claim.map(|(value, place)| (value, Tier::User, place)).or_else(|| find_from(Tier::User, name))
             }
-            RowSource::From(tier, name) => self.tiers.resolve_from(*tier, name),
-            RowSource::Walk(name) => self.tiers.resolve(name),
-            RowSource::Global => self.tiers.resolve_from(Tier::Project, key),
-            RowSource::Auto => self.tiers.resolve(key),
+            RowSource::From(tier, name) => find_from(*tier, name),
+            RowSource::Walk(name) => find_from(Tier::Session, name),
+            RowSource::Global => find_from(Tier::Project, key),
+            RowSource::Auto => find_from(Tier::Session, key),
             RowSource::Llm => None,
         };
-        found.map(|(value, tier)| (value.clone(), tier))
+        found.map(FoundValue::new)
     }
 
     /// Keys that may be injected by the name of an argument, and have a value now.
@@ -78,12 +122,6 @@ impl Resolver {
     pub fn rows<'r>(&'r self, key: &'r str) -> impl Iterator<Item = &'r MappingRow> + 'r {
         self.mapping.of(key)
     }
-}
-
-/// What lies at `.rest` below a value.
-fn below(value: Value, rest: &str) -> Option<Value> {
-    let Some(rest) = rest.strip_prefix('.') else { return Some(value) };
-    crate::values::get(&Map::from_iter([("_".to_owned(), value)]), &format!("_.{rest}")).cloned()
 }
 
 #[cfg(test)]
@@ -172,6 +210,28 @@ mod tests {
         assert_eq!(resolver.lookup("city.zip"), Some((json!(7), Tier::Project)));
         assert_eq!(resolver.lookup("city.name"), None, "the caller's own `city.name` is not the row's");
         assert_eq!(resolver.lookup("city_name"), None);
+    }
+
+    #[test]
+    fn a_value_is_found_with_its_place() {
+        let rows = json!({
+            "town": "project.city",
+            "me": "user.name",
+            "city": {"source": "project.gone", "fallback": {"zip": 0}},
+            "fixed": "CONSTANT:{\"a\":1}",
+        });
+        for (key, expected) in [
+            ("only_project", Some((Tier::Project, vec!["only_project"]))),
+            ("town.zip", Some((Tier::Project, vec!["city", "zip"]))),
+            ("me", Some((Tier::User, vec!["user.name"]))),
+            ("city.zip", Some((Tier::Fallback, vec![]))),
+            ("fixed.a", Some((Tier::Agent, vec![]))),
+            ("none", None),
+        ] {
+            let found = resolver(&rows).find(key);
+            let found = found.as_ref().map(|found| (found.tier, found.place.iter().map(String::as_str).collect()));
+            assert_eq!(found, expected, "{key}");
+        }
     }
 
     #[test]

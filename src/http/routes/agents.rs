@@ -154,7 +154,8 @@ fn turns() -> Vec<Route> {
             .may_take(of::<Experiment>())
             .answers(
                 200,
-                "`recorded` and `replayed` hash, whether they are the `same`, both ledgers and the request.",
+                "`recorded` and `replayed` hash, whether they are the `same`, both ledgers and the request; `incomplete` \
+                 says what was not looked through.",
                 Shape::Map,
             )
             .fails(&[400, 404]),

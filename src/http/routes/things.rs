@@ -54,7 +54,7 @@ fn used() -> Vec<Route> {
             .reads()
             .says("why", "Turns in which bytes of a path reached a model, tool results included.")
             .asks(of::<WhyQuery>())
-            .answers(200, "`turns`: agent, session, turn, via, source and bytes.", Shape::Map)
+            .answers(200, "`turns`: agent, session, turn, via, source and bytes; `incomplete`: what was not looked through.", Shape::Map)
             .fails(&[400, 404]),
     ]
 }

@@ -13,7 +13,6 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::lines;
 use crate::domain::origin::physical;
 use crate::domain::session::SessionState;
-use crate::domain::values::Tier;
 use crate::venue::agents::{amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::run;
@@ -199,14 +198,8 @@ fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: 
     if !inputs.transcript.is_empty() {
         note(&format!("g/{agent}/sessions/{session}"));
     }
-    for used in &ledger.values {
-        let key = used.key.replace('.', "/");
-        match used.tier {
-            Tier::User => note(&format!("v/context/users/{}/{key}", call.caller.owner.user())),
-            Tier::Project => note(&format!("v/context/project/{key}")),
-            Tier::Session | Tier::Agent | Tier::Fallback => {}
-        }
-    }
+    let user = call.caller.owner.user().as_str();
+    ledger.values.iter().filter_map(|used| used.path(user)).for_each(|path| note(&path));
 }
 
 /// What a turn of the agent for this caller could see, and so what its summary may stand for.

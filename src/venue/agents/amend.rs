@@ -17,9 +17,11 @@ use crate::domain::visible::check_line;
 use crate::store::{Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
-use crate::venue::ledger::{self, why};
+use crate::venue::ledger;
+use crate::venue::ledger::why::{self, KEPT_PAGES, PathUse};
 use crate::venue::timers;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Longest wait for a worker to let go of a session.
@@ -27,9 +29,6 @@ const LET_GO: Duration = Duration::from_secs(10);
 
 /// Pause between two looks at it.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Documents of what its models have seen that one write makes.
-const READ_PAGES: usize = 20;
 
 /// Turns that one step of a count reads.
 const COUNTED: usize = 100;
@@ -142,20 +141,41 @@ async fn look_again(venue: &Venue, key: &SessionKey, deadline: Duration) -> Resu
 /// Deletes a session with its turns, its mail and its `c/`: its open tasks are cancelled, and its jobs
 /// stay. Whether there was one.
 pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bool, LifeError> {
+    let mut reads = SessionReads { at: venue.now(), uses: Vec::new(), written: 0, is_written: false };
+    let deleted = delete_with(venue, owner, key, &mut reads).await;
+    if deleted.is_err()
+        && let Err(error) = reads.take_back(venue, owner, key).await
+    {
+        tracing::warn!(%owner, session = %key, %error, "a session that stays is listed as removed by `why`");
+    }
+    deleted
+}
+
+async fn delete_with(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    reads: &mut SessionReads,
+) -> Result<bool, LifeError> {
     let deadline = venue.clock.steady() + LET_GO;
     let reason = format!("session `{key}` was deleted");
-    let at = venue.now();
     loop {
         let Some(seen) = find(venue, owner, key).await? else { return Ok(false) };
         for job in seen.mailbox.iter().filter_map(MailboxEntry::open_task) {
             jobs::cancel(venue, owner, job, Some(&reason)).await?;
         }
         let then = Amendment::Gone { arrivals: seen.arrivals };
-        keep_reads(venue, owner, key, (seen.version, at)).await?;
-        let mut writes: Vec<_> = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
+        let pages = reads.look(venue, owner, key, seen.version).await?;
+        let documents = documents(venue, owner, key, (&mut *reads, &pages)).await?;
+        let mut writes: Vec<_> = documents.into_iter().map(DocWrite::delete).collect();
         // With the session, and not after it: by then a session that has begun anew may have set it.
         let wake = timers::cancellation(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
         writes.extend(wake.iter().flat_map(|(_, writes)| writes.iter().cloned()));
+        if pages.len() > KEPT_PAGES || reads.written > 0 {
+            reads.write(venue, owner, &pages).await?;
+        } else {
+            writes.extend(pages);
+        }
         let amend = Amend { version: seen.version, was: seen.state, then, writes };
         match venue.store.amend(venue.now(), owner, key, &amend).await? {
             Amended::Done => {
@@ -169,25 +189,77 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
     }
 }
 
-/// What models have seen in the session outlives it, for as long as its turns would have been kept. Written again by
-/// every try: the turns are still there.
-async fn keep_reads(
-    venue: &Venue,
-    owner: &Owner,
-    key: &SessionKey,
-    (turns, at): (u64, Millis),
-) -> Result<(), StoreError> {
-    let seen = why::of_session(&*venue.store, owner, key, turns).await?;
-    let pages = why::kept_writes(seen, at, |number| keys::session_reads(key, at, number));
-    for pages in pages.chunks(READ_PAGES) {
-        venue.store.write(venue.now(), owner, pages).await?;
+/// What models have seen in a session outlives it, for as long as its turns would have been kept. It is written with the
+/// deletion; of a long session before it, and taken back where the session stays.
+struct SessionReads {
+    at: Millis,
+    /// Those of turns that the deletion has erased already too.
+    uses: Vec<PathUse>,
+    /// Documents that are written.
+    written: usize,
+    /// They have all of `uses`.
+    is_written: bool,
+}
+
+impl SessionReads {
+    fn pages(&self, key: &SessionKey) -> Vec<DocWrite> {
+        why::kept_writes(self.uses.clone(), self.at, |number| keys::session_reads(key, self.at, number))
     }
-    Ok(())
+
+    /// Reads what its models have seen in so many turns. Returns the documents that keep it.
+    async fn look(
+        &mut self,
+        venue: &Venue,
+        owner: &Owner,
+        key: &SessionKey,
+        turns: u64,
+    ) -> Result<Vec<DocWrite>, StoreError> {
+        let there = why::of_session(&*venue.store, owner, key, turns).await?;
+        self.forget(&there);
+        self.uses.extend(there);
+        self.uses.sort_by_key(|reached| reached.turn);
+        self.is_written = false;
+        Ok(self.pages(key))
+    }
+
+    fn forget(&mut self, there: &[PathUse]) {
+        let there: BTreeSet<&PathUse> = there.iter().collect();
+        self.uses.retain(|reached| !there.contains(reached));
+    }
+
+    /// Writes them before the session is deleted.
+    async fn write(&mut self, venue: &Venue, owner: &Owner, pages: &[DocWrite]) -> Result<(), StoreError> {
+        if self.is_written {
+            return Ok(());
+        }
+        self.written = self.written.max(pages.len());
+        self.is_written = true;
+        why::write_kept(&*venue.store, owner, venue.now(), (pages, &[])).await
+    }
+
+    /// Leaves of what is written that of turns that are gone.
+    async fn take_back(&mut self, venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(), StoreError> {
+        if self.written == 0 {
+            return Ok(());
+        }
+        let turns = find(venue, owner, key).await?.map_or(0, |seen| seen.version);
+        let there = why::of_session(&*venue.store, owner, key, turns).await?;
+        self.forget(&there);
+        let mut pages = self.pages(key);
+        let surplus = pages.len()..self.written;
+        pages.extend(surplus.map(|number| DocWrite::delete(keys::session_reads(key, self.at, number))));
+        why::write_kept(&*venue.store, owner, venue.now(), (&pages, &[])).await
+    }
 }
 
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest
-/// turns go first, on their own.
-async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec<DocKey>, StoreError> {
+/// turns go first, on their own: then what models have seen in them is written before.
+async fn documents(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    (reads, pages): (&mut SessionReads, &[DocWrite]),
+) -> Result<Vec<DocKey>, StoreError> {
     let mut found = vec![keys::session_book(key), keys::session_wait(key)];
     let scope = Scope { session: Some(key.clone()), job: None };
     let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
@@ -204,6 +276,7 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
             found.extend(ledger::documents_of_turn(key, place, record.as_ref()));
         }
         if found.len() > SESSION_ERASED {
+            reads.write(venue, owner, pages).await?;
             let some: Vec<_> = found.drain(..).map(DocWrite::delete).collect();
             venue.store.write(venue.now(), owner, &some).await?;
         }

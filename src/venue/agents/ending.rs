@@ -21,9 +21,6 @@ use std::time::Duration;
 /// Sessions of an agent that one step looks at.
 const SESSIONS: usize = 200;
 
-/// Such documents that one write makes.
-const READ_PAGES: usize = 20;
-
 /// Longest wait for workers to let go of the sessions of an agent that is removed.
 const LET_GO: Duration = Duration::from_secs(20);
 
@@ -273,13 +270,7 @@ async fn keep_reads(venue: &Venue, owner: &Owner, deletion: &Deletion) -> Result
         return Ok(());
     }
     let pages = why::kept_writes(why::all(store, owner, id).await?, venue.now(), key);
-    // The first one last: who finds it finds all.
-    for pages in pages.rchunks(READ_PAGES) {
-        let mut wanted = pages.to_vec();
-        wanted.push(deletion.check());
-        store.write(venue.now(), owner, &wanted).await?;
-    }
-    Ok(())
+    Ok(why::write_kept(store, owner, venue.now(), (&pages, &[deletion.check()])).await?)
 }
 
 /// False: another process has ended the deletion.

@@ -10,7 +10,7 @@ use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Tool tables kept.
 const TOOL_TABLES: usize = 1_024;
@@ -19,7 +19,11 @@ const MODELS: usize = 1_024;
 /// Assets of which is kept what they are by their first bytes.
 const SNIFFED: usize = 4_096;
 /// Bytes of a permit of [`PromptCache::room`].
-pub(crate) const ROOM_UNIT: usize = 1_024;
+const ROOM_UNIT: usize = 1_024;
+/// How many times its bytes a call holds at once: the content, its Base64 in the body, and the body as it is sent.
+const COPIES: usize = 4;
+/// Searches through an owner's reads that a process does at once: each takes about 100 MB.
+const TRAILS: usize = 2;
 
 /// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two
 /// users with different values neither gets what was made for the other.
@@ -56,7 +60,11 @@ pub struct PromptCache {
     /// What assets are by their first bytes; the name of an asset is the hash of its content, whoever has it.
     pub(crate) sniffed: Cache<AssetId, Option<Sniffed>>,
     /// Memory for the attachments of model calls, in permits of [`ROOM_UNIT`] bytes.
-    pub(crate) room: Semaphore,
+    room: Arc<Semaphore>,
+    /// Requests that are looked at with the bytes of their attachments, one at a time: model calls have the rest.
+    looks: Arc<Semaphore>,
+    /// Searches through all reads of an owner's models, [`TRAILS`] at a time.
+    pub(crate) trails: Semaphore,
 }
 
 impl Default for PromptCache {
@@ -65,12 +73,26 @@ impl Default for PromptCache {
             tools: Cache::new(TOOL_TABLES),
             ratios: Cache::new(MODELS),
             sniffed: Cache::new(SNIFFED),
-            room: Semaphore::new(ATTACHMENTS_MEMORY / ROOM_UNIT),
+            room: Arc::new(Semaphore::new(ATTACHMENTS_MEMORY / ROOM_UNIT)),
+            looks: Arc::new(Semaphore::new(1)),
+            trails: Semaphore::new(TRAILS),
         }
     }
 }
 
 impl PromptCache {
+    /// Waits for the memory that a call with attachments of so many bytes takes; it is given back with the permit.
+    pub async fn reserve_attachments(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = (bytes.saturating_mul(COPIES).min(ATTACHMENTS_MEMORY) / ROOM_UNIT).max(1);
+        Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
+    }
+
+    /// The same to look at a request that is not sent: no more than one of them holds memory.
+    pub async fn reserve_look(&self, bytes: usize) -> Option<[OwnedSemaphorePermit; 2]> {
+        let look = Arc::clone(&self.looks).acquire_owned().await.ok()?;
+        Some([look, self.reserve_attachments(bytes).await?])
+    }
+
     /// Forgets what was made of documents with a version.
     pub fn forget(&self) {
         self.tools.clear();
@@ -105,5 +127,19 @@ mod tests {
             cache.count(&model(format!("m{n}")), 100_000, 10_000);
         }
         assert!(cache.ratios.len() <= MODELS, "{} models", cache.ratios.len());
+    }
+
+    #[tokio::test]
+    async fn attachments_take_room_and_one_look_at_a_request_at_a_time() {
+        let cache = PromptCache::default();
+        let all = cache.room.available_permits();
+        let call = cache.reserve_attachments(1024 * ROOM_UNIT).await;
+        assert_eq!(cache.room.available_permits(), all - 1024 * COPIES);
+        let look = cache.reserve_look(ROOM_UNIT).await;
+        assert_eq!((cache.looks.available_permits(), cache.room.available_permits()), (0, all - 1025 * COPIES));
+        drop((call, look));
+        assert_eq!((cache.looks.available_permits(), cache.room.available_permits()), (1, all));
+        let whole = cache.reserve_attachments(usize::MAX).await;
+        assert!(whole.is_some() && cache.room.available_permits() == 0, "no more than there is");
     }
 }

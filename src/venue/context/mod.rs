@@ -12,7 +12,6 @@ mod transcript;
 mod values;
 
 pub use cache::PromptCache;
-pub(crate) use cache::ROOM_UNIT;
 pub(crate) use gather::{PromptView, begin, offered};
 pub(crate) use rest::{clear, inbox, state, stored};
 pub(crate) use transcript::Transcript;

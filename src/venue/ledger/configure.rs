@@ -12,6 +12,9 @@ use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::decode;
+use crate::domain::event::Event;
+use crate::domain::ids::{SessionId, SessionKey};
+use crate::domain::lattice::layout::Scope;
 use crate::domain::tools::{Directory, Ends, ToolTable, resolve};
 use serde_json::Value;
 use std::sync::Arc;
@@ -54,8 +57,9 @@ pub(super) fn configure(
         inputs.frame.model = config.model.clone();
     }
     if !is_same(before, config, |config| config.caps.clone()) {
-        let held = Authority::new(config.caps.clone()).of(&inputs.frame.agent);
-        inputs.frame.authority = held.within(&inputs.frame.bound).nowhere();
+        let held = Authority::new(config.caps.clone()).at(&home_of(inputs)).within(&inputs.frame.bound);
+        inputs.frame.disclosure = held.disclosed();
+        inputs.frame.authority = held.nowhere();
     }
     if !is_same(before, config, |config| config.completion) {
         inputs.frame.completion = config.completion;
@@ -74,6 +78,13 @@ pub(super) fn configure(
     if !is_same(before, config, budget) {
         inputs.moment.budget = budget(config);
     }
+}
+
+/// Whose `n/`, `c/` and `t/` a turn means.
+fn home_of(inputs: &Inputs) -> Scope {
+    let session = inputs.moment.turn.rsplit('/').nth(1).and_then(|id| SessionId::new(id).ok());
+    let session = session.map(|session| SessionKey { agent: inputs.frame.agent.clone(), session });
+    Scope { session, job: inputs.served.task.as_ref().and_then(Event::job).cloned() }
 }
 
 /// The configuration decides about everything but what was fetched: an entry that the turn had not is missing. What
@@ -203,3 +214,6 @@ fn is_beside(config: &AgentConfig, is_known: bool, target: &ToolTarget) -> bool 
         | ToolTarget::Latent(_) => is_known,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// Places to which a conversation copied a value that an experiment follows.
+pub(super) const CONVERSATION_COPIES: usize = 1_000;
+
+/// Paths that an experiment leaves out, and as many that it gives other values.
+const EXPERIMENT_PATHS: usize = 20;
+
 /// Why a turn can't be changed so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
@@ -18,6 +24,15 @@ pub enum Unfit {
     Illegal(String),
     /// Nothing came from this path.
     NoPart(String),
+}
+
+/// What the change of one path came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PathEffect {
+    /// Something came from the path.
+    pub(super) found: bool,
+    /// There are copies of it that were not followed.
+    pub(super) is_cut: bool,
 }
 
 /// What is changed; nothing by default.
@@ -42,6 +57,17 @@ pub struct TurnFacts {
     pub config: Option<AgentConfig>,
     /// The places where the bytes of a path were copied to before the turn, by path.
     pub copies: BTreeMap<String, Vec<String>>,
+    /// What was not looked through for them, in words.
+    pub incomplete: Vec<String>,
+}
+
+/// The inputs of a turn with an experiment's changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedInputs {
+    /// The inputs.
+    pub inputs: Inputs,
+    /// What was not followed, in words: there the prompt is as it was.
+    pub incomplete: Vec<String>,
 }
 
 impl Experiment {
@@ -50,9 +76,28 @@ impl Experiment {
         *self == Self::default()
     }
 
+    /// Checks that it names no more than [`EXPERIMENT_PATHS`] paths of a kind: for each the whole turn is looked through.
+    pub fn check(&self) -> Result<(), String> {
+        for (field, count) in [("without", self.without.len()), ("with", self.with.len())] {
+            if count > EXPERIMENT_PATHS {
+                return Err(format!(
+                    "`{field}`: expected at most {EXPERIMENT_PATHS} paths, got {count}; name a path above several of them"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The inputs with the changes.
-    pub fn apply(&self, inputs: Inputs, catalog: &impl Directory, facts: &TurnFacts) -> Result<Inputs, Unfit> {
-        let mut inputs = inputs;
+    pub fn apply(&self, inputs: Inputs, catalog: &impl Directory, facts: &TurnFacts) -> Result<ChangedInputs, Unfit> {
+        self.check().map_err(Unfit::Illegal)?;
+        let (mut inputs, mut incomplete) = (inputs, facts.incomplete.clone());
+        let mut note = |path: &str, effect: PathEffect| {
+            incomplete.extend(effect.is_cut.then(|| {
+                format!("`{path}`: {CONVERSATION_COPIES} copies in the conversation were followed, and there are more")
+            }));
+            if effect.found { Ok(()) } else { Err(Unfit::NoPart(path.to_owned())) }
+        };
         if let Some(config) = &self.config {
             let config = AgentConfig::parse(config).map_err(|error| Unfit::Illegal(format!("`config`: {error}")))?;
             configure(&mut inputs, facts.config.as_ref(), &config, catalog);
@@ -66,21 +111,43 @@ impl Experiment {
             name.clone_into(&mut inputs.frame.model.name);
         }
         for (path, value) in &self.with {
-            if !replace::put(&mut inputs, path.trim_matches('/'), value) {
-                return Err(Unfit::NoPart(path.clone()));
-            }
+            note(path, replace::put(&mut inputs, path.trim_matches('/'), value))?;
         }
         for path in &self.without {
             let copies = facts.copies.get(path).map_or(&[][..], Vec::as_slice);
-            if !without::leave_out(&mut inputs, path.trim_matches('/'), copies) {
-                return Err(Unfit::NoPart(path.clone()));
-            }
+            note(path, without::leave_out(&mut inputs, path.trim_matches('/'), copies))?;
         }
-        Ok(inputs)
+        Ok(ChangedInputs { inputs, incomplete })
     }
 }
 
 /// The prompt of these inputs.
 pub fn run(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
     assemble(inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops;
+    use crate::venue::ledger::samples::inputs;
+
+    #[test]
+    fn more_paths_than_a_turn_is_looked_through_for_are_refused() {
+        let paths = |count: usize| (0..count).map(|n| format!("w/{n}"));
+        for (without, with, expected) in [
+            (EXPERIMENT_PATHS, EXPERIMENT_PATHS, None),
+            (EXPERIMENT_PATHS + 1, 0, Some("`without`: expected at most 20 paths, got 21")),
+            (0, EXPERIMENT_PATHS + 1, Some("`with`: expected at most 20 paths, got 21")),
+        ] {
+            let with = paths(with).map(|path| (path, Value::Null)).collect();
+            let experiment = Experiment { without: paths(without).collect(), with, ..Experiment::default() };
+            let applied = experiment.apply(inputs(), &ops::catalog(false), &TurnFacts::default());
+            match (applied, expected) {
+                (Err(Unfit::Illegal(text)), Some(expected)) => assert!(text.starts_with(expected), "{text}"),
+                (Err(Unfit::NoPart(_)), None) => {}
+                (found, expected) => panic!("expected {expected:?}, got {found:?}"),
+            }
+        }
+    }
 }

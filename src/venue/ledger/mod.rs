@@ -4,6 +4,8 @@ mod configure;
 pub mod experiment;
 pub mod find;
 mod replace;
+#[cfg(test)]
+mod samples;
 pub mod sent;
 pub mod show;
 pub mod trail;
@@ -20,6 +22,7 @@ use crate::domain::context::sight::{Sight, sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
 use crate::store::{DocKey, Store, StoreError, Window, corrupt, decode, keys};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A past turn: what it did, and what its model saw.
@@ -161,12 +164,12 @@ pub(crate) async fn fetch(
     Ok(())
 }
 
-/// Reads all records of an agent, by session, oldest first.
+/// Reads the records of an agent, by session, oldest first, until `each` breaks.
 pub async fn walk_agent(
     store: &dyn Store,
     owner: &Owner,
     agent: &AgentId,
-    mut each: impl FnMut(&SessionKey, &Base),
+    mut each: impl FnMut(&SessionKey, &Base) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
     let prefix = keys::agent_ledgers(agent);
     let mut at: Option<(SessionKey, Option<Base>)> = None;
@@ -182,7 +185,9 @@ pub async fn walk_agent(
             let bytes = doc.value.clone().unwrap_or_default();
             let text = std::str::from_utf8(&bytes).map_err(|error| corrupt(key, &error))?;
             if let Ok(base) = Base::read(last.as_ref(), turn, text) {
-                each(session, &base);
+                if each(session, &base).is_break() {
+                    return Ok(());
+                }
                 *last = Some(base);
             }
         }

@@ -2,8 +2,9 @@
 //! of jobs, placeholders, and copies that the same conversation made of all of it. What was made from it and can't be
 //! made again says so.
 
+use super::experiment::{CONVERSATION_COPIES, PathEffect};
 use super::why::seen;
-use super::without::{rest, user_of};
+use super::without::{forget_reasoning, rest, result_place, unheard, user_of};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item};
@@ -13,40 +14,65 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::{get, set};
 use crate::domain::limits::{ENTRY_BYTES, TOOL_RESULT_BYTES};
-use crate::domain::origin::{Origin, Seen, is_below, overlap};
+use crate::domain::origin::{Origin, Seen, ancestors, is_below, overlap};
 use crate::domain::session::TurnRecord;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The operation whose results can be made again.
 const READ: &str = "v/ops/lattice/read";
 
-/// Puts a value in the place of what was there. Whether anything came from there.
-pub(super) fn put(inputs: &mut Inputs, path: &str, value: &Value) -> bool {
-    let mut found = false;
-    for (path, value) in copies(inputs, path, value) {
-        found |= put_at(inputs, &path, &value);
-    }
-    found
+/// Places to which a value was copied.
+struct Copies<'v> {
+    /// Each with the part of the value that it has, the path itself first.
+    places: Vec<(String, &'v Value)>,
+    /// There are more.
+    is_cut: bool,
 }
 
-/// The path with its value, and where the conversation copied it, or a part of it.
-fn copies(inputs: &Inputs, path: &str, value: &Value) -> Vec<(String, Value)> {
-    let mut places = vec![(path.to_owned(), value.clone())];
-    let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
-    for seen in calls.flat_map(|call| call.reads.iter().flatten()) {
-        let Some(into) = &seen.into else { continue };
-        let copied = places.iter().filter_map(|(place, value)| match place.strip_prefix(&seen.path) {
-            Some(rest) if is_below(place, &seen.path) => Some((format!("{into}{rest}"), value.clone())),
-            Some(_) | None if is_below(&seen.path, place) => {
-                Some((into.clone(), value_below(value, &seen.path, place)?))
-            }
-            Some(_) | None => None,
-        });
-        let new: Vec<_> = copied.filter(|(copy, _)| places.iter().all(|(place, _)| place != copy)).collect();
-        places.extend(new);
+/// Puts a value in the place of what was there.
+pub(super) fn put(inputs: &mut Inputs, path: &str, value: &Value) -> PathEffect {
+    let transcript = inputs.transcript.clone();
+    let reads = transcript.iter().flat_map(|record| &record.calls).flat_map(|call| call.reads.iter().flatten());
+    let Copies { places, is_cut } = copies(path, value, reads);
+    let mut found = false;
+    for (path, value) in places {
+        found |= put_at(inputs, &path, value);
     }
-    places
+    PathEffect { found, is_cut }
+}
+
+/// The path with its value, and where these reads say that it, or a part of it, was copied to, up to
+/// [`CONVERSATION_COPIES`] places.
+fn copies<'v, 's>(path: &str, value: &'v Value, reads: impl IntoIterator<Item = &'s Seen>) -> Copies<'v> {
+    let mut places = vec![(path.to_owned(), value)];
+    let mut known = BTreeMap::from([(path.to_owned(), value)]);
+    for seen in reads {
+        let Some(into) = &seen.into else { continue };
+        for (place, value) in copied(&known, seen.path.trim_matches('/'), into.trim_matches('/')) {
+            if known.contains_key(&place) {
+                continue;
+            }
+            if places.len() >= CONVERSATION_COPIES {
+                return Copies { places, is_cut: true };
+            }
+            places.push((place.clone(), value));
+            known.insert(place, value);
+        }
+    }
+    Copies { places, is_cut: false }
+}
+
+/// What a copy `from` a place `into` another makes of places that have a value: of the nearest at or above it, and of
+/// those below it. Into its own source those below are not copied once more: each such copy would double them.
+fn copied<'v>(known: &BTreeMap<String, &'v Value>, from: &str, into: &str) -> Vec<(String, &'v Value)> {
+    let nearest = std::iter::once(from).chain(ancestors(from)).find_map(|place| known.get_key_value(place));
+    let whole = nearest.and_then(|(place, value)| Some((into.to_owned(), get(value, &rest(from, place)?)?)));
+    let below = known.range(format!("{from}/")..).take_while(|(place, _)| is_below(place, from));
+    let below = below.filter(|_| !is_below(into, from));
+    let below = below.filter_map(|(place, value)| Some((format!("{into}{}", place.strip_prefix(from)?), *value)));
+    whole.into_iter().chain(below).collect()
 }
 
 fn put_at(inputs: &mut Inputs, path: &str, value: &Value) -> bool {
@@ -58,14 +84,38 @@ fn put_at(inputs: &mut Inputs, path: &str, value: &Value) -> bool {
         found |= replace_result(event, path, value);
     }
     for turn in &mut inputs.transcript {
-        let mut record = TurnRecord::clone(turn);
-        if replace_answers(&mut record, path, value) {
+        if is_from(turn, path) {
+            let mut record = TurnRecord::clone(turn);
+            replace_answers(&mut record, path, value);
+            for heard in &mut record.heard {
+                unheard(heard, &cant_be_made(path), &|job| overlap(&job, path));
+            }
             found = true;
             *turn = Arc::new(record.into());
         }
     }
     let user = user_of(inputs);
     found | inputs.values.replace(&user, |place| is_below(place, path).then(|| value_below(value, place, path)))
+}
+
+/// Whether something that a turn was shown comes from a path.
+fn is_from(record: &TurnRecord, path: &str) -> bool {
+    let answers = record.said.iter().filter_map(|message| match message {
+        ChatMessage::Tool { call, .. } => Some(call),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    answers.zip(&record.calls).any(|(call, made)| seen(record, call, made).iter().any(|seen| is_shown(seen, path)))
+        || record.heard.iter().filter_map(result_place).any(|place| overlap(&place, path))
+}
+
+/// A read shows its reader what lies at a path. The answer of a copy says no more than that it was made.
+fn is_shown(seen: &Seen, path: &str) -> bool {
+    seen.into.is_none() && overlap(&seen.path, path)
+}
+
+/// Stands for what was made of another value than the one at a path.
+fn cant_be_made(path: &str) -> String {
+    format!("it can't be made again with another `{path}`")
 }
 
 /// What of a value at a path lies at a place below it.
@@ -97,7 +147,7 @@ fn replace_item(item: &mut Item, path: &str, value: &Value) -> bool {
     item.content = match again {
         Ok(Some(value)) => Content::of(value, item.asked.unwrap_or(ENTRY_BYTES)),
         Ok(None) => Content::Absent(Absence::Missing, "nothing is there".into()),
-        Err(()) => Content::Absent(Absence::Failed, format!("it can't be made again with another `{path}`")),
+        Err(()) => Content::Absent(Absence::Failed, cant_be_made(path)),
     };
     item.origin = Origin { reads: item.origin.reads.clone(), ..Origin::default() };
     true
@@ -107,19 +157,16 @@ fn replace_item(item: &mut Item, path: &str, value: &Value) -> bool {
 fn replace_result(event: &mut Event, path: &str, value: &Value) -> bool {
     let Some(place) = event.job().map(|job| format!("j/{job}/output")) else { return false };
     let Payload::Result { result, .. } = &mut event.payload else { return false };
-    if !overlap(&place, path) {
-        return false;
+    let is_from = overlap(&place, path);
+    if is_from {
+        let again = read_again(&place, path, value, result.output.as_ref());
+        result.output = again.unwrap_or_else(|()| Some(cant_be_made(path).into()));
     }
-    if let Ok(output) = read_again(&place, path, value, result.output.as_ref()) {
-        result.output = output;
-    }
-    true
+    is_from
 }
 
-/// The results of calls that have read it. Whether there are any.
-fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) -> bool {
-    // The answer of a copy says no more than that it was made.
-    let is_of = |seen: &Seen| seen.into.is_none() && overlap(&seen.path, path);
+/// Replaces the results of calls that have read it.
+fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) {
     let calls = record.said.iter().flat_map(|message| match message {
         ChatMessage::Assistant { calls, .. } => calls.as_slice(),
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
@@ -131,7 +178,7 @@ fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) -> bool {
     });
     let mut changed = Vec::new();
     for ((at, call, text), (number, made)) in answers.zip(record.calls.iter().enumerate()) {
-        if !seen(record, call, made).iter().any(is_of) {
+        if !seen(record, call, made).iter().any(|seen| is_shown(seen, path)) {
             continue;
         }
         let arguments = calls.iter().find(|known| known.id == *call).map(|known| known.arguments.shown());
@@ -143,17 +190,12 @@ fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) -> bool {
             *text = again.clone().unwrap_or_default();
         }
         if let (Some(made), None) = (record.calls.get_mut(*number), again) {
-            made.note = Some(format!("left out: it can't be made again with another {path}"));
+            made.note = Some(format!("left out: {}", cant_be_made(path)));
         }
     }
     if !changed.is_empty() {
-        for message in &mut record.said {
-            if let ChatMessage::Assistant { reasoning, .. } = message {
-                *reasoning = None;
-            }
-        }
+        forget_reasoning(record);
     }
-    !changed.is_empty()
 }
 
 /// What a read of the tree answers then; `None` where that can't be told.
@@ -185,3 +227,6 @@ fn answer_for_path(read: &str, before: Option<&Value>, path: &str, value: &Value
     }
     Some(answer)
 }
+
+#[cfg(test)]
+mod tests;

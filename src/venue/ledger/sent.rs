@@ -11,11 +11,11 @@ use crate::domain::context::record::Restored;
 use crate::domain::context::tiles::PromptRows;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{Owner, sha256_hex};
-use crate::domain::media::{AttachedBytes, Attachment};
+use crate::domain::media::AttachedBytes;
 use crate::domain::values::Tier;
-use crate::domain::wire;
-use crate::domain::wire::account::account;
-use crate::domain::wire::dialect::{COMPATIBLE, dialect};
+use crate::domain::wire::account::{RequestRows, account};
+use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect};
+use crate::domain::wire::{self, EncodeError};
 use crate::store::StoreError;
 use crate::venue::{Venue, assets};
 use serde_json::{Value, json};
@@ -70,29 +70,25 @@ impl PromptDetail {
         let PromptRows { rows, of } = assembled.prompt_rows();
         let mut request = assembled.request.clone();
         request.model = model_settings(&assembled.request.model, model);
-        load(venue, owner, &mut request).await?;
         let sources = Sources { owner, inputs, version };
         let texts = texts(&assembled.request, &rows, &of);
         let mut shown: Vec<Value> = rows.iter().zip(&texts).map(|(row, text)| sources.row(row, text)).collect();
-        let provider = dialect(&request.model.provider).unwrap_or(COMPATIBLE);
-        let sent = match account(&request, &provider, &wire::cache_key(&request), &of) {
-            Ok(body) => {
-                for (at, row) in shown.iter_mut().enumerate() {
-                    row["sent"] = body.bytes_of(Some(at)).into();
+        let (id, provider) = (request.model.id(), request.model.provider.clone());
+        let dialect = dialect(&provider).unwrap_or(COMPATIBLE);
+        let sent = match sent_bytes(venue, owner, request, (dialect, of), rows.len()).await? {
+            Ok(SentBytes { of_rows, added, all }) => {
+                for (row, bytes) in shown.iter_mut().zip(of_rows) {
+                    row["sent"] = bytes.into();
                 }
-                let added = body.bytes_of(None);
                 shown.push(json!({
-                    "key": WIRE, "source": format!("format of {}", request.model.provider), "allowed": NOT_NEEDED,
+                    "key": WIRE, "source": format!("format of {provider}"), "allowed": NOT_NEEDED,
                     "asked": 0, "given": 0, "rendered": 0, "sent": added, "status": "full",
-                    "hash": sha256_hex(provider.format.as_str().as_bytes()),
+                    "hash": sha256_hex(dialect.format.as_str().as_bytes()),
                 }));
-                let is_made = request.model.provider != SCRIPTED;
-                json!({
-                    "model": request.model.id(), "format": provider.format.as_str(), "bytes": body.bytes.len(),
-                    "made": is_made,
-                })
+                let is_made = provider != SCRIPTED;
+                json!({"model": id, "format": dialect.format.as_str(), "bytes": all, "made": is_made})
             }
-            Err(error) => json!({"model": request.model.id(), "error": error.to_string()}),
+            Err(error) => json!({"model": id, "error": error.to_string()}),
         };
         Ok(Self { rows: shown, sent, values: sources.values(assembled) })
     }
@@ -104,22 +100,52 @@ fn model_settings(settings: &ModelSettings, model: Option<&str>) -> ModelSetting
     found.unwrap_or(settings).alone()
 }
 
+/// Bytes of a request's body.
+struct SentBytes {
+    of_rows: Vec<usize>,
+    /// What the format adds.
+    added: usize,
+    all: usize,
+}
+
+/// Encodes a request with its attachments, in the memory that they take as if it were sent, on a thread that serves
+/// nobody else.
+async fn sent_bytes(
+    venue: &Venue,
+    owner: &Owner,
+    mut request: ModelRequest,
+    (dialect, of): (Dialect, RequestRows),
+    rows: usize,
+) -> Result<Result<SentBytes, EncodeError>, StoreError> {
+    let attached: usize = request.shown_attachments().map(|attachment| attachment.size).sum();
+    let permit = if attached > 0 { venue.prompts.reserve_look(attached).await } else { None };
+    load(venue, owner, &mut request).await?;
+    let encode = move || {
+        let body = account(&request, &dialect, &wire::cache_key(&request), &of)?;
+        let of_rows = (0..rows).map(|at| body.bytes_of(Some(at))).collect();
+        // Held as long as the bytes are, also where the caller has gone.
+        drop(permit);
+        Ok(SentBytes { of_rows, added: body.bytes_of(None), all: body.bytes.len() })
+    };
+    let stopped = |error: tokio::task::JoinError| StoreError::Unavailable {
+        store: "ledger".to_owned(),
+        reason: format!("a request was not encoded: {error}"),
+    };
+    tokio::task::spawn_blocking(encode).await.map_err(stopped)
+}
+
 /// Reads the attachments that a request shows.
 async fn load(venue: &Venue, owner: &Owner, request: &mut ModelRequest) -> Result<(), StoreError> {
-    for message in &mut request.messages {
-        let ChatMessage::User { attachments, .. } = message else { continue };
-        for attachment in attachments.iter_mut().filter(|attachment| attachment.is_shown()) {
-            let Attachment { asset, .. } = &*attachment;
-            if let Some(found) = assets::content(venue, owner, asset).await? {
-                attachment.bytes = AttachedBytes::new(found.bytes);
-            }
+    for attachment in request.shown_attachments() {
+        if let Some(found) = assets::content(venue, owner, &attachment.asset).await? {
+            attachment.bytes = AttachedBytes::new(found.bytes);
         }
     }
     Ok(())
 }
 
 /// The text of each row, put together.
-fn texts(request: &ModelRequest, rows: &[Row], of: &wire::account::RequestRows) -> Vec<String> {
+fn texts(request: &ModelRequest, rows: &[Row], of: &RequestRows) -> Vec<String> {
     let mut texts = vec![String::new(); rows.len()];
     if let Some(system) = texts.get_mut(of.system) {
         system.push_str(&request.system);
@@ -210,11 +236,10 @@ impl Sources<'_> {
 
     /// Placeholders with the path of their tier, and a hash of what they inserted.
     fn values(&self, assembled: &Assembled) -> Vec<Value> {
-        let user = self.owner.user();
+        let user = self.owner.user().as_str();
         let source = |tier: Tier| match tier {
             Tier::Session => "request".to_owned(),
-            Tier::User => format!("v/context/users/{user}"),
-            Tier::Project => "v/context/project".to_owned(),
+            Tier::User | Tier::Project => tier.root(user).unwrap_or_default(),
             Tier::Agent | Tier::Fallback => format!("g/{}", self.inputs.frame.agent),
         };
         let values = assembled.ledger.values.iter().map(|used| {

@@ -1,6 +1,6 @@
 //! A past turn as callers see it.
 
-use super::experiment::{Experiment, TurnFacts, Unfit, run};
+use super::experiment::{ChangedInputs, Experiment, TurnFacts, Unfit, run};
 use super::{PastTurn, may_read};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::Assembled;
@@ -103,10 +103,11 @@ pub fn replay(
     }
     let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
-    let inputs = experiment.apply(inputs, catalog, facts).map_err(|error| match error {
+    let changed = experiment.apply(inputs, catalog, facts).map_err(|error| match error {
         Unfit::Illegal(text) => ReplayError::Illegal(text),
         Unfit::NoPart(path) => ReplayError::NoPart { turn: name.clone(), path, has: parts(recorded) },
     })?;
+    let ChangedInputs { inputs, incomplete } = changed;
     // Also of what another configuration would show.
     if !may_read(reader, &inputs) {
         return Err(ReplayError::Withheld(name));
@@ -122,7 +123,7 @@ pub fn replay(
         }
         Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),
     };
-    Ok(json!({
+    let mut shown = json!({
         "name": name,
         "experiment": !experiment.is_replay(),
         "recorded": recorded.prompt,
@@ -132,5 +133,9 @@ pub fn replay(
         "before": ledger(recorded),
         "ledger": ledger(&now),
         "request": request,
-    }))
+    });
+    if !incomplete.is_empty() {
+        shown["incomplete"] = incomplete.into();
+    }
+    Ok(shown)
 }

@@ -2,11 +2,17 @@
 
 use super::why::{ANSWER, PathUse};
 use crate::domain::ids::SessionKey;
-use crate::domain::origin::{is_below, overlap, physical};
-use std::collections::BTreeMap;
+use crate::domain::origin::{ancestors, overlap, physical};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Reads of models that one search looks through: about 50 MB.
+pub const TRAIL_USES: usize = 100_000;
+
+/// Places to which one search follows copies.
+pub const TRAIL_PLACES: usize = 10_000;
 
 /// A place that has bytes of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     /// In full.
     path: String,
@@ -17,96 +23,181 @@ struct Place {
 }
 
 impl Place {
-    fn has_reached(&self, source: &str, reached: &PathUse) -> bool {
-        let is_later = match &self.since {
-            Some((session, turn)) if *session == session_of(reached) => reached.turn >= *turn,
+    /// Whether a use came late enough to find them there: in the session that made the place not before that, in others
+    /// whenever.
+    fn is_before(&self, reached: &PathUse) -> bool {
+        match &self.since {
+            Some((session, turn)) if is_of(reached, session) => reached.turn >= *turn,
             Some(_) | None => true,
-        };
-        is_later && if self.is_whole { is_below(source, &self.path) } else { overlap(source, &self.path) }
+        }
     }
 }
 
-/// A path, and the places where its bytes went.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ByteTrail {
-    path: String,
-    places: Vec<Place>,
+/// Whether a use is of a session, `agent/session`.
+fn is_of(reached: &PathUse, session: &str) -> bool {
+    session.split_once('/').is_some_and(|(agent, id)| agent == reached.agent && id == reached.session)
 }
 
 fn session_of(reached: &PathUse) -> String {
     format!("{}/{}", reached.agent, reached.session)
 }
 
-impl ByteTrail {
-    /// The places of a path, by everything that is known of what was read.
-    pub fn new(path: &str, known: &[PathUse]) -> Self {
-        let mut trail = Self { path: path.trim_matches('/').to_owned(), places: Vec::new() };
-        let mut rest: Vec<&PathUse> = known.iter().collect();
-        let mut sessions: BTreeMap<String, u64> = BTreeMap::new();
-        loop {
-            let (led, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|reached| trail.leads_to(reached));
-            let mut has_grown = false;
-            for reached in led {
-                has_grown |= trail.grow(reached, &mut sessions);
+/// Uses by the paths that they read: each trail looks at those of its places alone.
+#[derive(Debug)]
+pub struct UseIndex<'u> {
+    uses: &'u [PathUse],
+    /// Numbers of uses by a source in full.
+    by_source: BTreeMap<String, Vec<usize>>,
+}
+
+impl<'u> UseIndex<'u> {
+    /// Of everything that is known of what was read.
+    pub fn new(uses: &'u [PathUse]) -> Self {
+        let mut by_source = BTreeMap::<String, Vec<usize>>::new();
+        for (number, reached) in uses.iter().enumerate() {
+            for source in reached.sources() {
+                by_source.entry(source).or_default().push(number);
             }
-            rest = others;
-            if !has_grown {
-                return trail;
+        }
+        Self { uses, by_source }
+    }
+
+    /// The uses by which bytes of a path reached a model, or went on: from there, or from a place that has them.
+    pub fn trail(&self, path: &str) -> ByteTrail {
+        let path = path.trim_matches('/');
+        let mut following = Following::new(self.uses.len());
+        for (number, reached) in self.uses.iter().enumerate() {
+            let is_its = |source: &str| overlap(source, path);
+            if reached.source.split(", ").any(is_its) || reached.sources().any(|source| is_its(&source)) {
+                following.lead(number);
+            }
+        }
+        while let Some(number) = following.queue.pop_front() {
+            let Some(reached) = self.uses.get(number) else { continue };
+            for place in following.trail.grow(reached) {
+                self.follow(&place, &mut following);
+            }
+        }
+        following.trail
+    }
+
+    /// Takes in the uses that read a place.
+    fn follow(&self, place: &Place, following: &mut Following) {
+        let own = self.by_source.get(&place.path).into_iter();
+        let below_it = format!("{}/", place.path);
+        let below = self.by_source.range(below_it.clone()..).take_while(|(source, _)| source.starts_with(&below_it));
+        let above = ancestors(&place.path).filter(|_| !place.is_whole).filter_map(|path| self.by_source.get(path));
+        for number in own.chain(below.map(|(_, numbers)| numbers)).chain(above).flatten() {
+            let is_new = following.trail.led.get(*number).is_some_and(|led| !led);
+            if is_new && self.uses.get(*number).is_some_and(|reached| place.is_before(reached)) {
+                following.lead(*number);
             }
         }
     }
+}
 
-    /// Bytes of the path reached a model so, or went on so: from there, or from a place that has them. In the session
-    /// that made a copy not before that; in others whenever.
-    pub fn leads_to(&self, reached: &PathUse) -> bool {
-        reached.source.split(", ").any(|source| overlap(source, &self.path))
-            || reached.sources().any(|source| {
-                overlap(&source, &self.path) || self.places.iter().any(|place| place.has_reached(&source, reached))
-            })
+/// A trail while it is followed.
+struct Following {
+    trail: ByteTrail,
+    /// Numbers of uses whose places are not yet known.
+    queue: VecDeque<usize>,
+}
+
+impl Following {
+    fn new(uses: usize) -> Self {
+        Self { trail: ByteTrail { led: vec![false; uses], ..ByteTrail::default() }, queue: VecDeque::new() }
     }
 
-    /// Takes the places in to which bytes went from a use. Returns whether any of them is new.
-    fn grow(&mut self, reached: &PathUse, sessions: &mut BTreeMap<String, u64>) -> bool {
+    fn lead(&mut self, number: usize) {
+        if let Some(led) = self.trail.led.get_mut(number).filter(|led| !**led) {
+            *led = true;
+            self.queue.push_back(number);
+        }
+    }
+}
+
+/// The places where the bytes of a path went, and the uses that this is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ByteTrail {
+    copies: BTreeSet<Place>,
+    /// By `agent/session`, the turn from which on its conversation has them.
+    sessions: BTreeMap<String, u64>,
+    timelines: BTreeSet<String>,
+    /// Of each use that was looked through, whether bytes of the path went that way.
+    led: Vec<bool>,
+    is_cut: bool,
+}
+
+impl ByteTrail {
+    /// There are copies beyond [`TRAIL_PLACES`] that were not followed.
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Those of the uses that were looked through by which bytes of the path went.
+    pub fn select(&self, uses: Vec<PathUse>) -> Vec<PathUse> {
+        uses.into_iter().zip(&self.led).filter(|(_, led)| **led).map(|(reached, _)| reached).collect()
+    }
+
+    /// Takes the places in to which bytes went from a use. Returns those that are new.
+    fn grow(&mut self, reached: &PathUse) -> Vec<Place> {
         let session = session_of(reached);
         if let Some(into) = &reached.into {
             let path = physical(into, &reached.agent, &reached.session);
             let since = (reached.via != ANSWER && !reached.agent.is_empty()).then_some((session, reached.turn));
-            let place = Place { path, since, is_whole: false };
-            let is_new = !self.places.contains(&place);
-            self.places.extend(is_new.then_some(place));
-            return is_new;
+            return self.add_copy(Place { path, since, is_whole: false });
         }
         // The model sees the result of a call from the next turn on.
         let turn = reached.turn + u64::from(reached.via.starts_with("tool "));
-        let before = sessions.get(&session).copied();
-        if before.is_some_and(|before| before <= turn) {
-            return false;
+        if self.sessions.get(&session).is_some_and(|before| *before <= turn) {
+            return Vec::new();
         }
-        sessions.insert(session.clone(), turn);
-        let own = format!("g/{}/sessions/{}", reached.agent, reached.session);
-        self.places.retain(|place| place.path != own || place.since.is_none());
-        self.places.push(Place { path: own, since: Some((session, turn)), is_whole: true });
-        let timeline = Place { path: format!("g/{}/timeline", reached.agent), since: None, is_whole: true };
-        if !self.places.contains(&timeline) {
-            self.places.push(timeline);
+        self.sessions.insert(session.clone(), turn);
+        let mut new = vec![conversation(&session, turn)];
+        if self.timelines.insert(reached.agent.clone()) {
+            new.push(timeline(&reached.agent));
         }
-        true
+        new
+    }
+
+    fn add_copy(&mut self, place: Place) -> Vec<Place> {
+        if self.copies.contains(&place) {
+            return Vec::new();
+        }
+        if self.copies.len() >= TRAIL_PLACES {
+            self.is_cut = true;
+            return Vec::new();
+        }
+        self.copies.insert(place.clone());
+        vec![place]
     }
 
     /// The places as a turn of a session names them, those left out that the session has made in this turn or later.
     pub fn places_in(&self, session: &SessionKey, turn: u64) -> Vec<String> {
         let own = format!("{}/{}", session.agent, session.session);
         let is_before =
-            |place: &&Place| place.since.as_ref().is_none_or(|(session, since)| *session != own || *since < turn);
+            |place: &Place| place.since.as_ref().is_none_or(|(session, since)| *session != own || *since < turn);
         let notes = format!("g/{}/n/", session.agent);
         let scratch = format!("g/{}/sessions/{}/c/", session.agent, session.session);
-        let name = |place: &Place| match (place.path.strip_prefix(&notes), place.path.strip_prefix(&scratch)) {
+        let name = |place: Place| match (place.path.strip_prefix(&notes), place.path.strip_prefix(&scratch)) {
             (Some(rest), _) => format!("n/{rest}"),
             (None, Some(rest)) => format!("c/{rest}"),
-            (None, None) => place.path.clone(),
+            (None, None) => place.path,
         };
-        self.places.iter().filter(is_before).map(name).collect()
+        let conversations = self.sessions.iter().map(|(session, turn)| conversation(session, *turn));
+        let timelines = self.timelines.iter().map(String::as_str).map(timeline);
+        self.copies.iter().cloned().chain(conversations).chain(timelines).filter(is_before).map(name).collect()
     }
+}
+
+/// The turns of a session, `agent/session`.
+fn conversation(session: &str, turn: u64) -> Place {
+    let (agent, id) = session.split_once('/').unwrap_or((session, ""));
+    Place { path: format!("g/{agent}/sessions/{id}"), since: Some((session.to_owned(), turn)), is_whole: true }
+}
+
+fn timeline(agent: &str) -> Place {
+    Place { path: format!("g/{agent}/timeline"), since: None, is_whole: true }
 }
 
 #[cfg(test)]
@@ -129,35 +220,47 @@ mod tests {
         }
     }
 
+    fn trail(path: &str, known: &[PathUse]) -> ByteTrail {
+        UseIndex::new(known).trail(path)
+    }
+
+    /// Whether bytes of a path reached a use, by what else is known.
+    fn leads_to(path: &str, known: &[PathUse], reached: PathUse) -> bool {
+        let all: Vec<_> = known.iter().cloned().chain([reached]).collect();
+        trail(path, &all).led.last().copied().unwrap()
+    }
+
     #[test]
     fn a_copy_leads_on_from_when_it_was_made() {
-        let copies = vec![
+        let copies = [
             reached("a/s", 3, "tool t", "w/b", Some("o/c")),
             reached("a/s", 2, "tool t", "w/a", Some("w/b")),
             reached("a/s", 1, "tool t", "w/z", Some("w/y")),
         ];
-        let trail = ByteTrail::new("w/a", &copies);
         for (session, turn, source, expected) in [
             ("a/s", 1, "w/a", true),
             ("a/s", 1, "w/b", false),
             ("a/s", 2, "w/b", true),
             ("a/s", 2, "o/c", false),
             ("a/s", 3, "o/c", true),
+            ("a/s", 3, "o", true),
+            ("a/s", 3, "o/c/below", true),
+            ("a/s", 3, "o/c-other", false),
             ("a/other", 1, "o/c", true),
             ("b/s", 1, "o/c", true),
             ("a/s", 4, "w/y", false),
         ] {
-            let found = trail.leads_to(&reached(session, turn, "tool t", source, None));
+            let found = leads_to("w/a", &copies, reached(session, turn, "tool t", source, None));
             assert_eq!(found, expected, "{session} {turn} {source}");
         }
     }
 
     #[test]
     fn notes_are_those_of_their_agent() {
-        let trail = ByteTrail::new("w/a", &[reached("a/s", 1, "tool t", "w/a", Some("n/x"))]);
-        assert!(trail.leads_to(&reached("a/other", 1, "context/n", "n/x", None)));
-        assert!(!trail.leads_to(&reached("b/s", 1, "context/n", "n/x", None)));
-        assert!(trail.leads_to(&reached("b/s", 1, "tool t", "g/a/n/x", None)));
+        let known = [reached("a/s", 1, "tool t", "w/a", Some("n/x"))];
+        assert!(leads_to("w/a", &known, reached("a/other", 1, "context/n", "n/x", None)));
+        assert!(!leads_to("w/a", &known, reached("b/s", 1, "context/n", "n/x", None)));
+        assert!(leads_to("w/a", &known, reached("b/s", 1, "tool t", "g/a/n/x", None)));
     }
 
     #[test]
@@ -170,7 +273,6 @@ mod tests {
             reached("parent/s", 1, "pending/2", "j/2/output", None),
             reached("parent/s", 4, ANSWER, "g/parent/sessions/s", Some("j/4/output")),
         ];
-        let trail = ByteTrail::new("w/a", &known);
         for (source, expected) in [
             ("j/1/output", false),
             ("j/2/output", true),
@@ -184,7 +286,38 @@ mod tests {
             ("g/child", false),
             ("g/child/n/x", false),
         ] {
-            assert_eq!(trail.leads_to(&reached("x/s", 1, "tool t", source, None)), expected, "{source}");
+            assert_eq!(leads_to("w/a", &known, reached("x/s", 1, "tool t", source, None)), expected, "{source}");
         }
+    }
+
+    #[test]
+    fn a_conversation_that_is_found_to_have_known_earlier_leads_from_then_on() {
+        let known = [
+            reached("a/s", 5, "context/w/a", "w/a", None),
+            reached("b/s", 1, "tool t", "w/a", Some("w/late")),
+            reached("a/s", 2, "context/w/late", "w/late", None),
+            reached("a/s", 3, ANSWER, "g/a/sessions/s", Some("j/1/output")),
+        ];
+        assert!(leads_to("w/a", &known, reached("x/s", 1, "tool t", "j/1/output", None)));
+        assert!(!leads_to("w/a", &known[..1], reached("a/s", 3, "tool t", "g/a/sessions/s", None)));
+    }
+
+    #[test]
+    fn copies_are_followed_to_a_bounded_number_of_places() {
+        let copy = |n: usize| reached("a/s", 1, "tool t", "w/a", Some(&format!("w/b/{n}")));
+        let many: Vec<_> = (0..TRAIL_PLACES + 5).map(copy).collect();
+        let followed = trail("w/a", &many);
+        assert!(followed.is_cut() && followed.copies.len() == TRAIL_PLACES);
+        assert_eq!(followed.select(many.clone()).len(), many.len(), "the copies themselves were read from the path");
+        assert!(!trail("w/a", &many[..TRAIL_PLACES]).is_cut());
+    }
+
+    #[test]
+    fn a_long_chain_of_copies_is_followed_to_its_end() {
+        let step = |n: usize| reached("a/s", 1, "tool t", &format!("w/{n}/x"), Some(&format!("w/{}/x", n + 1)));
+        let mut chain: Vec<_> = (0..TRAIL_PLACES - 1).map(step).collect();
+        chain.reverse();
+        let end = format!("w/{}", TRAIL_PLACES - 1);
+        assert!(leads_to("w/0", &chain, reached("a/s", 1, "tool t", &end, None)));
     }
 }

@@ -1,7 +1,7 @@
 //! In which turns bytes of a path reached a model: as context, or as the result of a tool. What was
 //! read says its record, which is written where it is read.
 
-use super::trail::ByteTrail;
+use super::trail::{ByteTrail, TRAIL_PLACES, TRAIL_USES, UseIndex};
 use super::{walk, walk_agent};
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage};
@@ -11,10 +11,12 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::origin::{Seen, physical};
 use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::time::Millis;
-use crate::domain::values::Tier;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 /// How an answer leaves a session.
 pub const ANSWER: &str = "answer";
@@ -22,7 +24,7 @@ pub const ANSWER: &str = "answer";
 pub const COPY: &str = "copy";
 
 /// One way in which bytes of a path reached a model, or went on from there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathUse {
     /// The agent; empty of a copy that a caller from outside made.
     pub agent: String,
@@ -85,56 +87,167 @@ fn named(value: &Value) -> Vec<&str> {
     }
 }
 
-/// The path, and the places where its bytes went by copies and answers, as far as these agents and what is kept of
-/// removed ones say.
-pub async fn trail(store: &dyn Store, owner: &Owner, agents: &[AgentId], path: &str) -> Result<ByteTrail, StoreError> {
-    Ok(ByteTrail::new(path, &all_uses(store, owner, agents).await?))
+/// Reads of an owner's models that are recorded, at most [`TRAIL_USES`].
+#[derive(Debug, Default)]
+pub struct KnownUses {
+    /// First what is kept of agents and sessions that were removed, then by agent and session, oldest first.
+    uses: Vec<PathUse>,
+    /// There are more.
+    is_cut: bool,
+}
+
+/// What is known of the way that the bytes of a path took.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Traced {
+    /// Every use by which they reached a model, or went on.
+    pub turns: Vec<PathUse>,
+    /// What was not looked through, in words; empty where all was.
+    pub incomplete: Vec<String>,
+}
+
+/// Places of paths that an experiment leaves out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TracedCopies {
+    /// As the turn names them, by path.
+    pub places: BTreeMap<String, Vec<String>>,
+    /// What was not looked through, in words; empty where all was.
+    pub incomplete: Vec<String>,
+}
+
+impl KnownUses {
+    /// Of these agents, in this order, and then of removed ones, as far as there is room.
+    pub async fn load(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Self, StoreError> {
+        let mut found = UseList::new(TRAIL_USES);
+        for agent in agents {
+            collect(store, owner, agent, &mut found).await?;
+        }
+        let mut uses = UseList::new(TRAIL_USES.saturating_sub(found.uses.len()));
+        kept(store, owner, &mut uses).await?;
+        let is_cut = found.is_cut | uses.is_cut;
+        found.uses.sort_by(|a, b| (&a.agent, &a.session, a.turn).cmp(&(&b.agent, &b.session, b.turn)));
+        uses.uses.append(&mut found.uses);
+        Ok(Self { uses: uses.uses, is_cut })
+    }
+
+    /// The uses by which bytes of a path, or of a copy of it, reached a model.
+    pub fn trace(self, path: &str) -> Traced {
+        let trail = UseIndex::new(&self.uses).trail(path);
+        let incomplete = self.limit().chain(cut_trail(path, &trail)).collect();
+        Traced { turns: trail.select(self.uses), incomplete }
+    }
+
+    /// The places where the bytes of paths went, as a turn of a session names them.
+    pub fn copies(&self, paths: &[String], session: &SessionKey, turn: u64) -> TracedCopies {
+        let index = UseIndex::new(&self.uses);
+        let mut found = TracedCopies { incomplete: self.limit().collect(), ..TracedCopies::default() };
+        for path in paths {
+            let trail = index.trail(path);
+            found.incomplete.extend(cut_trail(path, &trail));
+            found.places.insert(path.clone(), trail.places_in(session, turn));
+        }
+        found
+    }
+
+    fn limit(&self) -> impl Iterator<Item = String> {
+        let text = || {
+            format!(
+                "{TRAIL_USES} recorded reads were looked through, by agent, and there are more; with an `agent` its own \
+                 come first"
+            )
+        };
+        self.is_cut.then(text).into_iter()
+    }
+}
+
+fn cut_trail(path: &str, trail: &ByteTrail) -> Option<String> {
+    let text = || format!("copies of `{path}` were followed to {TRAIL_PLACES} places, and there are more");
+    trail.is_cut().then(text)
 }
 
 /// Every turn in which bytes of a path, or of a copy of it, reached a model: first what is kept of agents and sessions
 /// that were removed, then by agent and session, oldest first.
-pub async fn trace(
-    store: &dyn Store,
-    owner: &Owner,
-    agents: &[AgentId],
-    path: &str,
-) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = all_uses(store, owner, agents).await?;
-    let trail = ByteTrail::new(path, &found);
-    found.retain(|reached| trail.leads_to(reached));
-    Ok(found)
+pub async fn trace(store: &dyn Store, owner: &Owner, agents: &[AgentId], path: &str) -> Result<Traced, StoreError> {
+    let (known, path) = (KnownUses::load(store, owner, agents).await?, path.to_owned());
+    follow(move || known.trace(&path)).await
 }
 
-async fn all_uses(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = kept(store, owner).await?;
-    for agent in agents {
-        found.extend(all(store, owner, agent).await?);
+/// Where the bytes of these paths went before a turn of a session.
+pub async fn copies(
+    store: &dyn Store,
+    (owner, agents): (&Owner, &[AgentId]),
+    paths: &[String],
+    (session, turn): (&SessionKey, u64),
+) -> Result<TracedCopies, StoreError> {
+    let known = KnownUses::load(store, owner, agents).await?;
+    let (paths, session) = (paths.to_vec(), session.clone());
+    follow(move || known.copies(&paths, &session, turn)).await
+}
+
+/// Follows trails on a thread that serves nobody else: it can take seconds.
+async fn follow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+    let stopped = |error: tokio::task::JoinError| StoreError::Unavailable {
+        store: "ledger".to_owned(),
+        reason: format!("a trail was not followed to its end: {error}"),
+    };
+    tokio::task::spawn_blocking(work).await.map_err(stopped)
+}
+
+/// Uses up to a number.
+struct UseList {
+    uses: Vec<PathUse>,
+    most: usize,
+    is_cut: bool,
+}
+
+impl UseList {
+    const fn new(most: usize) -> Self {
+        Self { uses: Vec::new(), most, is_cut: false }
     }
-    Ok(found)
+
+    /// Takes uses in; breaks when there is no room for all of them.
+    fn extend(&mut self, uses: impl IntoIterator<Item = PathUse>) -> ControlFlow<()> {
+        for reached in uses {
+            if self.uses.len() >= self.most {
+                self.is_cut = true;
+                return ControlFlow::Break(());
+            }
+            self.uses.push(reached);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// The same of one agent that there is, by what is known of it alone.
 pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<PathUse>, StoreError> {
     let found = trace(store, owner, std::slice::from_ref(agent), path).await?;
-    Ok(found.into_iter().filter(|reached| reached.removed.is_none()).collect())
+    Ok(found.turns.into_iter().filter(|reached| reached.removed.is_none()).collect())
 }
 
 /// All that an agent's models have seen of any path.
 pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = Vec::new();
+    let mut found = UseList::new(usize::MAX);
+    collect(store, owner, agent, &mut found).await?;
+    found.uses.sort_by(|a, b| (&a.session, a.turn).cmp(&(&b.session, b.turn)));
+    Ok(found.uses)
+}
+
+/// Takes in what an agent's models have seen, as far as there is room.
+async fn collect(store: &dyn Store, owner: &Owner, agent: &AgentId, found: &mut UseList) -> Result<(), StoreError> {
     let mut sessions: Vec<SessionKey> = Vec::new();
     walk_agent(store, owner, agent, |session, base| {
         if sessions.last() != Some(session) {
             sessions.push(session.clone());
         }
-        found.extend(uses_in_prompt(owner, session, base));
+        found.extend(uses_in_prompt(owner, session, base))
     })
     .await?;
     for session in &sessions {
-        results(store, owner, session, &mut found).await?;
+        if found.is_cut {
+            break;
+        }
+        results(store, owner, session, found).await?;
     }
-    found.sort_by(|a, b| (&a.session, a.turn).cmp(&(&b.session, b.turn)));
-    Ok(found)
+    Ok(())
 }
 
 /// All that the models of one session have seen, which has this many turns.
@@ -144,16 +257,16 @@ pub async fn of_session(
     session: &SessionKey,
     turns: u64,
 ) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = Vec::new();
+    let mut found = UseList::new(usize::MAX);
     let mut from = 1;
     while from <= turns {
         let to = from + WHOLE_EVERY - 1;
-        walk(store, owner, session, from, to, |base| found.extend(uses_in_prompt(owner, session, base))).await?;
+        walk(store, owner, session, from, to, |base| found.uses.extend(uses_in_prompt(owner, session, base))).await?;
         from = to + 1;
     }
     results(store, owner, session, &mut found).await?;
-    found.sort_by_key(|reached| reached.turn);
-    Ok(found)
+    found.uses.sort_by_key(|reached| reached.turn);
+    Ok(found.uses)
 }
 
 /// What a prompt had, by its record.
@@ -161,13 +274,10 @@ fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathU
     let rows = base.manifest.rows().filter_map(Result::ok);
     let mut found: Vec<PathUse> = rows.flat_map(|row| shown(session, base.turn, &row)).collect();
     for used in base.manifest.values().unwrap_or_default() {
-        let place = match used.tier {
-            Tier::User => format!("v/context/users/{}", owner.user()),
-            Tier::Project => "v/context/project".to_owned(),
-            Tier::Session | Tier::Agent | Tier::Fallback => continue,
-        };
-        let seen = Seen::new(format!("{place}/{}", used.key.replace('.', "/")));
-        found.push(reached(session, base.turn, format!("placeholder {}", used.key), seen, used.bytes));
+        if let Some(path) = used.path(owner.user().as_str()) {
+            let via = format!("placeholder {}", used.key);
+            found.push(reached(session, base.turn, via, Seen::new(path), used.bytes));
+        }
     }
     found
 }
@@ -196,12 +306,15 @@ async fn results(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
-    found: &mut Vec<PathUse>,
+    found: &mut UseList,
 ) -> Result<(), StoreError> {
     let mut turns = store.docs(owner, keys::turns(session));
     while let Some(page) = turns.records::<TurnRecord>().await? {
-        found.extend(page.iter().flat_map(|(_, record)| called(session, record)));
-        found.extend(page.iter().flat_map(|(_, record)| uses_of_answers(session, record)));
+        let calls = page.iter().flat_map(|(_, record)| called(session, record));
+        let answers = page.iter().flat_map(|(_, record)| uses_of_answers(session, record));
+        if found.extend(calls.chain(answers)).is_break() {
+            break;
+        }
     }
     Ok(())
 }
@@ -232,18 +345,18 @@ fn reads(record: &TurnRecord) -> Vec<(&str, &str, Seen)> {
         ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
     });
     let reads = answers.zip(&record.calls).flat_map(|((call, name, text), made)| {
-        seen(record, call, made).into_iter().map(move |seen| (name.as_str(), text.as_str(), seen))
+        seen(record, call, made).into_owned().into_iter().map(move |seen| (name.as_str(), text.as_str(), seen))
     });
     reads.collect()
 }
 
 /// What one call has read, by its record, else by what its arguments name.
-pub fn seen(record: &TurnRecord, call: &str, made: &CallRecord) -> Vec<Seen> {
+pub fn seen<'r>(record: &TurnRecord, call: &str, made: &'r CallRecord) -> Cow<'r, [Seen]> {
     if let Some(reads) = &made.reads {
-        return reads.clone();
+        return reads.into();
     }
     if made.outcome != "ok" {
-        return Vec::new();
+        return Cow::default();
     }
     let calls = record.said.iter().flat_map(|message| match message {
         ChatMessage::Assistant { calls, .. } => calls.as_slice(),
@@ -253,7 +366,7 @@ pub fn seen(record: &TurnRecord, call: &str, made: &CallRecord) -> Vec<Seen> {
         Arguments::Json(arguments) => named(arguments),
         Arguments::Malformed(_) => Vec::new(),
     });
-    arguments.flatten().map(Seen::new).collect()
+    arguments.flatten().map(Seen::new).collect::<Vec<_>>().into()
 }
 
 /// What is kept of agents and sessions that were removed, of one agent or of all, and of copies from outside.
@@ -263,24 +376,30 @@ pub async fn removed(
     agent: Option<&AgentId>,
     path: &str,
 ) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = kept(store, owner).await?;
-    let trail = ByteTrail::new(path, &found);
-    let is_of = |reached: &PathUse| agent.is_none_or(|agent| reached.agent == agent.as_str());
-    found.retain(|reached| is_of(reached) && trail.leads_to(reached));
+    let mut found = UseList::new(TRAIL_USES);
+    kept(store, owner, &mut found).await?;
+    let known = KnownUses { uses: found.uses, is_cut: found.is_cut };
+    let path = path.to_owned();
+    let mut found = follow(move || known.trace(&path)).await?.turns;
+    found.retain(|reached| agent.is_none_or(|agent| reached.agent == agent.as_str()));
     Ok(found)
 }
 
-async fn kept(store: &dyn Store, owner: &Owner) -> Result<Vec<PathUse>, StoreError> {
-    let mut found = Vec::new();
+async fn kept(store: &dyn Store, owner: &Owner, found: &mut UseList) -> Result<(), StoreError> {
     let mut pages = store.docs(owner, keys::READS);
     while let Some(page) = pages.records::<Vec<PathUse>>().await? {
-        found.extend(page.into_iter().flat_map(|(_, kept)| kept));
+        if found.extend(page.into_iter().flat_map(|(_, kept)| kept)).is_break() {
+            break;
+        }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Lines that one document keeps: about 100 KB.
 const KEPT_PER_PAGE: usize = 500;
+
+/// Such documents that one write makes.
+pub const KEPT_PAGES: usize = 20;
 
 /// Writes that keep what models have seen after its records are gone; `key` names the document of a number.
 pub fn kept_writes(mut seen: Vec<PathUse>, at: Millis, key: impl Fn(usize) -> String) -> Vec<DocWrite> {
@@ -289,6 +408,19 @@ pub fn kept_writes(mut seen: Vec<PathUse>, at: Millis, key: impl Fn(usize) -> St
     }
     let pages = seen.chunks(KEPT_PER_PAGE).enumerate();
     pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect()
+}
+
+/// Writes such documents while `checks` hold. The first one comes last: where it is, all are.
+pub async fn write_kept(
+    store: &dyn Store,
+    owner: &Owner,
+    now: Millis,
+    (pages, checks): (&[DocWrite], &[DocWrite]),
+) -> Result<(), StoreError> {
+    for pages in pages.rchunks(KEPT_PAGES) {
+        store.write(now, owner, &[pages, checks].concat()).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

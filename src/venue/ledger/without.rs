@@ -1,6 +1,7 @@
 //! A prompt without what came from a path, whatever it came through: entries at, below and above it,
 //! what operations have read for others, results of tools, placeholders, and copies.
 
+use super::experiment::{CONVERSATION_COPIES, PathEffect};
 use super::why::seen;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
@@ -8,15 +9,17 @@ use crate::domain::context::item::{Content, Item};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
 use crate::domain::lines;
-use crate::domain::origin::{Seen, is_below, overlap, with_copies};
+use crate::domain::origin::{PathSet, Seen, is_below, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
 use std::sync::Arc;
 
-/// Takes out what came from there, and from where it was copied `elsewhere`. Whether anything did.
-pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -> bool {
-    let mut paths = copies(inputs, path);
-    paths.extend_from_slice(elsewhere);
-    let is_gone = |seen: &Seen| paths.iter().any(|path| overlap(&seen.path, path));
+/// Takes out what came from there, and from where it was copied `elsewhere`.
+pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -> PathEffect {
+    let (mut paths, is_cut) = copies(inputs, path);
+    for place in elsewhere {
+        paths.insert(place);
+    }
+    let is_gone = |seen: &Seen| paths.overlaps(&seen.path);
     let items = std::mem::take(&mut inputs.items);
     let count = items.len();
     let mut found = false;
@@ -27,7 +30,7 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -
     found |= inputs.items.len() < count;
     let output = |job: &dyn std::fmt::Display| format!("j/{job}/output");
     let results = inputs.served.results.len();
-    let is_out = |job: String| paths.iter().any(|path| overlap(&job, path));
+    let is_out = |job: String| paths.overlaps(&job);
     inputs.served.results.retain(|(_, event)| !event.job().is_some_and(|job| is_out(output(job))));
     found |= inputs.served.results.len() < results;
     for turn in &mut inputs.transcript {
@@ -39,7 +42,8 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -
         *turn = Arc::new(record.into());
     }
     let user = user_of(inputs);
-    found | inputs.values.remove(&user, |place| is_out(place.to_owned()))
+    found |= inputs.values.remove(&user, |place| paths.overlaps(place));
+    PathEffect { found, is_cut }
 }
 
 /// The user of the owner of a turn, `tenant/user/agent/session/turn`.
@@ -48,18 +52,18 @@ pub(super) fn user_of(inputs: &Inputs) -> String {
 }
 
 /// The path, and where its bytes were copied to: by whoever handed sections on, and by calls of this
-/// conversation.
-fn copies(inputs: &Inputs, path: &str) -> Vec<String> {
+/// conversation. Returns too whether there are more.
+fn copies(inputs: &Inputs, path: &str) -> (PathSet, bool) {
     let handed = inputs.items.iter().flat_map(|item| &item.origin.reads);
     let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
-    with_copies(path, handed.chain(calls.flat_map(|call| call.reads.iter().flatten())))
+    with_copies(path, handed.chain(calls.flat_map(|call| call.reads.iter().flatten())), CONVERSATION_COPIES)
 }
 
 /// A piece without these paths; of one that lies above them what is left of it, if that can be told.
-fn cut(mut item: Item, paths: &[String], found: &mut bool) -> Option<Item> {
+fn cut(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item> {
     let sources: Vec<String> = item.source.iter().flat_map(|source| source.split(", ")).map(str::to_owned).collect();
     for source in &sources {
-        for path in paths.iter().filter(|path| overlap(source, path)) {
+        for path in paths.overlapping(source) {
             if is_below(source, path) || sources.len() > 1 {
                 return None;
             }
@@ -101,24 +105,33 @@ fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool)
         }
     }
     if !gone.is_empty() {
-        for message in &mut record.said {
-            if let ChatMessage::Assistant { reasoning, .. } = message {
-                *reasoning = None;
-            }
-        }
+        forget_reasoning(record);
     }
     !gone.is_empty()
 }
 
-/// A result of a child job that an earlier turn was shown.
-fn unheard(heard: &mut Heard, path: &str, is_out: &impl Fn(String) -> bool) -> bool {
-    let line = heard.text.lines().find_map(|line| line.strip_prefix("- Job "));
-    let job = line.and_then(|line| line.split(' ').next());
-    let gone = heard.job.is_none() && job.is_some_and(|job| is_out(format!("j/{job}/output")));
-    if gone {
-        heard.text = format!("{}{path}]", lines::LEFT_OUT);
+/// What the model said to itself may repeat what it had read.
+pub(super) fn forget_reasoning(record: &mut TurnRecord) {
+    for message in &mut record.said {
+        if let ChatMessage::Assistant { reasoning, .. } = message {
+            *reasoning = None;
+        }
     }
-    gone
+}
+
+/// The path of a job's output that an earlier turn was shown.
+pub(super) fn result_place(heard: &Heard) -> Option<String> {
+    let line = heard.text.lines().find_map(|line| line.strip_prefix("- Job ")).filter(|_| heard.job.is_none())?;
+    Some(format!("j/{}/output", line.split(' ').next()?))
+}
+
+/// A result of a child job that an earlier turn was shown says why it is left out. Returns whether it is.
+pub(super) fn unheard(heard: &mut Heard, why: &str, is_out: &impl Fn(String) -> bool) -> bool {
+    let is_gone = result_place(heard).is_some_and(is_out);
+    if is_gone {
+        heard.text = format!("{}{why}]", lines::LEFT_OUT);
+    }
+    is_gone
 }
 
 #[cfg(test)]

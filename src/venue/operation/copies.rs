@@ -2,16 +2,16 @@
 
 use super::{Invocation, Site};
 use crate::domain::ids::sha256_hex;
-use crate::store::{DocWrite, keys};
+use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::ledger::why::PathUse;
 
-/// Records where the bytes went that a call has read. The call has taken effect: that it can't be recorded changes
-/// nothing for its caller.
+/// Records where the bytes went that a call has read, as far as the owner's quota has room. The call has taken effect:
+/// that it can't be recorded changes nothing for its caller.
 pub(super) async fn note(call: &Invocation<'_>) {
     if matches!(call.site, Site::Turn(_)) {
         return;
     }
-    let (store, now) = (&*call.venue.store, call.venue.now());
+    let now = call.venue.now();
     let copies = call.reads.seen().into_iter().filter_map(|seen| {
         let into = seen.into.clone()?;
         // One document for each pair of places, however often it is copied.
@@ -22,7 +22,13 @@ pub(super) async fn note(call: &Invocation<'_>) {
     if writes.is_empty() {
         return;
     }
-    if let Err(error) = store.write(now, &call.caller.owner, &writes).await {
-        tracing::warn!(owner = %call.caller.owner, operation = call.named, %error, "a copy is not recorded for `why`");
+    let (owner, operation) = (&call.caller.owner, call.named);
+    match call.venue.keep(owner, &writes).await {
+        Ok(_) => {}
+        // A caller can do this as often as it likes.
+        Err(error @ StoreError::Over(_)) => {
+            tracing::debug!(%owner, operation, %error, "a copy is not recorded for `why`");
+        }
+        Err(error) => tracing::warn!(%owner, operation, %error, "a copy is not recorded for `why`"),
     }
 }

@@ -372,7 +372,7 @@ fn the_bytes_of_a_record_are_pinned() {
     };
     let ledger = Ledger {
         rows: vec![row.clone(), Row { origin, ..row }],
-        values: vec![UsedKey { key: "a".into(), tier: Tier::Session, bytes: 3 }],
+        values: vec![UsedKey { key: "a".into(), tier: Tier::Session, bytes: 3, at: None }],
         unresolved: vec!["b".into()],
         cut: vec!["c".into()],
         used: 1_383,

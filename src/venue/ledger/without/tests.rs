@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::chat::{Arguments, ToolCall};
 use crate::domain::context::item::{Section, Tags};
-use crate::domain::origin::Origin;
+use crate::domain::origin::{Origin, overlap};
 use crate::domain::session::CallRecord;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn a_piece_goes_by_what_it_came_from_and_what_was_read_for_it() {
         ("v/ops/lattice/read", Content::Text("t".into()), &["w/b"], Some(json!("t"))),
     ] {
         let item = item(source, content, reads);
-        let path = vec!["w/a/x".to_owned()];
+        let path = PathSet::from_iter(["w/a/x"]);
         let left = cut(item, &path, &mut false);
         let left = left.filter(|item| !item.origin.reads.iter().any(|seen| overlap(&seen.path, "w/a/x")));
         let left = left.map(|item| match item.content {
