@@ -177,7 +177,7 @@ async fn keep_reads(
     key: &SessionKey,
     (turns, at): (u64, Millis),
 ) -> Result<(), StoreError> {
-    let seen = why::of_session(&*venue.store, owner, key, turns).await?;
+    let seen = why::session_reads(&*venue.store, owner, key, turns).await?;
     let pages = why::kept_writes(seen, at, |number| keys::session_reads(key, at, number));
     for pages in pages.chunks(READ_PAGES) {
         venue.store.write(venue.now(), owner, pages).await?;

@@ -138,7 +138,7 @@ pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Ve
 }
 
 /// All that the models of one session have seen, which has this many turns.
-pub async fn of_session(
+pub async fn session_reads(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
