@@ -358,7 +358,7 @@ impl WaitReason {
             }
             Self::ResultDue { job } => put("job", Some(json!(job))),
             Self::Withheld { kind, root, .. } => {
-                put("waiting", (root != kind).then(|| json!({"kind": root, "reason": NOT_READABLE})))
+                put("waiting", (root != kind).then(|| json!({"kind": root, "reason": NOT_READABLE})));
             }
             Self::External { queue, .. } => put("queue", Some(json!(queue))),
             Self::Noted { cause: WaitCause::BackingOff { tries }, .. } => put("tries", Some(json!(tries))),
