@@ -331,20 +331,20 @@ impl<'v> WaitLook<'v> {
                 found = Some((child, wait));
             }
         }
-        let (job, agent, wait, is_named) = match found {
-            Some((child, wait)) => {
-                let sight = self.reader.sees(&child.head);
-                (child.head.id.clone(), child.head.agent.clone(), wait, sight != JobSight::Nothing)
-            }
-            // Its message lies in the queue.
-            None => {
-                let Some(started) = state.pending.get(first) else { return Ok(None) };
-                let is_named = self.reader.reads_agent(&started.agent);
-                (first.clone(), started.agent.clone(), Some(WaitReason::NotAdmitted), is_named)
-            }
-        };
+        let Some((child, wait)) = found else { return Ok(self.unadmitted_child(state, first, others)) };
+        let is_named = self.reader.sees(&child.head) != JobSight::Nothing;
+        let (job, agent) = (child.head.id.clone(), child.head.agent.clone());
         let child = WaitReason::Child { job, agent, wait: wait.map(Box::new), others };
         Ok(Some(if is_named { child } else { child.withheld() }))
+    }
+
+    /// A child without a record: its message lies in the queue.
+    fn unadmitted_child(&self, state: &SessionState, job: &JobId, others: usize) -> Option<WaitReason> {
+        let agent = state.pending.get(job)?.agent.clone();
+        let is_named = self.reader.reads_agent(&agent);
+        let wait = Some(Box::new(WaitReason::NotAdmitted));
+        let child = WaitReason::Child { job: job.clone(), agent, wait, others };
+        Some(if is_named { child } else { child.withheld() })
     }
 
     async fn ended_child(&self, ended: Vec<JobId>) -> Result<Option<WaitReason>, StoreError> {
