@@ -42,6 +42,7 @@ use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::rates::{Meters, Rates};
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Providers, ResourceProvider};
+use crate::venue::roll::FleetCache;
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::worker::{self, WorkerOptions};
 use backends::{OpenBus, OpenStore, ScratchFolder, store_name};
@@ -245,6 +246,7 @@ impl App {
             prompts,
             meters: Meters::default(),
             local: LocalWorker::default(),
+            fleet: FleetCache::default(),
             history,
             metrics,
         };

@@ -3,7 +3,7 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::{Format, field, note};
-use super::running::Running;
+use super::running::RunningArgs;
 use crate::app::Role;
 use crate::process::host;
 use crate::upkeep::audit::{self, AuditError};
@@ -36,7 +36,7 @@ pub(crate) struct Audit {
     #[arg(long)]
     settle: bool,
     #[command(flatten)]
-    running: Running,
+    running: RunningArgs,
 }
 
 /// What is shown of the books, in order.
@@ -61,7 +61,7 @@ impl Audit {
         let config = context.load(Vec::new())?.config;
         let input = json!({"repair": self.repair, "settle": self.settle});
         // Who asks before anything was ever kept leaves nothing behind: neither streams nor keys.
-        let looks = self.running.clone();
+        let running = self.running.server(context);
         let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
         let untouched = async |venue: &Venue| {
             let owners = venue.store.owners(None, 1).await.map_err(|error| failed(error.into()))?;
@@ -76,10 +76,10 @@ impl Audit {
         let asked = ("v/ops/venue/audit", &input);
         let mut shown = Value::Null;
         if !self.repair && !self.settle {
-            shown = looks.ask_or_as(Role::Doctor, &config, asked, untouched).await?;
+            shown = running.clone().ask_or_as(Role::Doctor, &config, asked, untouched).await?;
         }
         if shown.is_null() {
-            shown = self.running.ask_or(&config, asked, here).await?;
+            shown = running.ask_or(&config, asked, here).await?;
         }
         let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };
         let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());

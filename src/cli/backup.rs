@@ -3,7 +3,7 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::field;
-use super::running::Running;
+use super::running::RunningArgs;
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::upkeep::backup;
@@ -25,7 +25,7 @@ pub(crate) struct Backup {
     /// Name of the copy [default: the time, e.g. `20260131T120000Z`]
     name: Option<String>,
     #[command(flatten)]
-    running: Running,
+    running: RunningArgs,
 }
 
 /// `20260131T120000Z`.
@@ -42,7 +42,7 @@ impl Backup {
         let name = self.name.unwrap_or_else(|| stamp(Clock::system().now()));
         let input = json!({"name": name});
         let here = async |venue: &Venue| backup::make(venue, &name).await.map_err(|error| Failure::operation(&error));
-        let made = self.running.ask_or(&config, ("v/ops/venue/backup", &input), here).await?;
+        let made = self.running.server(context).ask_or(&config, ("v/ops/venue/backup", &input), here).await?;
         let [path, records, bytes] = ["path", "records", "bytes"].map(|key| field(&made, key));
         context.out.value(&made, || format!("{path}: {records} records, {bytes} bytes"))?;
         Ok(Exit::Ok)

@@ -3,7 +3,7 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::{Out, field};
-use super::running::Running;
+use super::running::RunningArgs;
 use crate::app::Role;
 use crate::upkeep::doctor;
 use crate::venue::Venue;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 #[command(after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1")]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    running: Running,
+    running: RunningArgs,
 }
 
 impl Doctor {
@@ -29,7 +29,11 @@ impl Doctor {
             Ok(found) => Ok(found.to_json()),
             Err(error) => Err(Failure::new(Exit::Unreachable, error.to_string())),
         };
-        let found = self.running.ask_or_as(Role::Doctor, &config, ("v/ops/venue/doctor", &json!({})), here).await?;
+        let found = self
+            .running
+            .server(context)
+            .ask_or_as(Role::Doctor, &config, ("v/ops/venue/doctor", &json!({})), here)
+            .await?;
         context.out.value(&found, || text(context.out, &found))?;
         let all = found["guarantees"].as_array().map_or(0, Vec::len);
         match found["broken"].as_u64() {

@@ -1,5 +1,6 @@
 //! A venue that is running: what only its own process can look at is asked over HTTP.
 
+use super::Context;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use crate::app::{self, App, Role};
@@ -12,15 +13,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Which running server to ask.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Running {
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RunningArgs {
     /// Ask this server, instead of the configured store and queue; without it a running `trellis up` that holds an
     /// embedded store is asked, and `TRELLIS_URL` where no store is configured
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The server of all other commands: not asked where a store is configured.
-    #[arg(long, env = "TRELLIS_URL", hide = true)]
-    url_of_environment: Option<String>,
     /// Token of an operator of a venue with `auth.mode = "jwt"`; others can see it in the list of processes, so better
     /// in the environment or with `--token-file`
     #[arg(long, env = "TRELLIS_TOKEN", hide_env_values = true, hide_default_value = true)]
@@ -30,11 +28,31 @@ pub(crate) struct Running {
     token_file: Option<PathBuf>,
 }
 
+/// The variable that names the server of all other commands.
+const URL_VARIABLE: &str = "TRELLIS_URL";
+
+/// A server that may be running, by the arguments of a command and its environment.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    args: RunningArgs,
+    /// Not asked where a store is configured.
+    url_of_environment: Option<String>,
+}
+
+impl RunningArgs {
+    /// The server that these arguments and the environment name.
+    pub fn server(self, context: &Context) -> Running {
+        let url_of_environment = context.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
+        Running { args: self, url_of_environment }
+    }
+}
+
 impl Running {
     /// A client of the running server, and whether it is asked because it holds the store; `None` when the configured
     /// backends are free to be opened here.
     fn client(self, config: &Config) -> Result<Option<(Client, bool)>, Failure> {
-        let (url, held) = match (self.url, self.url_of_environment) {
+        let RunningArgs { url, token, token_file } = self.args;
+        let (url, held) = match (url, self.url_of_environment) {
             (Some(url), _) => (url, false),
             (None, url) if app::is_held(config) => {
                 (url.unwrap_or_else(|| format!("http://{}", config.http.listen)), true)
@@ -42,7 +60,7 @@ impl Running {
             (None, Some(url)) if has_default_store(config) => (url, false),
             (None, _) => return Ok(None),
         };
-        let server = Server { url, owner: None, token: self.token, token_file: self.token_file };
+        let server = Server { url, owner: None, token, token_file };
         Ok(Some((Client::new(&server)?, held)))
     }
 

@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note, time};
-use super::running::{self, Running};
+use super::running::{self, Running, RunningArgs};
 use super::wait::shown;
 use super::{Context, role};
 use crate::app::{App, Role};
@@ -42,7 +42,7 @@ pub(crate) enum WorkerCommand {
     #[command(after_help = "Example:\n  trellis worker list --config fleet.toml")]
     List {
         #[command(flatten)]
-        running: Running,
+        running: RunningArgs,
     },
     /// Tell workers to leave, as SIGTERM does
     ///
@@ -68,7 +68,7 @@ pub(crate) struct Drain {
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
     #[command(flatten)]
-    running: Running,
+    running: RunningArgs,
 }
 
 /// Where the list is.
@@ -146,12 +146,13 @@ impl WorkerCommand {
         let config = context.load(Vec::new())?.config;
         match self {
             Self::List { running } => {
-                let list = running.ask_or(&config, ("v/ops/worker/list", &json!({})), list).await?;
+                let list = running.server(context).ask_or(&config, ("v/ops/worker/list", &json!({})), list).await?;
                 context.out.value(&list, || text(context.out, &list))?;
                 Ok(Exit::Ok)
             }
             Self::Drain(Drain { workers, host, wait, running }) => {
-                let (place, told) = Place::told(running, &config, Whom { names: workers, host }).await?;
+                let (place, told) =
+                    Place::told(running.server(context), &config, Whom { names: workers, host }).await?;
                 let done = drain(context, &config, &place, told, wait).await;
                 place.close().await;
                 done

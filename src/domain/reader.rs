@@ -2,6 +2,7 @@
 //! what was given and what came out only where he could have read it himself.
 
 use crate::authority::{Authority, ResourcePath};
+use crate::ids::AgentId;
 use crate::job::{Job, JobHead};
 use crate::session::WITHHELD;
 use serde_json::{Value, json};
@@ -56,6 +57,11 @@ impl Reader {
         // What isn't known, of old jobs, might be anything.
         let bound = head.authority().cloned().unwrap_or_default();
         if self.authority.covers_reading(&bound) { JobSight::Whole } else { JobSight::Veiled }
+    }
+
+    /// Whether the records of this agent are his to read.
+    pub fn reads_agent(&self, agent: &AgentId) -> bool {
+        self.operator || self.authority.permits("crud/read", ResourcePath::agent(agent)).is_ok()
     }
 
     /// A job's record as he sees it.

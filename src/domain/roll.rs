@@ -61,6 +61,9 @@ pub struct WorkerRecord {
     /// Owners whose sessions wait here because others of theirs hold their share of its slots, [`AT_SHARE`] at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_share: Vec<String>,
+    /// Approvals that its turns ask for get entries in the list of open ones; an older build knows no such entries.
+    #[serde(default)]
+    pub lists_approvals: bool,
     /// Of a newer build.
     #[serde(flatten)]
     pub kept: KeptKeys,
@@ -114,6 +117,8 @@ pub struct FleetState {
     pub owner_cap: Option<u32>,
     /// Name and last sign of the worker that was heard last.
     pub last: Option<(String, Millis)>,
+    /// A worker lives whose approvals aren't in the list of open ones.
+    pub has_older: bool,
     at_share: Vec<String>,
 }
 
@@ -128,6 +133,7 @@ impl FleetState {
             busy: live.iter().map(|worker| u64::from(worker.busy.min(worker.slots))).sum(),
             owner_cap: live.iter().filter_map(|worker| worker.owner_cap).min(),
             last,
+            has_older: all.iter().any(|worker| worker.is_live(now) && !worker.lists_approvals),
             at_share: live.iter().flat_map(|worker| worker.at_share.iter().cloned()).collect(),
         }
     }
@@ -212,6 +218,7 @@ mod tests {
             drain: None,
             owner_cap: None,
             at_share: Vec::new(),
+            lists_approvals: true,
             kept,
         }
     }

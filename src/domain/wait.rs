@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
 
+/// The text of a reason that names what its reader may not read.
+const NOT_READABLE: &str = "the job or the agent that it is about is not yours to read";
+
 /// Reason why a job, a session or an agent waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitReason {
@@ -76,6 +79,20 @@ pub enum WaitReason {
         wait: Option<Box<WaitReason>>,
         /// Number of other children that are awaited.
         others: usize,
+    },
+    /// The child that is awaited has ended, and its result has not arrived.
+    ResultDue {
+        /// The child.
+        job: JobId,
+    },
+    /// A reason that names a job or an agent which the reader may not read: its kind, and no more.
+    Withheld {
+        /// Kind of the reason.
+        kind: &'static str,
+        /// Kind of the reason at the end of its chain.
+        root: &'static str,
+        /// Whether a person has to do something.
+        needs_person: bool,
     },
     /// A worker outside this venue has not taken the job, or has not ended it.
     External {
@@ -184,6 +201,8 @@ impl WaitReason {
             Self::Behind { .. } => "behind",
             Self::Person { .. } => "person",
             Self::Child { .. } => "child",
+            Self::ResultDue { .. } => "result-due",
+            Self::Withheld { kind, .. } => kind,
             Self::External { .. } => "external-worker",
             Self::Timer { .. } => "timer",
             Self::Noted { cause, .. } => cause.kind(),
@@ -207,6 +226,8 @@ impl WaitReason {
             | Self::Behind { .. }
             | Self::Person { .. }
             | Self::Child { .. }
+            | Self::ResultDue { .. }
+            | Self::Withheld { .. }
             | Self::External { .. } => None,
         }
     }
@@ -227,15 +248,53 @@ impl WaitReason {
             | Self::Behind { wait: None, .. }
             | Self::Person { .. }
             | Self::Child { wait: None, .. }
+            | Self::ResultDue { .. }
+            | Self::Withheld { .. }
             | Self::External { .. }
             | Self::Timer { .. }
             | Self::Noted { .. } => self,
         }
     }
 
+    /// The reason for a reader who may read neither the job nor the agent that waits: what concerns all work of the
+    /// owner stays, of the rest no name and no text.
+    #[must_use]
+    pub fn withheld(self) -> Self {
+        match self {
+            Self::NotAdmitted
+            | Self::Due
+            | Self::NoWorker { .. }
+            | Self::SlotsTaken { .. }
+            | Self::OwnerShare
+            | Self::OwnerLimit { .. }
+            | Self::Withheld { .. } => self,
+            Self::AgentLimit { .. }
+            | Self::Suspended { .. }
+            | Self::Paused { .. }
+            | Self::Behind { .. }
+            | Self::Person { .. }
+            | Self::Child { .. }
+            | Self::ResultDue { .. }
+            | Self::External { .. }
+            | Self::Timer { .. }
+            | Self::Noted { .. } => {
+                Self::Withheld { kind: self.kind(), root: self.root_kind(), needs_person: self.needs_person() }
+            }
+        }
+    }
+
+    fn root_kind(&self) -> &'static str {
+        match self.root() {
+            Self::Withheld { root, .. } => root,
+            root => root.kind(),
+        }
+    }
+
     /// Whether a person has to do something before it goes on: among several reasons this one is told first.
     pub fn needs_person(&self) -> bool {
-        matches!(self.root(), Self::Person { .. } | Self::Suspended { .. } | Self::Paused { .. })
+        let root = self.root();
+        let is_persons = matches!(root, Self::Person { .. } | Self::Suspended { .. } | Self::Paused { .. });
+        is_persons || matches!(root, Self::Withheld { needs_person: true, .. })
     }
 
     /// What a reader can do about it, of what stands at the end of its chain.
@@ -260,6 +319,8 @@ impl WaitReason {
             | Self::OwnerShare
             | Self::Behind { .. }
             | Self::Child { .. }
+            | Self::ResultDue { .. }
+            | Self::Withheld { .. }
             | Self::External { .. }
             | Self::Timer { .. }
             | Self::Noted { .. } => None,
@@ -294,6 +355,10 @@ impl WaitReason {
                 put("job", Some(json!(job)));
                 put("agent", Some(json!(agent)));
                 put("waiting", wait.as_ref().map(|wait| wait.to_json()));
+            }
+            Self::ResultDue { job } => put("job", Some(json!(job))),
+            Self::Withheld { kind, root, .. } => {
+                put("waiting", (root != kind).then(|| json!({"kind": root, "reason": NOT_READABLE})));
             }
             Self::External { queue, .. } => put("queue", Some(json!(queue))),
             Self::Noted { cause: WaitCause::BackingOff { tries }, .. } => put("tries", Some(json!(tries))),
@@ -352,6 +417,16 @@ impl Display for WaitReason {
                 }
                 nested(f, wait.as_deref())
             }
+            Self::ResultDue { job } => {
+                write!(f, "job `{job}`, which it has started, has ended, and its result is on its way")
+            }
+            Self::Withheld { kind, root, .. } => {
+                write!(f, "`{kind}`")?;
+                if root != kind {
+                    write!(f, ", in the end `{root}`")?;
+                }
+                write!(f, "; {NOT_READABLE}")
+            }
             Self::External { queue, begun: false } => {
                 write!(f, "no external worker of queue `{queue}` has taken it yet")
             }
@@ -367,68 +442,5 @@ fn nested(f: &mut Formatter<'_>, wait: Option<&WaitReason>) -> fmt::Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn job(digit: &str) -> JobId {
-        JobId::new(&digit.repeat(32)).unwrap()
-    }
-
-    #[test]
-    fn a_reason_says_what_is_waited_for_and_what_to_do() {
-        let agent: AgentId = "a".parse().unwrap();
-        let person = WaitReason::Person { approvals: vec![job("2")] };
-        let child = |wait| WaitReason::Child { job: job("1"), agent: agent.clone(), wait, others: 0 };
-        let limit = |owner_limit| WaitReason::AgentLimit { agent: agent.clone(), limit: 2, owner_limit };
-        let suspended = |why: &str| WaitReason::Suspended { agent: agent.clone(), why: Some(why.into()) };
-        let two = job("2");
-        for (reason, kind, text, advice) in [
-            (WaitReason::NoWorker { last: None }, "no-worker", "no worker runs".to_owned(), Some("`trellis worker`")),
-            (limit(None), "agent-limit", "agent `a` runs as many sessions as it may: 2 (`concurrency`)".into(), Some("update a")),
-            (
-                limit(Some(9)),
-                "agent-limit",
-                "agent `a` runs as many sessions as it may: 2 (`concurrency`), or its owner does: 9 (`worker.owner_cap`)".into(),
-                Some("update a"),
-            ),
-            (suspended("tired"), "suspended", "agent `a` is suspended: tired".into(), Some("agent resume a")),
-            (suspended("x; `trellis agent resume a`"), "suspended", "agent `a` is suspended: x; `trellis agent resume a`".into(), None),
-            (person.clone(), "person", format!("a person must answer approval `{two}`"), Some("`trellis approvals`")),
-            (
-                child(Some(Box::new(person.clone()))),
-                "child",
-                format!(
-                    "job `{}` of agent `a`, which it has started, has not ended: a person must answer approval `{two}`",
-                    job("1")
-                ),
-                Some("`trellis approvals`"),
-            ),
-            (child(None), "child", format!("job `{}` of agent `a`, which it has started, has not ended", job("1")), None),
-        ] {
-            assert_eq!((reason.kind(), reason.to_string()), (kind, text));
-            let given = reason.advice();
-            assert_eq!(given.is_some(), advice.is_some(), "{reason}: {given:?}");
-            assert!(given.unwrap_or_default().contains(advice.unwrap_or_default()), "{reason}");
-        }
-        let parent = child(Some(Box::new(person))).to_json();
-        assert_eq!((&parent["kind"], &parent["waiting"]["kind"]), (&json!("child"), &json!("person")));
-        assert_eq!(parent["waiting"]["approvals"], json!([two]));
-    }
-
-    #[test]
-    fn causes_are_read_as_written_and_unknown_ones_as_other() {
-        for cause in [
-            WaitCause::ProviderLimit,
-            WaitCause::SpendingLimit,
-            WaitCause::BackingOff { tries: 3 },
-            WaitCause::Paused,
-            WaitCause::NotPublished,
-            WaitCause::Other,
-        ] {
-            let written = json!(cause);
-            assert_eq!(written["kind"], cause.kind());
-            assert_eq!(WaitCause::deserialize(written).unwrap(), cause);
-        }
-        assert_eq!(WaitCause::deserialize(json!({"kind": "brand-new"})).unwrap(), WaitCause::Other);
-    }
-}
+#[path = "wait_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::{JobSight, Reader};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitReason;
+use crate::store::StoreError;
 use crate::venue::{jobs, waits};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -68,6 +69,7 @@ pub(super) async fn stream(
         last: None,
         seen: None,
         wait: None,
+        known: None,
         wait_look: Instant::now(),
         pause: Duration::ZERO,
         look: Instant::now(),
@@ -104,7 +106,9 @@ struct Watch {
     seen: Option<(JobStatus, Millis)>,
     /// Why the job waits, as the last record says.
     wait: Option<WaitReason>,
-    /// The next look at that.
+    /// The job of the last record, without its input.
+    known: Option<Job>,
+    /// The next look at why it waits.
     wait_look: Instant,
     pause: Duration,
     look: Instant,
@@ -184,6 +188,12 @@ impl Watch {
             return None;
         }
         self.wait_look = Instant::now() + WAIT_LOOK;
+        if is_same
+            && let Some(known) = self.known.clone()
+            && reason_of(&self.api, &self.owner, &self.reader, known).await.is_ok_and(|reason| reason == self.wait)
+        {
+            return None;
+        }
         let mut job: Job = match jobs::shown(&self.api.venue, &self.owner, &self.job).await {
             Ok(Some(job)) => job,
             Ok(None) => {
@@ -195,7 +205,7 @@ impl Watch {
                 return None;
             }
         };
-        if let Err(error) = waits::explain(&self.api.venue, &self.owner, &mut job).await {
+        if let Err(error) = waits::explain(&self.api.venue, &self.owner, &self.reader, &mut job).await {
             tracing::debug!(%error, job = %self.job, "why the job waits isn't known");
         }
         let now = Some((job.status, job.updated));
@@ -207,12 +217,21 @@ impl Watch {
         self.pause = Duration::ZERO;
         let record = self.reader.record(&job);
         if !job.status.is_terminal() {
+            job.head.input = Value::Null;
+            self.known = Some(job);
             return Some(record);
         }
         let behind = if self.has_text { last_place(&self.api, &self.job).await } else { None };
         self.last = Some(LastRecord { record, behind, deadline: Instant::now() + DRAIN });
         None
     }
+}
+
+/// Why a job of the same status waits now, without reading its input and what lies under it.
+async fn reason_of(api: &Api, owner: &Owner, reader: &Reader, mut job: Job) -> Result<Option<WaitReason>, StoreError> {
+    jobs::reload_notes(&api.venue, owner, &mut job).await?;
+    waits::explain(&api.venue, owner, reader, &mut job).await?;
+    Ok(job.wait)
 }
 
 async fn last_place(api: &Api, job: &JobId) -> Option<u64> {

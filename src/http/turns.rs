@@ -92,7 +92,7 @@ pub(super) async fn get(
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let reader = who.caller.reads();
     let mut shown = show::turn(&session, &past, prompt.then_some(&*reader));
-    if let Some(detail) = PromptDetail::of_turn(&api.venue, who.owner(), &past).await? {
+    if let Some(detail) = PromptDetail::for_turn(&api.venue, who.owner(), &past).await? {
         detail.show(&mut shown["ledger"]);
     }
     Ok(axum::Json(shown).into_response())
@@ -211,7 +211,7 @@ pub(super) async fn context(
     let answer = match run(&inputs) {
         Ok(assembled) => {
             let mut ledger = show::ledger(&assembled.ledger);
-            PromptDetail::of_prompt(&api.venue, who.owner(), (&inputs, &assembled), (None, None))
+            PromptDetail::for_prompt(&api.venue, who.owner(), (&inputs, &assembled), (None, None))
                 .await?
                 .show(&mut ledger);
             json!({"ledger": ledger, "request": assembled.request})

@@ -44,8 +44,8 @@
 //! | `marker` | `<until> <worker>`: who leaves the marks by which a store that was set back is known; in the venue's own owner only | workers | for good |
 //! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
-//! | `h.open/<approval>` | empty; approvals that nobody has answered | the commit that asks, retention where an older build has asked | until it is answered, and as the approval |
-//! | `h.listed` | empty; whether all approvals of builds that knew no such entries have theirs | the first list | for good |
+//! | `h.open/<approval>` | empty; approvals that nobody has answered | the commit that asks; lists and retention where an older build has asked | until it is answered, and as the approval |
+//! | `h.listed` | empty; whether all approvals of builds that knew no such entries have theirs | the first list | until a list finds a live worker of such a build |
 //! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
 //! | `u/<outcome>` | JSON of a call whose outcome is unknown, see `domain::outcome` | commits, ends of invoked operations, people | `retention.jobs` after it, or after its settlement |
 //! | `u.due/<due>-<outcome>` | JSON of a call that has begun, by the time at which it is looked at, see `domain::outcome` | checkpoints, `run` | until its end is recorded, or it is listed |

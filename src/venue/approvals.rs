@@ -19,6 +19,7 @@ use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
+use crate::venue::roll;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -89,9 +90,7 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) 
 
 /// Shows the approvals that nobody has answered, as their entries name them.
 async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
-    if venue.store.doc(owner, keys::APPROVALS_LISTED).await?.value.is_none() {
-        list_older(venue, owner).await?;
-    }
+    list_older(venue, owner).await?;
     let mut entries = venue.store.entries(owner, keys::OPEN_APPROVALS).of(PAGE);
     while let Some(page) = entries.keys().await? {
         let ids: Vec<JobId> = page.iter().filter_map(|key| keys::approval_of_open(key)).collect();
@@ -100,8 +99,14 @@ async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval)
     Ok(())
 }
 
-/// Gives the approvals of builds that knew no entries theirs, once for an owner.
+/// Gives the approvals of builds that knew no entries theirs: once for an owner, and with each look while a worker of such
+/// a build lives, which may ask at any time.
 async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
+    let has_older = roll::fleet(venue).await?.has_older;
+    let is_listed = venue.store.doc(owner, keys::APPROVALS_LISTED).await?.value.is_some();
+    if is_listed && !has_older {
+        return Ok(());
+    }
     let mut open = Vec::new();
     let mut look = |approval: Approval| {
         if approval.answer.is_none() {
@@ -112,11 +117,17 @@ async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     for some in open.chunks(PAGE) {
         list_unlisted(venue, owner, some).await?;
     }
-    // An owner without approvals gets no documents by being looked at.
-    if open.is_empty() && venue.store.scan(owner, keys::APPROVALS, None, false, 1).await?.is_empty() {
-        return Ok(());
-    }
-    venue.store.write(venue.now(), owner, &[DocWrite::mark(keys::APPROVALS_LISTED.to_owned())]).await.map(|_| ())
+    let key = keys::APPROVALS_LISTED.to_owned();
+    let write = if has_older {
+        // What it asks from now on is looked for when it is gone.
+        is_listed.then(|| DocWrite::delete(key))
+    } else {
+        // An owner without approvals gets no documents by being looked at.
+        let has_some = !open.is_empty() || !venue.store.scan(owner, keys::APPROVALS, None, false, 1).await?.is_empty();
+        has_some.then(|| DocWrite::mark(key))
+    };
+    let Some(write) = write else { return Ok(()) };
+    venue.store.write(venue.now(), owner, &[write]).await.map(|_| ())
 }
 
 /// Writes the entries of these unanswered approvals that have none: a worker of an older build has asked.
@@ -171,31 +182,42 @@ pub(super) async fn awaited(venue: &Venue, owner: &Owner, session: &SessionKey) 
 
 /// Those of these approvals that somebody can still answer.
 pub async fn unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
+    Ok(unanswered_docs(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
+}
+
+/// The same with the versions of their documents.
+async fn unanswered_docs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(Approval, u64)>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let wanted: Vec<_> = ids.iter().map(keys::approval).collect();
     let docs = venue.store.read(owner, &wanted).await?;
-    let found = docs.iter().zip(&wanted).map(|(doc, key)| doc.decode::<Approval>(key));
-    let found: Vec<Option<Approval>> = found.collect::<Result<_, _>>()?;
-    Ok(found.into_iter().flatten().filter(|approval| is_unanswered(venue, approval)).collect())
+    let found = docs.iter().zip(&wanted).map(|(doc, key)| Ok((doc.decode::<Approval>(key)?, doc.version)));
+    let found: Vec<(Option<Approval>, u64)> = found.collect::<Result<_, StoreError>>()?;
+    let found = found.into_iter().filter_map(|(approval, version)| Some((approval?, version)));
+    Ok(found.filter(|(approval, _)| is_unanswered(venue, approval)).collect())
 }
 
-/// The write by which a job goes on as `STARTED` with the last answer that its session awaits: nobody else is asked.
-async fn started_write(venue: &Venue, owner: &Owner, answered: &Approval) -> Result<Option<DocWrite>, StoreError> {
-    let Some(job) = &answered.job else { return Ok(None) };
+/// The writes by which a job goes on as `STARTED` with the last answer that its session awaits. While others are open, what
+/// makes the answer fail that comes at once with another: each would see the other as open, and the job would stay as it is.
+async fn status_writes(venue: &Venue, owner: &Owner, answered: &Approval) -> Result<Vec<DocWrite>, StoreError> {
+    let Some(job) = &answered.job else { return Ok(Vec::new()) };
     let key = keys::job_status(job);
     let status = venue.store.doc(owner, &key).await?;
     if status.status().is_none_or(|(status, _)| status != JobStatus::InputRequired) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let mut others = awaited(venue, owner, &answered.session).await?;
     others.retain(|other| *other != answered.id);
-    if !unanswered(venue, owner, &others).await?.is_empty() {
-        return Ok(None);
+    let open = unanswered_docs(venue, owner, &others).await?;
+    if !open.is_empty() {
+        return Ok(open
+            .into_iter()
+            .map(|(other, version)| DocWrite::check(keys::approval(&other.id), version))
+            .collect());
     }
     let started = keys::encode_status(JobStatus::Started, venue.now());
-    Ok(Some(DocWrite::put(key, started).at(status.version)))
+    Ok(vec![DocWrite::put(key, started).at(status.version)])
 }
 
 fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
@@ -263,8 +285,8 @@ pub async fn decide(
                 let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
                 let mark = DocWrite::put(mark_of(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
-                let started = started_write(venue, owner, &decided).await?;
-                let writes = answer_writes(&decided, version).into_iter().chain([mark]).chain(started);
+                let status = status_writes(venue, owner, &decided).await?;
+                let writes = answer_writes(&decided, version).into_iter().chain([mark]).chain(status);
                 Ok(Edit::write(writes.collect::<Vec<_>>(), decided).within(venue.quota_to_end(bytes).await))
             }
         }

@@ -17,8 +17,9 @@ const CANCELLED_ADVICE: &str =
 pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
     let owner = &caller.owner;
     let mut job = job.clone();
-    waits::explain(venue, owner, &mut job).await?;
-    let mut record = caller.reader().record(&job);
+    let reader = caller.reader();
+    waits::explain(venue, owner, &reader, &mut job).await?;
+    let mut record = reader.record(&job);
     if job.status == JobStatus::InputRequired {
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
         let mut waiting =

@@ -107,6 +107,8 @@ pub struct Venue {
     pub meters: rates::Meters,
     /// The worker of this process.
     pub local: local::LocalWorker,
+    /// What the list of workers said last.
+    pub fleet: roll::FleetCache,
     /// Whether the store is still what it has said.
     pub history: History,
     /// Counters.

@@ -7,7 +7,23 @@ use super::{Venue, venue_owner};
 use crate::domain::roll::{DrainOrder, FleetState, Whom, WorkerRecord};
 use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::failure::OpError;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Age at which the list of workers is read again.
+const FLEET_AGE: Duration = Duration::from_secs(1);
+
+/// What the list of workers said last, and when it was read.
+#[derive(Default)]
+pub struct FleetCache(Mutex<Option<(Duration, Arc<FleetState>)>>);
+
+impl FleetCache {
+    fn clear(&self) {
+        *self.0.lock() = None;
+    }
+}
 
 /// A worker says what it is and does now. Returns the order that was given since it began. One that is leaving doesn't
 /// take the place of another that has begun under its name.
@@ -26,7 +42,9 @@ pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>
         let now = WorkerRecord { drain: drain.clone(), kept, ..me.clone() };
         Ok::<_, StoreError>(Edit::write([DocWrite::json(key.as_str(), &now).at(version)], drain))
     };
-    venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await
+    let signed = venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await;
+    venue.fleet.clear();
+    signed
 }
 
 /// The order to a worker, where there is one.
@@ -45,7 +63,9 @@ pub async fn strike(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> 
         }
         Ok::<_, StoreError>(Edit::write([DocWrite::delete(key.as_str()).at(version)], ()))
     };
-    venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await
+    let struck = venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await;
+    venue.fleet.clear();
+    struck
 }
 
 /// All that are on the list, by name. Those that nobody needs to know of any more are struck off.
@@ -67,9 +87,16 @@ pub async fn all(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
     Ok(workers)
 }
 
-/// What those that live say together.
-pub async fn fleet(venue: &Venue) -> Result<FleetState, StoreError> {
-    Ok(FleetState::new(&all(venue).await?, venue.now()))
+/// What those that live say together, as of a second ago at most; what this process signs or strikes is in it at once.
+pub async fn fleet(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
+    let now = venue.clock.steady();
+    let known = venue.fleet.0.lock().clone();
+    if let Some((_, fleet)) = known.filter(|(read, _)| now.checked_sub(*read).is_some_and(|age| age < FLEET_AGE)) {
+        return Ok(fleet);
+    }
+    let fleet = Arc::new(FleetState::new(&all(venue).await?, venue.now()));
+    *venue.fleet.0.lock() = Some((now, Arc::clone(&fleet)));
+    Ok(fleet)
 }
 
 /// The list as operators see it.

@@ -8,7 +8,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::invoked::NO_AGENT;
 use crate::domain::job::{Job, JobStatus, Waiting};
 use crate::domain::lease::DUE_AFTER;
-use crate::domain::roll::FleetState;
+use crate::domain::reader::{JobSight, Reader};
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::domain::wait::{WaitCause, WaitReason};
@@ -17,20 +17,21 @@ use crate::venue::agents::{self, sessions};
 use crate::venue::roll;
 use crate::venue::{Venue, approvals, jobs};
 
-/// Sessions of an agent that are looked at for one that waits.
-const SESSIONS: usize = 200;
-
 /// Sessions that one question looks at: a parent, its children and theirs.
 const LOOKS: usize = 24;
 
-/// Why an open job does not go on now; `None` while it runs, and of one that has ended.
-pub async fn of_job(venue: &Venue, owner: &Owner, job: &Job) -> Result<Option<WaitReason>, StoreError> {
-    WaitLook::new(venue, owner).job(job).await
-}
+/// Sessions of an agent that are read at a time: their states may be large.
+const SESSIONS_STEP: usize = 20;
 
-/// Sets why a job does not go on, for those who look at it.
-pub async fn explain(venue: &Venue, owner: &Owner, job: &mut Job) -> Result<(), StoreError> {
-    match of_job(venue, owner, job).await? {
+/// Sessions of an agent that are read for one that waits.
+const SESSIONS: usize = 1_000;
+
+/// Sessions of an agent that wait and are asked why, until a person has to do something for one.
+const EXPLAINED: usize = 24;
+
+/// Sets why a job does not go on, as this reader may know it.
+pub async fn explain(venue: &Venue, owner: &Owner, reader: &Reader, job: &mut Job) -> Result<(), StoreError> {
+    match WaitLook::new(venue, owner, reader).job(job).await? {
         Some(wait) => job.tell_wait(wait),
         // It runs: what it waited for is over.
         None if !job.status.is_terminal() => (job.wait, job.waiting) = (None, None),
@@ -39,23 +40,62 @@ pub async fn explain(venue: &Venue, owner: &Owner, job: &mut Job) -> Result<(), 
     Ok(())
 }
 
-/// Why a session does not go on now; `None` while it runs, and of one in which nothing is to be done.
-pub async fn of_session(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<WaitReason>, StoreError> {
+/// Why a session does not go on now, as this reader may know it; `None` while it runs, and of one in which nothing is to be
+/// done.
+pub async fn session_reason(
+    venue: &Venue,
+    owner: &Owner,
+    reader: &Reader,
+    key: &SessionKey,
+) -> Result<Option<WaitReason>, StoreError> {
     let Some(facts) = sessions::find(venue, owner, key).await? else { return Ok(None) };
-    let mut look = WaitLook::new(venue, owner);
-    Ok(look.session(&facts).await?.and_then(|(reason, _)| reason))
+    WaitLook::new(venue, owner, reader).entry(&facts).await
 }
 
-/// Why an agent's work does not go on: it is suspended, or what the first of its sessions waits for that waits.
-pub async fn of_agent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<WaitReason>, StoreError> {
-    let Some((agent, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
+/// What an agent waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentWait {
+    /// The reason of a session, first of one for which a person has to do something; `None`: none that was read waits.
+    pub reason: Option<WaitReason>,
+    /// Whether the agent has more sessions than were read.
+    pub is_partial: bool,
+}
+
+/// Why an agent's work does not go on, as this reader may know it: it is suspended, or a session of it waits.
+pub async fn agent_reason(
+    venue: &Venue,
+    owner: &Owner,
+    reader: &Reader,
+    id: &AgentId,
+) -> Result<AgentWait, StoreError> {
+    let mut found = AgentWait::default();
+    let Some((agent, _)) = agents::get(venue, owner, id).await? else { return Ok(found) };
+    let mut look = WaitLook::new(venue, owner, reader);
     if agent.status == AgentStatus::Suspended {
-        return Ok(Some(jobs::suspended(&agent)));
+        found.reason = Some(look.cut(jobs::suspended(&agent), id));
+        return Ok(found);
     }
-    let is_waiting = |facts: &SessionFacts| !facts.mailbox.is_empty() && !is_leased(facts, venue.now());
-    let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
-    let Some(first) = sessions.into_iter().find(is_waiting) else { return Ok(None) };
-    Ok(WaitLook::new(venue, owner).session(&first).await?.and_then(|(reason, _)| reason))
+    let mut pages = venue.store.all_sessions(owner, Some(id)).of(SESSIONS_STEP);
+    let (mut read, mut explained) = (0, 0);
+    while let Some(page) = pages.next().await? {
+        read += page.len();
+        for facts in page.iter().filter(|facts| !facts.mailbox.is_empty() && !is_leased(facts, venue.now())) {
+            let Some(reason) = look.entry(facts).await? else { continue };
+            explained += 1;
+            let needs_person = reason.needs_person();
+            if needs_person || found.reason.is_none() {
+                found.reason = Some(reason);
+            }
+            if needs_person || explained == EXPLAINED {
+                return Ok(found);
+            }
+        }
+        if read >= SESSIONS {
+            found.is_partial = true;
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// A turn that a worker runs.
@@ -85,24 +125,76 @@ fn is_leased(facts: &SessionFacts, now: Millis) -> bool {
     facts.lease_until.is_some_and(|until| until > now)
 }
 
-/// One question, and what was read for it.
+/// One question of one reader.
 struct WaitLook<'v> {
     venue: &'v Venue,
     owner: &'v Owner,
+    reader: &'v Reader,
     /// Sessions that it may still look at.
     left: usize,
-    fleet: Option<FleetState>,
 }
 
 /// What a session waits for, and the job of the task that it serves next; `None`: nothing is to be done in it.
 type SessionWait = Option<(Option<WaitReason>, Option<JobId>)>;
 
 impl<'v> WaitLook<'v> {
-    const fn new(venue: &'v Venue, owner: &'v Owner) -> Self {
-        Self { venue, owner, left: LOOKS, fleet: None }
+    const fn new(venue: &'v Venue, owner: &'v Owner, reader: &'v Reader) -> Self {
+        Self { venue, owner, reader, left: LOOKS }
     }
 
+    /// A reason that concerns a job or a session which isn't the reader's to read; of an agent that he may read, he may
+    /// know why it is suspended, and its limit.
+    fn cut(&self, reason: WaitReason, agent: &AgentId) -> WaitReason {
+        let is_agents = match &reason {
+            WaitReason::Suspended { agent: of, .. } | WaitReason::AgentLimit { agent: of, .. } => of == agent,
+            WaitReason::NotAdmitted
+            | WaitReason::Due
+            | WaitReason::NoWorker { .. }
+            | WaitReason::SlotsTaken { .. }
+            | WaitReason::OwnerShare
+            | WaitReason::OwnerLimit { .. }
+            | WaitReason::Paused { .. }
+            | WaitReason::Behind { .. }
+            | WaitReason::Person { .. }
+            | WaitReason::Child { .. }
+            | WaitReason::ResultDue { .. }
+            | WaitReason::External { .. }
+            | WaitReason::Timer { .. }
+            | WaitReason::Noted { .. }
+            | WaitReason::Withheld { .. } => false,
+        };
+        if is_agents && self.reader.reads_agent(agent) { reason } else { reason.withheld() }
+    }
+
+    /// How much the reader sees of a job that is known by its id; of one without a record nothing.
+    async fn sight(&self, job: &JobId) -> Result<JobSight, StoreError> {
+        if self.reader.operator {
+            return Ok(JobSight::Whole);
+        }
+        let head = jobs::head(self.venue, self.owner, job).await?;
+        Ok(head.map_or(JobSight::Nothing, |head| self.reader.sees(&head)))
+    }
+
+    /// Why a session that was asked for waits.
+    async fn entry(&mut self, facts: &SessionFacts) -> Result<Option<WaitReason>, StoreError> {
+        let Some((Some(reason), task)) = self.session(facts).await? else { return Ok(None) };
+        let agent = &facts.key.agent;
+        let is_readable = match &task {
+            Some(job) => self.sight(job).await? == JobSight::Whole,
+            None => self.reader.reads_agent(agent),
+        };
+        Ok(Some(if is_readable { reason } else { self.cut(reason, agent) }))
+    }
+
+    /// Why an open job does not go on now; `None` while it runs, and of one that has ended.
     async fn job(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
+        let reason = self.whole_reason(job).await?;
+        let is_whole = self.reader.sees(&job.head) == JobSight::Whole;
+        Ok(reason.map(|reason| if is_whole { reason } else { self.cut(reason, &job.head.agent) }))
+    }
+
+    /// The same for who may read all of the job.
+    async fn whole_reason(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let id = &job.head.id;
         if job.status.is_terminal() {
             return Ok(None);
@@ -124,12 +216,18 @@ impl<'v> WaitLook<'v> {
             return Ok((job.status == JobStatus::Pending).then_some(WaitReason::NotAdmitted));
         };
         Ok(match Box::pin(self.session(&facts)).await? {
-            Some((wait, Some(first))) if first != *id => {
-                Some(WaitReason::Behind { job: first, wait: wait.map(Box::new) })
-            }
+            Some((wait, Some(first))) if first != *id => Some(self.behind(first, wait, &key.agent).await?),
             Some((wait, _)) => wait,
             None => None,
         })
+    }
+
+    /// A task waits until the session has ended an earlier one.
+    async fn behind(&self, first: JobId, wait: Option<WaitReason>, agent: &AgentId) -> Result<WaitReason, StoreError> {
+        let sight = self.sight(&first).await?;
+        let wait = wait.map(|wait| if sight == JobSight::Whole { wait } else { self.cut(wait, agent) });
+        let behind = WaitReason::Behind { job: first, wait: wait.map(Box::new) };
+        Ok(if sight == JobSight::Nothing { behind.withheld() } else { behind })
     }
 
     /// A job that is no task: an external worker's, or an operation that was invoked.
@@ -142,7 +240,7 @@ impl<'v> WaitLook<'v> {
         if begun || job.head.agent.as_str() != NO_AGENT {
             return Ok(None);
         }
-        Ok(Some(self.fleet().await?.no_worker().unwrap_or(WaitReason::Due)))
+        Ok(Some(roll::fleet(self.venue).await?.no_worker().unwrap_or(WaitReason::Due)))
     }
 
     async fn session(&mut self, facts: &SessionFacts) -> Result<SessionWait, StoreError> {
@@ -176,7 +274,7 @@ impl<'v> WaitLook<'v> {
         if let Some(job) = job.filter(|_| task.is_some_and(|task| task.job_status == Some(JobStatus::Paused))) {
             return Ok(Some(paused(job, note.as_ref())));
         }
-        if let Some(person) = self.person(state).await? {
+        if let Some(person) = self.person(&facts.key.agent, state, job).await? {
             return Ok(Some(person));
         }
         // One that was given back until a time is looked at just then; else something has happened since.
@@ -195,9 +293,8 @@ impl<'v> WaitLook<'v> {
     }
 
     /// What the session needs to run is a slot.
-    async fn slot(&mut self, facts: &SessionFacts, agent: Option<&AgentRecord>) -> Result<WaitReason, StoreError> {
-        let (now, owner) = (self.venue.now(), self.owner.clone());
-        let fleet = self.fleet().await?;
+    async fn slot(&self, facts: &SessionFacts, agent: Option<&AgentRecord>) -> Result<WaitReason, StoreError> {
+        let fleet = roll::fleet(self.venue).await?;
         if let Some(none) = fleet.no_worker() {
             return Ok(none);
         }
@@ -211,10 +308,10 @@ impl<'v> WaitLook<'v> {
                 (None, None) => WaitReason::Due,
             });
         };
-        if due > now.plus(DUE_AFTER) {
+        if due > self.venue.now().plus(DUE_AFTER) {
             return Ok(WaitReason::Timer { until: due });
         }
-        Ok(fleet.due_reason(&owner))
+        Ok(fleet.due_reason(self.owner))
     }
 
     /// What the last worker has noted that gave the session back.
@@ -223,40 +320,61 @@ impl<'v> WaitLook<'v> {
         self.venue.store.get(self.owner, &key).await
     }
 
-    /// The approvals of the session that nobody has answered.
-    async fn person(&self, state: &SessionState) -> Result<Option<WaitReason>, StoreError> {
+    /// The approvals of the session that nobody has answered; by name those of the task that it serves, and of an agent
+    /// that the reader may read.
+    async fn person(
+        &self,
+        agent: &AgentId,
+        state: &SessionState,
+        task: Option<&JobId>,
+    ) -> Result<Option<WaitReason>, StoreError> {
         let Some(awaiting) = &state.awaiting else { return Ok(None) };
         let ids: Vec<JobId> = awaiting.calls.iter().map(|call| call.approval.clone()).collect();
         let approvals = approvals::unanswered(self.venue, self.owner, &ids).await?;
-        let approvals: Vec<JobId> = approvals.into_iter().map(|approval| approval.id).collect();
-        Ok((!approvals.is_empty()).then_some(WaitReason::Person { approvals }))
+        let is_open = !approvals.is_empty();
+        let is_named = |job: Option<&JobId>| self.reader.reads_agent(agent) || job.is_some() && job == task;
+        let named = approvals.into_iter().filter(|approval| is_named(approval.job.as_ref()));
+        Ok(is_open.then(|| WaitReason::Person { approvals: named.map(|approval| approval.id).collect() }))
     }
 
-    /// The child that it waits for; of several the one for which a person has to do something, else one that waits.
+    /// The child that it waits for: of several the one for which a person has to do something, else one that waits; one
+    /// that has ended where no other is open.
     async fn child(&mut self, state: &SessionState) -> Result<Option<WaitReason>, StoreError> {
-        let ids: Vec<JobId> = state.pending.keys().cloned().collect();
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        let mut found: Option<(JobId, AgentId, Option<WaitReason>)> = None;
-        let children = jobs::get_many(self.venue, self.owner, &ids).await?;
-        let open: Vec<Job> = children.into_iter().filter(|job| !job.status.is_terminal()).collect();
+        let pending: Vec<JobId> = state.pending.keys().cloned().collect();
+        let ended = jobs::cancelled(self.venue, self.owner, &pending).await?;
+        let rest: Vec<JobId> = pending.into_iter().filter(|id| !ended.contains(id)).collect();
+        let Some(first) = rest.first() else { return self.ended_child(ended).await };
+        let open = jobs::standing(self.venue, self.owner, &rest).await?;
+        let others = rest.len() - 1;
+        let mut found: Option<(&Job, Option<WaitReason>)> = None;
         for child in &open {
             let wait = Box::pin(self.job(child)).await?;
             let rank = |wait: Option<&WaitReason>| wait.map_or(0, |wait| 1 + u8::from(wait.needs_person()));
-            if found.as_ref().is_none_or(|(.., known)| rank(wait.as_ref()) > rank(known.as_ref())) {
-                found = Some((child.head.id.clone(), child.head.agent.clone(), wait));
+            if found.as_ref().is_none_or(|(_, known)| rank(wait.as_ref()) > rank(known.as_ref())) {
+                found = Some((child, wait));
             }
         }
-        let others = open.len().saturating_sub(1);
-        Ok(found.map(|(job, agent, wait)| WaitReason::Child { job, agent, wait: wait.map(Box::new), others }))
+        let Some((child, wait)) = found else { return Ok(self.unadmitted_child(state, first, others)) };
+        let is_named = self.reader.sees(&child.head) != JobSight::Nothing;
+        let (job, agent) = (child.head.id.clone(), child.head.agent.clone());
+        let child = WaitReason::Child { job, agent, wait: wait.map(Box::new), others };
+        Ok(Some(if is_named { child } else { child.withheld() }))
     }
 
-    async fn fleet(&mut self) -> Result<&FleetState, StoreError> {
-        if self.fleet.is_none() {
-            self.fleet = Some(roll::fleet(self.venue).await?);
-        }
-        Ok(self.fleet.get_or_insert_default())
+    /// A child without a record: its message lies in the queue.
+    fn unadmitted_child(&self, state: &SessionState, job: &JobId, others: usize) -> Option<WaitReason> {
+        let agent = state.pending.get(job)?.agent.clone();
+        let is_named = self.reader.reads_agent(&agent);
+        let wait = Some(Box::new(WaitReason::NotAdmitted));
+        let child = WaitReason::Child { job: job.clone(), agent, wait, others };
+        Some(if is_named { child } else { child.withheld() })
+    }
+
+    async fn ended_child(&self, ended: Vec<JobId>) -> Result<Option<WaitReason>, StoreError> {
+        let Some(job) = ended.into_iter().next() else { return Ok(None) };
+        let sight = self.sight(&job).await?;
+        let due = WaitReason::ResultDue { job };
+        Ok(Some(if sight == JobSight::Nothing { due.withheld() } else { due }))
     }
 }
 

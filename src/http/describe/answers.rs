@@ -118,8 +118,9 @@ struct RunningTurn {
 #[serde(rename_all = "camelCase")]
 struct Waiting {
     /// `not-admitted`, `due`, `no-worker`, `slots-taken`, `owner-share`, `agent-limit`, `owner-limit`, `suspended`,
-    /// `paused`, `behind` (an earlier task of its session), `person`, `child`, `external-worker`, `timer`,
-    /// `provider-limit`, `spending-limit`, `backing-off`, `not-published` or `other`.
+    /// `paused`, `behind` (an earlier task of its session), `person`, `child`, `result-due`, `external-worker`,
+    /// `timer`, `provider-limit`, `spending-limit`, `backing-off`, `not-published` or `other`. Of jobs and agents that the
+    /// reader may not read nothing else is told.
     kind: String,
     /// In words.
     reason: String,

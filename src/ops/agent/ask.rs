@@ -292,7 +292,8 @@ impl Operation for Chat {
             }
             if call.venue.clock.steady() >= deadline {
                 let answer = json!({"agentId": agent, "sessionId": session, "response": null, "answered": []});
-                let waiting = waits::of_session(call.venue, &call.caller.owner, &key).await?;
+                let (owner, reader) = (&call.caller.owner, call.caller.reader());
+                let waiting = waits::session_reason(call.venue, owner, &reader, &key).await?;
                 let answer = with_waiting(answer, waiting.map(|wait| wait.to_json()));
                 return Ok(with_ignored(answer, &ignored).into());
             }

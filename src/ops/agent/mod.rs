@@ -63,8 +63,12 @@ impl Operation for Info {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let info = agents::info(call.venue, &call.caller.owner, &self.agent_id).await?;
         let mut info = info.ok_or_else(|| no_agent(&self.agent_id))?;
-        let waiting = waits::of_agent(call.venue, &call.caller.owner, &self.agent_id).await?;
-        info["waiting"] = waiting.map_or(Value::Null, |wait| wait.to_json());
+        let reader = call.caller.reader();
+        let waiting = waits::agent_reason(call.venue, &call.caller.owner, &reader, &self.agent_id).await?;
+        info["waiting"] = waiting.reason.map_or(Value::Null, |wait| wait.to_json());
+        if waiting.is_partial {
+            info["waitingPartial"] = true.into();
+        }
         Ok(info.into())
     }
 }
@@ -146,7 +150,7 @@ impl Operation for Create {
         let config = layers::resolved(call, [definition, config]).await?;
         call.reads.went(&[format!("g/{id}/config")]);
         if !overwrite && !dry_run && !names_model(config.as_ref(), state.as_ref()) {
-            // Without a model the call can only find an agent.
+            // Without a model in it, such a call wants no more than that the agent exists.
             if let Some((record, _)) = agents::get(call.venue, &call.caller.owner, &id).await? {
                 return unchanged(call, &record).await;
             }

@@ -160,9 +160,9 @@ impl ReadSession {
         if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
             return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));
         }
-        let waiting = waits::of_session(venue, owner, &key).await?.map(|wait| wait.to_json());
+        let waiting = waits::session_reason(venue, owner, &call.caller.reader(), &key).await?;
         let answer = json!({"agentId": key.agent, "sessionId": key.session, "turns": turns, "next": next});
-        Ok(with_waiting(answer, waiting))
+        Ok(with_waiting(answer, waiting.map(|wait| wait.to_json())))
     }
 }
 

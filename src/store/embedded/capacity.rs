@@ -53,10 +53,19 @@ fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, concurrency: u32) -> Result<
     let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return Ok(concurrency > 0) };
     let free = concurrency.saturating_sub(agent.live(now.0));
     Ok(match slot.now.ticket() {
-        Some(ticket) => agent.waiting.keys().take(free).any(|t| *t == ticket),
+        Some(ticket) => {
+            let is_queued = agent.waiting.contains_key(&ticket);
+            is_queued && leaves_slot(free, agent.waiting.len(), agent.waiting.range(..ticket))
+        }
         None if agent.waiting.is_empty() => free > 0,
-        None => agent.waiting.range(..=(slot.rank(tx)?, u64::MAX)).take(free).count() < free,
+        None => leaves_slot(free, agent.waiting.len(), agent.waiting.range(..=(slot.rank(tx)?, u64::MAX))),
     })
+}
+
+/// Whether those `ahead` in a queue of so many leave one of the free slots. An agent without a limit has more free slots
+/// than sessions: none of them is visited then, as many as wait for its owner's slots.
+fn leaves_slot(free: usize, queued: usize, ahead: impl Iterator) -> bool {
+    queued < free || ahead.take(free).count() < free
 }
 
 /// Whether the owner has a slot for it: those told to come go first, then those who wait.
@@ -219,4 +228,27 @@ fn tell(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &str) -> Result<Ou
 fn agent_id(token: &str) -> Result<AgentId, Fault> {
     let bad = || Fault::Record(format!("agent token `{token}` is damaged"));
     AgentId::new(decode_token(token).ok_or_else(bad)?).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leaves_slot;
+
+    #[test]
+    fn a_queue_shorter_than_the_free_slots_is_not_walked() {
+        for (free, queued, ahead, expected, most) in [
+            (usize::MAX, 50_000, 50_000, true, 0),
+            (50_001, 50_000, 50_000, true, 0),
+            (2, 50_000, 0, true, 0),
+            (2, 50_000, 1, true, 1),
+            (2, 50_000, 49_999, false, 2),
+            (0, 0, 0, false, 0),
+            (0, 3, 3, false, 0),
+        ] {
+            let mut visited = 0;
+            let leaves = leaves_slot(free, queued, (0..ahead).inspect(|_| visited += 1));
+            assert_eq!(leaves, expected, "{free} free, {ahead} ahead of {queued}");
+            assert!(visited <= most, "{visited} visited with {free} free, {ahead} ahead of {queued}");
+        }
+    }
 }

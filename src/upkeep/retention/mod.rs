@@ -295,9 +295,6 @@ impl Janitor {
         owner: &Owner,
         after: Option<DocKey>,
     ) -> Result<(Option<DocKey>, u64), StoreError> {
-        if self.rules.jobs.is_none() {
-            return Ok((None, 0));
-        }
         let mut pages = venue.store.docs(owner, keys::APPROVALS).after(after).of(PAGE);
         let mut batch = Batch::new(venue, owner);
         let mut gone = 0;

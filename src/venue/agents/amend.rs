@@ -214,7 +214,7 @@ impl SessionReads {
         key: &SessionKey,
         turns: u64,
     ) -> Result<Vec<DocWrite>, StoreError> {
-        let there = why::of_session(&*venue.store, owner, key, turns).await?;
+        let there = why::session_reads(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         self.uses.extend(there);
         self.uses.sort_by_key(|reached| reached.turn);
@@ -243,7 +243,7 @@ impl SessionReads {
             return Ok(());
         }
         let turns = find(venue, owner, key).await?.map_or(0, |seen| seen.version);
-        let there = why::of_session(&*venue.store, owner, key, turns).await?;
+        let there = why::session_reads(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         let mut pages = self.pages(key);
         let surplus = pages.len()..self.written;

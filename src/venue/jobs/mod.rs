@@ -132,6 +132,30 @@ pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobI
     jobs.filter_map(Result::transpose).collect()
 }
 
+/// How jobs stand: without what came out of them and what they have used; of a large input no more than its size.
+pub(in crate::venue) async fn standing(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+    let documents = |id| [keys::job_head(id), keys::job_status(id), keys::job_wait(id), keys::outbound(id)];
+    let wanted: Vec<_> = ids.iter().flat_map(documents).collect();
+    let docs = venue.store.read(owner, &wanted).await?;
+    let mut jobs = Vec::with_capacity(ids.len());
+    for (id, docs) in ids.iter().zip(docs.chunks(4)) {
+        let [head, status, waiting, outbound] = docs else { continue };
+        let [head, status, waiting, outbound] = [head, status, waiting, outbound].map(Clone::clone);
+        let docs = [head, status, Doc::default(), waiting, outbound, Doc::default()];
+        jobs.extend(assembled(id, &docs, Extent::Listed)?);
+    }
+    Ok(jobs)
+}
+
+/// Reads again what workers note of a job that goes on: why it waits, and how it stands with an external worker.
+pub async fn reload_notes(venue: &Venue, owner: &Owner, job: &mut Job) -> Result<(), StoreError> {
+    let keys = [keys::job_wait(&job.head.id), keys::outbound(&job.head.id)];
+    if let [waiting, outbound] = venue.store.read(owner, &keys).await?.as_slice() {
+        (job.waiting, job.outbound) = (waiting.decode(&keys[0])?, outbound.decode(&keys[1])?);
+    }
+    Ok(())
+}
+
 /// The first of these jobs as lists show them: as many as weigh no more than `bytes`, and one at
 /// least; those that are gone, or not wanted, are `None`. And what is left of `bytes`.
 async fn listed(

@@ -48,8 +48,8 @@ impl PromptDetail {
         ledger["values"] = self.values.into();
     }
 
-    /// Of a past turn; `None` where its prompt can't be built as it was.
-    pub async fn of_turn(venue: &Venue, owner: &Owner, past: &PastTurn) -> Result<Option<Self>, StoreError> {
+    /// Builds what was sent for a past turn; `None` where its prompt can't be built as it was.
+    pub async fn for_turn(venue: &Venue, owner: &Owner, past: &PastTurn) -> Result<Option<Self>, StoreError> {
         let Some(Restored { inputs: Ok(inputs), ledger }) = &past.seen else { return Ok(None) };
         let Ok(assembled) = run(inputs) else { return Ok(None) };
         if ledger.form == Form::Canonical && ledger.prompt != assembled.ledger.prompt {
@@ -57,11 +57,11 @@ impl PromptDetail {
         }
         let record = past.record.as_ref();
         let (model, version) = (record.map(|record| record.model.as_str()), record.map(|record| record.config_version));
-        Self::of_prompt(venue, owner, (inputs, &assembled), (model, version)).await.map(Some)
+        Self::for_prompt(venue, owner, (inputs, &assembled), (model, version)).await.map(Some)
     }
 
-    /// Of a prompt for a model, `provider/name`, by default the agent's first, and a version of its configuration.
-    pub async fn of_prompt(
+    /// Builds what is sent of a prompt for a model, `provider/name`, by default the agent's first, and a version of its configuration.
+    pub async fn for_prompt(
         venue: &Venue,
         owner: &Owner,
         (inputs, assembled): (&Inputs, &Assembled),

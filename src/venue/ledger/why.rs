@@ -251,7 +251,7 @@ async fn collect(store: &dyn Store, owner: &Owner, agent: &AgentId, found: &mut 
 }
 
 /// All that the models of one session have seen, which has this many turns.
-pub async fn of_session(
+pub async fn session_reads(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,

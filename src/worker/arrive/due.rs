@@ -50,7 +50,7 @@ pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
     worker.shutdown.spawn_turn("due", async move {
         let stop = own.shutdown.stopping();
         if stop.run_until_cancelled(own.venue.clock.until(own.venue.clock.steady() + GRACE)).await.is_some() {
-            own.seats.are_more(&owner);
+            own.seats.note_more_due(&owner);
             look_once(&own, &owner).await;
             acknowledge(&own, &owner).await;
         }
@@ -62,7 +62,7 @@ async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> bool {
     let Some(missing) = worker.seats.missing(owner) else { return false };
     let looked = look(worker, owner, missing).await;
     let all = looked.as_ref().is_ok_and(|found| *found >= missing);
-    worker.seats.has_looked(owner, all);
+    worker.seats.finish_lookup(owner, all);
     match looked {
         Ok(_) => call_waiting(worker),
         Err(error) => tracing::debug!(%owner, %error, "due sessions not looked for; the sweep does it"),

@@ -90,7 +90,7 @@ async fn run_due(worker: &Arc<Worker>, delivery: &Delivery, session: SessionKey,
         worker.seats.pass_over(owner, &session, &Waits::Named);
     }
     if more {
-        worker.seats.are_more(owner);
+        worker.seats.note_more_due(owner);
     }
     match seat {
         // Another worker may have one.

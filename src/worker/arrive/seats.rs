@@ -158,8 +158,8 @@ impl Seats {
         }
         let tenants = table.tenants.iter();
         let users =
-            tenants.flat_map(|(tenant, slots)| slots.users.iter().map(move |(user, sitting)| (tenant, user, sitting)));
-        let waiting = users.filter(|(.., sitting)| !sitting.waiting.is_empty() || sitting.behind);
+            tenants.flat_map(|(tenant, slots)| slots.users.iter().map(move |(user, mine)| (tenant, user, mine)));
+        let waiting = users.filter(|(.., mine)| !mine.waiting.is_empty() || mine.behind);
         let owners = waiting.map(|(tenant, user, _)| Owner::new(tenant.clone(), user.clone()));
         let mut found: Vec<_> =
             owners.filter(|owner| self.room(&table, owner) == 0).map(|owner| owner.to_string()).collect();
@@ -198,7 +198,7 @@ impl Seats {
     pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
         self.meet(owner);
         let mut table = self.table.lock();
-        let others_wait = table.find(owner).is_some_and(|sitting| !sitting.waiting.is_empty());
+        let others_wait = table.find(owner).is_some_and(|mine| !mine.waiting.is_empty());
         if others_wait || self.room(&table, owner) == 0 {
             return None;
         }
@@ -208,7 +208,7 @@ impl Seats {
     fn sit(self: &Arc<Self>, table: &mut Table, owner: Owner) -> Seat {
         table.taken += 1;
         table.tenant_mut(&owner).taken += 1;
-        table.sitting_mut(&owner).taken += 1;
+        table.owner_mut(&owner).taken += 1;
         let number = table.numbered;
         table.numbered += 1;
         table.holds.begin(number, owner.clone());
@@ -221,21 +221,21 @@ impl Seats {
         self.meet(owner);
         let mut table = self.table.lock();
         let (is_full, may_hold) = (table.waiting >= REMEMBERED_IN_ALL, table.held < HELD);
-        let sitting = table.sitting_mut(owner);
-        if sitting.waiting.contains(session) {
+        let mine = table.owner_mut(owner);
+        if mine.waiting.contains(session) {
             return false;
         }
         let most = if matches!(why, Waits::Named) { NAMED } else { REMEMBERED };
-        let is_first = sitting.waiting.is_empty();
-        let is_remembered = sitting.waiting.len() < most && (is_first || !is_full);
+        let is_first = mine.waiting.is_empty();
+        let is_remembered = mine.waiting.len() < most && (is_first || !is_full);
         if is_remembered {
-            sitting.waiting.push_back(session.clone());
+            mine.waiting.push_back(session.clone());
         } else {
-            sitting.are_more();
+            mine.note_more_due();
         }
         let is_held = match why {
             Waits::Admitted(message) if may_hold => {
-                sitting.held.push(Arc::clone(message));
+                mine.held.push(Arc::clone(message));
                 true
             }
             Waits::Admitted(_) | Waits::Due | Waits::Named => false,
@@ -251,20 +251,20 @@ impl Seats {
     /// Whether other workers are to hear of a session that was passed over: the first few since none of its owner waited.
     pub(crate) fn is_to_be_told(&self, owner: &Owner) -> bool {
         let mut table = self.table.lock();
-        let Some(sitting) = table.find_mut(owner).filter(|sitting| sitting.told < TOLD) else { return false };
-        sitting.told += 1;
+        let Some(mine) = table.find_mut(owner).filter(|mine| mine.told < TOLD) else { return false };
+        mine.told += 1;
         true
     }
 
     /// Messages of an owner of whom no longer as many sessions wait: they are to be acknowledged.
     pub(crate) fn release(&self, owner: &Owner) -> Vec<Arc<dyn Settle>> {
         let mut table = self.table.lock();
-        let Some(sitting) = table.find_mut(owner) else { return Vec::new() };
-        if sitting.behind {
+        let Some(mine) = table.find_mut(owner) else { return Vec::new() };
+        if mine.behind {
             return Vec::new();
         }
-        let wait = sitting.waiting.len().min(sitting.held.len());
-        let released = sitting.held.split_off(wait);
+        let wait = mine.waiting.len().min(mine.held.len());
+        let released = mine.held.split_off(wait);
         table.held = table.held.saturating_sub(released.len());
         table.forget_gone(owner);
         released
@@ -274,7 +274,7 @@ impl Seats {
     pub(crate) fn held(&self) -> Vec<Arc<dyn Settle>> {
         let table = self.table.lock();
         let users = table.tenants.values().flat_map(|tenant| tenant.users.values());
-        users.flat_map(|sitting| sitting.held.iter().map(Arc::clone)).collect()
+        users.flat_map(|mine| mine.held.iter().map(Arc::clone)).collect()
     }
 
     /// The session that is called next, with its slot: the one that has waited longest of the owner whose turn it is.
@@ -286,44 +286,44 @@ impl Seats {
     }
 
     /// More sessions may be due in the store of this owner than were told.
-    pub(crate) fn are_more(&self, owner: &Owner) {
-        self.table.lock().sitting_mut(owner).are_more();
+    pub(crate) fn note_more_due(&self, owner: &Owner) {
+        self.table.lock().owner_mut(owner).note_more_due();
     }
 
-    /// How many sessions of an owner that has left a slot are to be asked of the store, until [`Seats::has_looked`]: it
+    /// How many sessions of an owner that has left a slot are to be asked of the store, until [`Seats::finish_lookup`]: it
     /// has room, none that is remembered waits, and more may be due. `None`: not now; where it has nothing here any more
     /// the sweep sees to it.
     pub(crate) fn missing(&self, owner: &Owner) -> Option<usize> {
         let mut table = self.table.lock();
         let room = self.room(&table, owner);
-        let sitting = table.find_mut(owner)?;
-        if !sitting.behind || sitting.asked || !sitting.waiting.is_empty() || room == 0 && sitting.taken > 0 {
+        let mine = table.find_mut(owner)?;
+        if !mine.behind || mine.asked || !mine.waiting.is_empty() || room == 0 && mine.taken > 0 {
             return None;
         }
         if room > 0 {
-            sitting.asked = true;
+            mine.asked = true;
             return Some(room.max(self.shares.most_of_tenant().min(REMEMBERED)));
         }
-        sitting.behind = false;
+        mine.behind = false;
         table.forget_gone(owner);
         None
     }
 
     /// The store was asked, and has told as much as was asked for, or not.
-    pub(crate) fn has_looked(&self, owner: &Owner, more: bool) {
+    pub(crate) fn finish_lookup(&self, owner: &Owner, more: bool) {
         let mut table = self.table.lock();
-        let Some(sitting) = table.find_mut(owner) else { return };
+        let Some(mine) = table.find_mut(owner) else { return };
         // Of an owner that has nothing here any more the sweep tells.
-        let is_here = sitting.taken > 0 || !sitting.waiting.is_empty();
-        sitting.behind = more || sitting.since && is_here;
-        (sitting.asked, sitting.since) = (false, false);
+        let is_here = mine.taken > 0 || !mine.waiting.is_empty();
+        mine.behind = more || mine.due_since_asked && is_here;
+        (mine.asked, mine.due_since_asked) = (false, false);
         table.forget_gone(owner);
     }
 
     /// Whether another session of this owner would find no slot.
     pub(crate) fn is_full(&self, owner: &Owner) -> bool {
         let table = self.table.lock();
-        table.find(owner).is_some_and(|sitting| !sitting.waiting.is_empty()) || self.room(&table, owner) == 0
+        table.find(owner).is_some_and(|mine| !mine.waiting.is_empty()) || self.room(&table, owner) == 0
     }
 
     /// All that wait, and their messages, as nobody is called any more.
@@ -333,12 +333,12 @@ impl Seats {
         let mut given = GivenUp::default();
         for (name, tenant) in &mut table.tenants {
             tenant.turns.clear();
-            for (user, sitting) in &mut tenant.users {
+            for (user, mine) in &mut tenant.users {
                 let owner = Owner::new(name.clone(), user.clone());
-                given.sessions.extend(sitting.waiting.drain(..).map(|session| (owner.clone(), session)));
-                given.messages.append(&mut sitting.held);
+                given.sessions.extend(mine.waiting.drain(..).map(|session| (owner.clone(), session)));
+                given.messages.append(&mut mine.held);
             }
-            tenant.users.retain(|_, sitting| !sitting.has_nothing());
+            tenant.users.retain(|_, mine| !mine.has_nothing());
         }
         table.turns.clear();
         table.tenants.retain(|_, tenant| !tenant.users.is_empty());
@@ -354,8 +354,8 @@ impl Drop for Seat {
         if let Some(tenant) = table.tenants.get_mut(self.owner.tenant()) {
             tenant.taken = tenant.taken.saturating_sub(1);
         }
-        if let Some(sitting) = table.find_mut(&self.owner) {
-            sitting.taken = sitting.taken.saturating_sub(1);
+        if let Some(mine) = table.find_mut(&self.owner) {
+            mine.taken = mine.taken.saturating_sub(1);
         }
         table.forget_gone(&self.owner);
         drop(table);

@@ -51,6 +51,7 @@ fn record(worker: &Worker) -> WorkerRecord {
         drain: None,
         owner_cap: Some(worker.options.owner_cap).filter(|cap| *cap > 0),
         at_share: Vec::new(),
+        lists_approvals: true,
         kept: KeptKeys::default(),
     }
 }

@@ -111,6 +111,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         prompts: PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
         local: trellis::venue::local::LocalWorker::default(),
+        fleet: trellis::venue::roll::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics,
     }

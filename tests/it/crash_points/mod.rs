@@ -148,6 +148,7 @@ impl Run {
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
             local: trellis::venue::local::LocalWorker::default(),
+            fleet: trellis::venue::roll::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&self.metrics),
         })

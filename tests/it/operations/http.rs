@@ -139,6 +139,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
         local: trellis::venue::local::LocalWorker::default(),
+        fleet: trellis::venue::roll::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };

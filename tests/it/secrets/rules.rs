@@ -34,6 +34,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         prompts: PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
         local: trellis::venue::local::LocalWorker::default(),
+        fleet: trellis::venue::roll::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),

@@ -76,6 +76,7 @@ fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>, clock: Clock, history: Histor
         prompts: PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
         local: trellis::venue::local::LocalWorker::default(),
+        fleet: trellis::venue::roll::FleetCache::default(),
         history,
         metrics: Arc::new(Metrics::new()),
     }

@@ -120,6 +120,7 @@ impl Server {
             prompts: trellis::venue::context::PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
             local: trellis::venue::local::LocalWorker::default(),
+            fleet: trellis::venue::roll::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::new(Metrics::new()),
         })

@@ -102,6 +102,7 @@ impl TestVenue {
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
             local: trellis::venue::local::LocalWorker::default(),
+            fleet: trellis::venue::roll::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&metrics),
         };

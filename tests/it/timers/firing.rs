@@ -100,6 +100,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
         local: trellis::venue::local::LocalWorker::default(),
+        fleet: trellis::venue::roll::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics: Arc::clone(metrics),
     }

@@ -1,9 +1,12 @@
 //! Nothing waits without a reason: what jobs, sessions and agents say that they wait for, who did what, and what it costs
 //! to look.
 
+mod answers;
 mod cli;
 mod fleet;
 mod looks;
+mod readers;
 mod reasons;
 mod records;
 mod search;
+mod sessions;

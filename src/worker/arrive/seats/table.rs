@@ -27,14 +27,14 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(super) struct TenantSlots {
     pub(super) taken: usize,
-    pub(super) users: HashMap<OwnerPart, Sitting>,
+    pub(super) users: HashMap<OwnerPart, OwnerSlots>,
     /// Users of whom sessions wait, those first that are called first.
     pub(super) turns: VecDeque<OwnerPart>,
 }
 
 impl TenantSlots {
     pub(super) fn taken_by(&self, user: &OwnerPart) -> usize {
-        self.users.get(user).map_or(0, |sitting| sitting.taken)
+        self.users.get(user).map_or(0, |slots| slots.taken)
     }
 }
 
@@ -45,11 +45,11 @@ impl Table {
         Self { taken: 0, waiting: 0, held: 0, tenants, turns, holds: HoldTable::new(clock), numbered: 0 }
     }
 
-    pub(super) fn find(&self, owner: &Owner) -> Option<&Sitting> {
+    pub(super) fn find(&self, owner: &Owner) -> Option<&OwnerSlots> {
         self.tenants.get(owner.tenant())?.users.get(owner.user())
     }
 
-    pub(super) fn find_mut(&mut self, owner: &Owner) -> Option<&mut Sitting> {
+    pub(super) fn find_mut(&mut self, owner: &Owner) -> Option<&mut OwnerSlots> {
         self.tenants.get_mut(owner.tenant())?.users.get_mut(owner.user())
     }
 
@@ -57,7 +57,7 @@ impl Table {
         self.tenants.entry(owner.tenant().clone()).or_default()
     }
 
-    pub(super) fn sitting_mut(&mut self, owner: &Owner) -> &mut Sitting {
+    pub(super) fn owner_mut(&mut self, owner: &Owner) -> &mut OwnerSlots {
         self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
     }
 
@@ -87,10 +87,10 @@ impl Table {
         let of_tenant = self.turns.remove(tenant)?;
         let slots = self.tenants.get_mut(&of_tenant)?;
         let of_user = slots.turns.remove(user)?;
-        let sitting = slots.users.get_mut(&of_user)?;
-        let session = sitting.waiting.pop_front()?;
-        if sitting.waiting.is_empty() {
-            sitting.told = 0;
+        let of_owner = slots.users.get_mut(&of_user)?;
+        let session = of_owner.waiting.pop_front()?;
+        if of_owner.waiting.is_empty() {
+            of_owner.told = 0;
         } else {
             slots.turns.push_back(of_user.clone());
         }
@@ -104,7 +104,7 @@ impl Table {
     /// Removes the entry of an owner without slots and without sessions that wait.
     pub(super) fn forget_gone(&mut self, owner: &Owner) {
         let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
-        if tenant.users.get(owner.user()).is_some_and(Sitting::has_nothing) {
+        if tenant.users.get(owner.user()).is_some_and(OwnerSlots::has_nothing) {
             tenant.users.remove(owner.user());
         }
         if tenant.users.is_empty() {
@@ -120,25 +120,27 @@ pub(super) struct LinePlace {
     pub(super) user: usize,
 }
 
+/// What one owner has here.
 #[derive(Default)]
-pub(super) struct Sitting {
+pub(super) struct OwnerSlots {
     pub(super) taken: usize,
     pub(super) waiting: VecDeque<SessionKey>,
     /// More than that may be due in the store.
     pub(super) behind: bool,
     /// The store is asked for them now.
     pub(super) asked: bool,
-    /// There were others since it was asked.
-    pub(super) since: bool,
+    /// More became due after the store was asked.
+    pub(super) due_since_asked: bool,
     /// So many were told to other workers since none waited.
     pub(super) told: usize,
     /// Messages of sessions that wait or waited here, no more than there are.
     pub(super) held: Vec<Arc<dyn Settle>>,
 }
 
-impl Sitting {
-    pub(super) fn are_more(&mut self) {
-        (self.behind, self.since) = (true, self.asked);
+impl OwnerSlots {
+    /// More sessions may be due in the store than wait here.
+    pub(super) fn note_more_due(&mut self) {
+        (self.behind, self.due_since_asked) = (true, self.asked);
     }
 
     pub(super) fn has_nothing(&self) -> bool {
@@ -146,10 +148,11 @@ impl Sitting {
     }
 }
 
-impl std::fmt::Debug for Sitting {
+impl std::fmt::Debug for OwnerSlots {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { taken, waiting, behind, asked, since, told, held } = self;
+        let Self { taken, waiting, behind, asked, due_since_asked, told, held } = self;
         let (waiting, held) = (waiting.len(), held.len());
-        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked} {since}, told {told}")
+        let asked = (asked, due_since_asked);
+        write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked:?}, told {told}")
     }
 }

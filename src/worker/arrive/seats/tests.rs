@@ -214,17 +214,17 @@ fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
     assert_eq!(seats.give_up().sessions.len(), REMEMBERED);
     assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
     let both = [seats.take(&a), seats.take(&a)];
-    seats.has_looked(&a, true);
+    seats.finish_lookup(&a, true);
     assert_eq!(seats.missing(&a), None, "no slot is free");
     drop(both);
     assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
     let one = seats.take(&a);
-    seats.are_more(&a);
-    seats.has_looked(&a, false);
+    seats.note_more_due(&a);
+    seats.finish_lookup(&a, false);
     assert_eq!(seats.missing(&a), Some(2), "since it was asked there are more");
     drop(one);
-    seats.are_more(&a);
-    seats.has_looked(&a, false);
+    seats.note_more_due(&a);
+    seats.finish_lookup(&a, false);
     assert_eq!(seats.missing(&a), None, "it has nothing here");
     assert!(seats.is_empty());
 }
@@ -259,13 +259,13 @@ fn messages_are_kept_as_long_as_as_many_sessions_wait() {
     assert!(keeps("s1") && keeps("s2") && !keeps("s2"), "one for each");
     assert_eq!((seats.held().len(), seats.release(&a).len()), (2, 0));
     assert_eq!((0..20).filter(|_| seats.is_to_be_told(&a)).count(), TOLD);
-    seats.are_more(&a);
+    seats.note_more_due(&a);
     for _ in 0..2 {
         drop(seats.next().unwrap());
     }
     assert_eq!((seats.release(&a).len(), seats.missing(&a)), (0, Some(1)), "more may be in the store");
     due(&seats, &a, "s3");
-    seats.has_looked(&a, false);
+    seats.finish_lookup(&a, false);
     assert_eq!((seats.release(&a).len(), seats.held().len()), (1, 1));
     assert!(seats.is_to_be_told(&a), "it begins to wait once more");
     drop(seats.next().unwrap());
