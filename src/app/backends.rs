@@ -92,7 +92,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             };
             // Nobody has to wait for a server to learn that a file is missing.
             options.files.check()?;
-            let redis = match redis_beside(config, url, role, &options).await {
+            let redis = match Box::pin(redis_beside(config, url, role, &options)).await {
                 Ok(redis) => redis,
                 Err(error) => return Err(Box::pin(with_bus(error, &options, role)).await),
             };

@@ -60,7 +60,7 @@ async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
     if caller.reader().sees(&job.head) == JobSight::Nothing {
         return None;
     }
-    waits::explain(venue, owner, &mut job).await.ok()?;
+    waits::explain(venue, owner, &caller.reader(), &mut job).await.ok()?;
     let record = caller.reader().record(&job);
     Some(json!({"job": id, "status": record["status"], "waiting": record["waiting"]}))
 }
