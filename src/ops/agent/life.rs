@@ -1,5 +1,6 @@
 //! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
+use super::check_hides_nothing;
 use super::layers::{self, Layers};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::ResourcePath;
@@ -84,6 +85,7 @@ impl Operation for Update {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        check_hides_nothing(call)?;
         let (venue, owner, id) = (call.venue, &call.caller.owner, &self.agent_id);
         let state = self.state.as_ref().map(seed::state_config).transpose();
         let state_config = state.map_err(|error| OpError::Invalid(error.to_string()))?.unwrap_or_default();
@@ -229,6 +231,7 @@ impl Operation for ForkAgent {
     }
 
     async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        check_hides_nothing(call)?;
         let how = Fork { timeline: self.timeline || self.include_timeline, overwrite: self.overwrite };
         let config = layers::resolved(call, [std::mem::take(&mut self.config)]).await?.unwrap_or_default();
         let (from, to) = self.ends()?;

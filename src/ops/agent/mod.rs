@@ -9,7 +9,7 @@ mod sessions;
 pub(crate) mod task;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, own};
-use crate::domain::authority::ResourcePath;
+use crate::domain::authority::{HIDDEN, ResourcePath};
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
@@ -146,6 +146,7 @@ impl Operation for Create {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        check_hides_nothing(call)?;
         let Self { agent_id: id, state, config, definition, overwrite, strict, dry_run } = self;
         let config = layers::resolved(call, [definition, config]).await?;
         call.reads.went(&[format!("g/{id}/config")]);
@@ -183,6 +184,17 @@ impl Operation for Create {
         })
         .into())
     }
+}
+
+/// Refuses a turn that is not shown what is filled in for it: an agent that it makes or changes could be, and so could
+/// the prompt of another.
+pub(crate) fn check_hides_nothing(call: &Invocation<'_>) -> Result<(), OpError> {
+    if !call.caller.envelope.hides_values {
+        return Ok(());
+    }
+    Err(OpError::Denied(format!(
+        "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it, so that it makes and          changes no agents and looks at no prompt of one; that takes a capability that names `{HIDDEN}`. Retrying the same          call will not help."
+    )))
 }
 
 /// Whether a configuration says which model an agent thinks with: without one it makes none.

@@ -1,7 +1,7 @@
 //! What is done to a session from outside its turns: `rename-session`, `compact-session`,
 //! `reload-context`, `delete-session`; and `context`, what its next turn would see.
 
-use super::existing;
+use super::{check_hides_nothing, existing};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::{ChatMessage, ModelRequest};
@@ -177,6 +177,7 @@ impl Operation for Context {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+        check_hides_nothing(call)?;
         existing(call, &self.agent_id).await?;
         let asked = Preview { task: self.task, session: self.session_id, ..Preview::default() };
         let inputs = inputs(call, &self.agent_id, asked).await?;

@@ -239,6 +239,11 @@ impl Round<'_> {
             }
         };
         self.worker.venue.metrics.tool_call(outcome.outcome.as_str());
+        let outcome = if outcome.outcome == Outcome::Ok {
+            outcome
+        } else {
+            CallOutcome { text: call.injection.without_values(outcome.text), ..outcome }
+        };
         // What a delegate starts says it with its result.
         let is_operation = matches!(&call.what, Ok(Resolved { target: ToolTarget::Operation(_), .. }));
         Ok(match scope::told(&call.scoped).filter(|_| is_operation && outcome.outcome == Outcome::Ok) {

@@ -1,0 +1,55 @@
+//! What a refused call tells its model: nothing of the values that are filled in.
+
+use super::Injection;
+use serde_json::Value;
+
+/// Shorter values are part of other words: they are taken out only where they stand alone in backticks.
+const WORD_BYTES: usize = 4;
+
+impl Injection {
+    /// The text of a refusal, in which each filled in value stands as the argument that it fills.
+    pub fn without_values(&self, text: String) -> String {
+        let mut hidden: Vec<(&str, &str)> = Vec::new();
+        for (argument, value) in &self.values {
+            collect_texts(argument, value, &mut hidden);
+        }
+        // A value may hold a shorter one.
+        hidden.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        hidden.into_iter().fold(text, |text, (argument, value)| {
+            if value.len() >= WORD_BYTES {
+                text.replace(value, &format!("(the value of {argument})"))
+            } else {
+                text.replace(&format!("`{value}`"), &format!("(the value of {argument})"))
+            }
+        })
+    }
+}
+
+fn collect_texts<'v>(argument: &'v str, value: &'v Value, found: &mut Vec<(&'v str, &'v str)>) {
+    match value {
+        Value::String(text) if !text.is_empty() => found.push((argument, text)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(argument, item, found)),
+        Value::Object(map) => map.values().for_each(|item| collect_texts(argument, item, found)),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_refusal_names_the_argument_in_the_place_of_its_value() {
+        let Value::Object(values) = json!({"path": "w/acme-7", "agentId": "bo", "to": ["w/acme"], "n": 7}) else { panic!() };
+        let injection = Injection { values, ..Injection::default() };
+        for (text, expected) in [
+            ("requires crud/read on w/acme-7/x", "requires crud/read on (the value of path)/x"),
+            ("requires crud/read on w/acme", "requires crud/read on (the value of to)"),
+            ("no agent `bo`: about to stop", "no agent (the value of agentId): about to stop"),
+            ("expected 7 words", "expected 7 words"),
+        ] {
+            assert_eq!(injection.without_values(text.to_owned()), expected);
+        }
+    }
+}
