@@ -261,7 +261,49 @@ async fn what_is_filled_in_is_not_read_through_a_child(on: On) {
     }
 }
 
+const MAKES: &str = r#"
+[[rule]]
+when = { turn = 1 }
+then = { calls = [
+  { tool = "agent_create", arguments = { agentId = "helper", config = { model = "scripted/echo", systemPrompt = "${key}" } } },
+  { tool = "agent_update", arguments = { agentId = "binds", config = { toolArgInjection = {} } } },
+  { tool = "agent_fork", arguments = { sourceId = "binds", agentId = "twin", config = { toolArgInjection = {} } } },
+  { tool = "agent_context", arguments = { agentId = "shows" } },
+  { tool = "lattice_read" },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// Nor does it make an agent that is shown it, change itself into one, or look at the prompt of one; and no refusal has
+/// it.
+async fn what_is_filled_in_is_not_shown_to_what_an_agent_makes(on: On) {
+    let Some((venue, _dir)) = on.venue(MAKES, Clock::system()).await else { return };
+    venue.worker();
+    let operator = Caller { operator: true, ..boss(&venue.owner) };
+    let write = json!({"path": "v/context/project", "value": {"key": "w/PROJECT-7"}});
+    operate(&venue.venue, &operator, "v/ops/lattice/write", write).await.unwrap();
+    let shows = json!({"systemPrompt": "${key}", "tools": [], "defaultTools": false});
+    venue.agent("shows", shows).await;
+    let caps = json!([{"with": "g", "can": "agent"}, {"with": "g", "can": "crud/read"}]);
+    let config = json!({
+        "tools": ["agent/create", "agent/update", "agent/fork", "agent/context", "lattice/read"],
+        "defaultTools": false, "caps": caps, "toolArgInjection": {"lattice_read": {"path": "key"}},
+    });
+    venue.agent("binds", config).await;
+    let job = venue.run("binds", "t", json!("go")).await;
+    let key = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let past = ledger::load(&*venue.venue.store, &venue.owner, &key, 2).await.unwrap().unwrap();
+    let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+    let shown = serde_json::to_string(&request).unwrap();
+    assert!(!shown.contains("PROJECT-7"), "{shown}");
+    assert!(shown.contains("requires crud/read on (the value of path)"), "{shown}");
+    assert_eq!(shown.matches("takes a capability that names `v/context`").count(), 4, "{shown}");
+}
+
 on_both! {
+    what_is_filled_in_is_not_shown_to_what_an_agent_makes
     what_was_stored_holds_or_is_not_offered_and_shown
     what_is_filled_in_is_not_read_by_its_path
     what_is_filled_in_is_not_read_through_a_child

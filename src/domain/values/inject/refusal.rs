@@ -41,7 +41,9 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_argument_in_the_place_of_its_value() {
-        let Value::Object(values) = json!({"path": "w/acme-7", "agentId": "bo", "to": ["w/acme"], "n": 7}) else { panic!() };
+        let Value::Object(values) = json!({"path": "w/acme-7", "agentId": "bo", "to": ["w/acme"], "n": 7}) else {
+            panic!()
+        };
         let injection = Injection { values, ..Injection::default() };
         for (text, expected) in [
             ("requires crud/read on w/acme-7/x", "requires crud/read on (the value of path)/x"),
