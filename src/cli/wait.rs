@@ -1,6 +1,7 @@
 //! Waiting for a job's end, and telling how it ended.
 
 use super::client::Client;
+use super::escape;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, remark, time, write_line};
 use crate::domain::event::OUTPUT_OMITTED;
@@ -79,7 +80,9 @@ pub(crate) fn text(record: &Value) -> Option<String> {
     let waiting = &record["waiting"];
     let until = (!waiting["until"].is_null()).then(|| format!("; it goes on at {}", time(&waiting["until"])));
     let advice = waiting["advice"].as_str().map(|advice| format!("; {advice}"));
-    reason(record).map(|reason| format!("{reason}{}{}", until.unwrap_or_default(), advice.unwrap_or_default()))
+    let text = reason(record)? + &until.unwrap_or_default() + &advice.unwrap_or_default();
+    // Words of a provider, or of whoever suspended an agent.
+    Some(escape::cell(&text).into_owned())
 }
 
 /// Whether nothing changes a job any more.

@@ -35,7 +35,7 @@ pub(super) fn typed_text(schema: &Value, text: &str) -> Result<Value, NoOutput> 
         let is_choice = schema.get("enum").is_some() || schema.get("const").is_some();
         return if is_choice && outputs::wrong(schema, &word).is_none() { Ok(word) } else { Err(NoOutput::Text) };
     };
-    let value = decode::data(json.as_bytes()).map_err(|wrong| NoOutput::Json(format!("it can't be read: {wrong}")))?;
+    let value = decode::json(json.as_bytes()).map_err(|wrong| NoOutput::Json(format!("it can't be read: {wrong}")))?;
     let Some(wrong) = outputs::wrong(schema, &value) else { return Ok(value) };
     match value {
         Value::Object(mut map) if map.len() == 1 => {
@@ -56,9 +56,9 @@ pub(super) fn typed_reply(schema: &Value, reply: &Reply) -> Result<Value, NoOutp
     if reply.truncated && !closes { Err(NoOutput::Text) } else { Ok(value) }
 }
 
-/// The JSON value in a text, whatever its type.
+/// The JSON value in a text, whatever its type; a map that names a key twice is none.
 pub(super) fn json_in(text: &str) -> Option<Value> {
-    decode::data(json_part(text)?.as_bytes()).ok()
+    decode::json(json_part(text)?.as_bytes()).ok()
 }
 
 /// The part of a text that is JSON, or was meant to be.
@@ -115,6 +115,12 @@ mod tests {
             }
             (got, expected) => panic!("{text}: got {got:?}, expected {expected:?}"),
         }
+    }
+
+    #[test]
+    fn a_map_that_names_a_key_twice_is_no_output() {
+        check(&map(), "{\"total\": 3, \"total\": 4}", Err("it can't be read: "));
+        assert_eq!(json_in("{\"a\": 1, \"a\": 2}"), None);
     }
 
     #[test]

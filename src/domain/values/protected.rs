@@ -18,8 +18,8 @@ const IDENTITY: [&str; 7] =
 /// The map that has them; any other value of this name is taken for one of them.
 const USER: &str = "user";
 
-/// Names longer than these, in bytes, are the beginning of no protected one.
-const LONGEST: usize = 16;
+/// Names longer than these, in bytes, are the beginning of no protected one, be it behind a tier.
+const LONGEST: usize = 24;
 
 /// The capability to set them all the same.
 pub const OVERRIDE: &str = "context/override";
@@ -47,7 +47,7 @@ pub fn take_identity(session: &mut Values) -> Vec<String> {
 fn take(values: &mut Values, above: &str, taken: &mut Vec<String>) {
     for key in values.keys().cloned().collect::<Vec<_>>() {
         let path = below(above, &key);
-        let is_user = whole_name(&path) == USER && !values[&key].is_object();
+        let is_user = whole_name(plain(&path)) == USER && !values[&key].is_object();
         if is_user || is_of(&path, &IDENTITY) {
             values.shift_remove(&key);
             taken.push(path);
@@ -79,6 +79,15 @@ fn below(above: &str, key: &str) -> String {
 
 /// Whether a dotted key is one of these names, or lies below it.
 fn is_of(key: &str, names: &[&str]) -> bool {
+    is_named(key, names) || is_named(plain(key), names)
+}
+
+/// A key without the tier that an author may write before it: in a placeholder `session.user_id` is a key of that name.
+fn plain(key: &str) -> &str {
+    key.strip_prefix("session.").unwrap_or(key)
+}
+
+fn is_named(key: &str, names: &[&str]) -> bool {
     let ends = key.match_indices('.').map(|(at, _)| at).chain([key.len()]);
     ends.into_iter().any(|end| names.contains(&whole_name(&key[..end]).as_str()))
 }
@@ -157,6 +166,13 @@ mod tests {
         });
         assert_eq!(Value::Object(session.clone()), left);
         assert_eq!(take_identity(&mut session), Vec::<String>::new());
+        for session in
+            [json!({"session": {"user_id": "x", "a": 1}}), json!({"session.user_id": "x", "session": {"a": 1}})]
+        {
+            let Value::Object(mut session) = session else { unreachable!() };
+            assert_eq!(take_identity(&mut session), ["session.user_id"]);
+            assert_eq!(Value::Object(session), json!({"session": {"a": 1}}));
+        }
         for user in [json!("eve"), json!(["eve"]), json!(7)] {
             let mut session = Values::from_iter([("user".to_owned(), user)]);
             assert_eq!(take_identity(&mut session), ["user"]);
