@@ -30,14 +30,14 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -
     found |= inputs.items.len() < count;
     let output = |job: &dyn std::fmt::Display| format!("j/{job}/output");
     let results = inputs.served.results.len();
-    let is_out = |job: String| paths.overlaps(&job);
-    inputs.served.results.retain(|(_, event)| !event.job().is_some_and(|job| is_out(output(job))));
+    let leaves_out = |job: String| paths.overlaps(&job);
+    inputs.served.results.retain(|(_, event)| !event.job().is_some_and(|job| leaves_out(output(job))));
     found |= inputs.served.results.len() < results;
     for turn in &mut inputs.transcript {
         let mut record = TurnRecord::clone(turn);
         found |= forget(&mut record, path, &is_gone);
         for heard in &mut record.heard {
-            found |= unheard(heard, path, &is_out);
+            found |= unheard(heard, path, &leaves_out);
         }
         *turn = Arc::new(record.into());
     }
