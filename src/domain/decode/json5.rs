@@ -118,7 +118,8 @@ fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Option<()> {
         '0' if !chars.peek().is_some_and(char::is_ascii_digit) => push(out, '\0'),
         '0'..='9' => return None,
         'x' => {
-            push(out, char::from(u8::try_from(chars.next()?.to_digit(16)? * 16 + chars.next()?.to_digit(16)?).ok()?))
+            let [high, low] = [chars.next()?.to_digit(16)?, chars.next()?.to_digit(16)?];
+            push(out, char::from(u8::try_from(high * 16 + low).ok()?));
         }
         '\r' => {
             chars.next_if_eq(&'\n');
