@@ -38,7 +38,7 @@ pub enum PlaceError {
         /// As given.
         file: String,
         /// What is wrong.
-        error: RulesError,
+        error: Box<RulesError>,
     },
     /// It would write anywhere.
     #[error("`calls_log` of rules file `{0}` is not a file in the folder of the rules")]
@@ -126,7 +126,8 @@ fn mentions_rules(text: &str) -> bool {
 fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRules, PlaceError> {
     let unreadable = |reason: String| PlaceError::Unreadable { file: name.clone(), reason };
     let text = read_text_file(path, SETTINGS_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
-    let mut rules = ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error })?;
+    let mut rules =
+        ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error: Box::new(error) })?;
     let log = match rules.calls_log.take() {
         None => None,
         Some(log) => Some(log_in(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
