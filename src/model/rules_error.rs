@@ -62,7 +62,7 @@ fn suffix(position: Option<&FilePosition>) -> String {
     position.map(|position| format!(" ({position})")).unwrap_or_default()
 }
 
-/// A part of a rules file, in words a rule's number and the key in it.
+/// A part of a rules file; in words it is a rule's number and the key in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RulesPlace {
     /// Number of the rule, counted from 1; `None`: the file itself.

@@ -127,7 +127,7 @@ fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRu
     let unreadable = |reason: String| PlaceError::Unreadable { file: name.clone(), reason };
     let text = read_text_file(path, SETTINGS_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
     let mut rules =
-        ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error: error.into() })?;
+        ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error: Box::new(error) })?;
     let log = match rules.calls_log.take() {
         None => None,
         Some(log) => Some(log_in(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
