@@ -399,7 +399,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// Operations that change something and have a row under another name.
-pub const ELSEWHERE: [(&str, &str); 15] = [
+pub const ELSEWHERE: [(&str, &str); 19] = [
     ("v/ops/agent/delete", "remove"),
     ("v/ops/agent/resume", "resume agent"),
     ("v/ops/agent/suspend", "suspend"),
@@ -409,9 +409,13 @@ pub const ELSEWHERE: [(&str, &str); 15] = [
     ("v/ops/job/message", "job message"),
     ("v/ops/job/pause", "pause"),
     ("v/ops/job/resume", "resume"),
+    ("v/ops/hitl/respond", "answer"),
     ("v/ops/http/post", "settle"),
     ("v/ops/queue/publish", "external result"),
     ("v/ops/quota/set", "quota"),
+    ("v/ops/scheduler/cancel", "cancel timer"),
+    ("v/ops/scheduler/schedule", "trigger"),
+    ("v/ops/scheduler/trigger", "trigger"),
     ("v/ops/secret/delete", "delete secret"),
     ("v/ops/secret/set", "secret"),
     ("v/ops/timer/cancel", "cancel timer"),
