@@ -2,7 +2,7 @@
 
 use crate::decode;
 use crate::ids::AssetId;
-use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ASSET_METADATA_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
+use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
 use crate::media::{Attachment, MediaType, NAME_CHARS, Sniffed};
 use crate::time::Millis;
 use base64::Engine;
@@ -114,6 +114,9 @@ pub struct Draft {
     /// What is said about it.
     pub record: AssetRecord,
 }
+
+/// Bytes of what else is said about an asset: lists show it.
+const ASSET_METADATA_BYTES: usize = 64 * 1024;
 
 /// What somebody asks to be stored.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

@@ -233,9 +233,6 @@ pub const ASSET_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of an asset's name, and of its description: it stands in a context in the asset's stead.
 pub const ASSET_DESCRIPTION_BYTES: usize = 16 * 1024;
 
-/// Bytes of what else is said about an asset: lists show it.
-pub const ASSET_METADATA_BYTES: usize = 64 * 1024;
-
 /// Bytes of a schema that an operation is given: far more than people write, compiled in milliseconds.
 pub const SCHEMA_BYTES: usize = 64 * 1024;
 

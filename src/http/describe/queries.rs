@@ -209,6 +209,7 @@ pub(in crate::http) struct AssetsQuery {
     /// Assets of the page.
     limit: Option<u64>,
     /// `operation`, those whose metadata define one, or `data`.
+    #[schemars(extend("enum" = ["operation", "data"]))]
     kind: Option<String>,
     /// Those whose metadata have this type.
     r#type: Option<String>,

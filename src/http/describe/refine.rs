@@ -57,7 +57,15 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
                 "contentBase64": {"pattern": BASE64}, "contentType": {"pattern": MEDIA_TYPE},
                 "name": at_most, "description": at_most,
             },
-            "oneOf": [{"required": ["content"]}, {"required": ["contentBase64"]}],
+            "oneOf": [
+                {"required": ["content"]}, {"required": ["contentText"]}, {"required": ["contentBase64"]},
+                {
+                    "required": ["metadata"], "properties": {"metadata": {"type": "object"}},
+                    "not": {"anyOf": [
+                        {"required": ["content"]}, {"required": ["contentText"]}, {"required": ["contentBase64"]},
+                    ]},
+                },
+            ],
         }),
         "v/ops/job/bulk" => json!({
             "properties": {

@@ -130,7 +130,7 @@ pub fn run(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
 mod tests {
     use super::*;
     use crate::ops;
-    use crate::venue::ledger::samples::inputs;
+    use crate::venue::ledger::samples_tests::inputs;
 
     #[test]
     fn more_paths_than_a_turn_is_looked_through_for_are_refused() {

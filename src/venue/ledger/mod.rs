@@ -5,7 +5,7 @@ pub mod experiment;
 pub mod find;
 mod replace;
 #[cfg(test)]
-mod samples;
+mod samples_tests;
 pub mod sent;
 pub mod show;
 pub mod trail;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops;
-use crate::venue::ledger::samples::inputs;
+use crate::venue::ledger::samples_tests::inputs;
 use serde_json::json;
 
 fn config(caps: &Value) -> AgentConfig {

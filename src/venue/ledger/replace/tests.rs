@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::job::JobResult;
 use crate::domain::session::Heard;
 use crate::domain::time::Millis;
-use crate::venue::ledger::samples::inputs;
+use crate::venue::ledger::samples_tests::inputs;
 
 const JOB: &str = "0123456789abcdef0123456789abcdef";
 
