@@ -1,8 +1,15 @@
 //! "Did you mean": the known name nearest to a misspelt one.
 
+/// Longer words are compared with nothing: comparing costs the product of two lengths, and names of this program are
+/// shorter.
+const LONGEST: usize = 96;
+
 /// The known name that is most like `given`, when it is a slip of typing away: another name that only begins alike
 /// leads astray.
 pub fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
+    if given.len() > LONGEST {
+        return None;
+    }
     let given = given.to_lowercase();
     known
         .iter()
@@ -24,8 +31,10 @@ fn is_slip(given: &str, known: &str) -> bool {
     if known.chars().count() >= 4 && given.starts_with(known) {
         return true;
     }
-    let most = given.chars().count().max(known.chars().count()).div_ceil(4);
-    strsim::damerau_levenshtein(given, known) <= most
+    let lengths = [given.chars().count(), known.chars().count()];
+    let (long, short) = (lengths[0].max(lengths[1]), lengths[0].min(lengths[1]));
+    let most = long.div_ceil(4);
+    long - short <= most && strsim::osa_distance(given, known) <= most
 }
 
 /// The same for the end of an error: a question, or nothing.
@@ -35,7 +44,7 @@ pub fn did_you_mean(given: &str, known: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{did_you_mean, nearest};
+    use super::{LONGEST, did_you_mean, nearest};
 
     #[test]
     fn only_a_likely_name_is_proposed() {
@@ -52,6 +61,8 @@ mod tests {
         assert_eq!(nearest("/api/v1/foo", &["/api/v1/why", "/api/v1/run"]), None);
         assert_eq!(nearest("/api/v1/job", &["/api/v1/jobs", "/api/v1/run"]), Some("/api/v1/jobs"));
         assert_eq!(nearest("", &known), None);
+        let long = "a".repeat(LONGEST + 1);
+        assert_eq!(nearest(&long, &[&long]), None, "no such word is compared");
         assert_eq!(did_you_mean("tool", &known), ", did you mean `tools`");
         assert_eq!(did_you_mean("qqq", &known), "");
     }

@@ -34,6 +34,11 @@ impl PathSet {
         self.0.insert(path.trim_matches('/').to_owned())
     }
 
+    /// Whether it has just this path.
+    pub fn contains(&self, path: &str) -> bool {
+        self.0.contains(path.trim_matches('/'))
+    }
+
     /// Number of paths.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -78,9 +83,13 @@ pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>, mo
     let mut places = PathSet::from_iter([path]);
     for seen in reads {
         let Some(into) = &seen.into else { continue };
-        if places.overlaps(&seen.path) && places.insert(into) && places.len() > most {
+        if !places.overlaps(&seen.path) || places.contains(into) {
+            continue;
+        }
+        if places.len() > most {
             return (places, true);
         }
+        places.insert(into);
     }
     (places, false)
 }

@@ -98,7 +98,9 @@ const TIERS: [&str; 4] = ["session", "user", "agent", "project"];
 /// One slip of the pen away; the plural is another word.
 fn is_misspelt(text: &str, tier: &str) -> bool {
     let plural = text.strip_suffix('s') == Some(tier);
-    text != tier && !plural && strsim::osa_distance(&text.to_lowercase(), tier) == 1
+    // No longer text is one slip away, and comparing costs the product of two lengths.
+    let is_near = text.len() <= tier.len() + 4;
+    text != tier && !plural && is_near && strsim::osa_distance(&text.to_lowercase(), tier) == 1
 }
 
 fn unknown(text: &str) -> String {

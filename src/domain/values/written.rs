@@ -117,7 +117,8 @@ mod tests {
         });
         let bindings = json!({
             "send": {"from": "user_email", "limit": "CONSTANT:5", "tags": "CONSTANT:[\"a\"]", "text": "CONSTANT:\"42\"", "_auto": false},
-            "_global": {"tid": "tenant_id"},
+            // As stored; it says no more than without it.
+            "_global": {"tid": "tenant_id", "_auto": true},
         });
         let mapping = json!([{"key": "city", "source": "session.city"}, {"key": "user_id", "source": "_auto"}]);
         let kept = json!({"entityIdsKey": "shops", "contextMapping": mapping, "toolArgInjection": bindings});
@@ -151,6 +152,6 @@ mod tests {
         check(&other, Err("`contextMapping.entityIdsKey`: the configuration has another"));
         let auto = |value: Value| json!({"toolArgInjection": {"t": {"_auto": value}}});
         check(&auto(json!("yes")), Err("`toolArgInjection.t._auto`: expected `true` or `false`, got string"));
-        check(&json!({"toolArgInjection": {"_global": {"_auto": true}}}), Err("`toolArgInjection._global._auto`: "));
+        check(&json!({"toolArgInjection": {"_global": {"_auto": false}}}), Err("`toolArgInjection._global._auto`: "));
     }
 }
