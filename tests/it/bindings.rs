@@ -284,8 +284,8 @@ async fn what_is_filled_in_is_not_shown_to_what_an_agent_makes(on: On) {
     let operator = Caller { operator: true, ..boss(&venue.owner) };
     let write = json!({"path": "v/context/project", "value": {"key": "w/PROJECT-7"}});
     operate(&venue.venue, &operator, "v/ops/lattice/write", write).await.unwrap();
-    let shows = json!({"systemPrompt": "${key}", "tools": [], "defaultTools": false});
-    venue.agent("shows", shows).await;
+    let open = json!({"systemPrompt": "${key}", "tools": [], "defaultTools": false});
+    venue.agent("shows", open).await;
     let caps = json!([{"with": "g", "can": "agent"}, {"with": "g", "can": "crud/read"}]);
     let config = json!({
         "tools": ["agent/create", "agent/update", "agent/fork", "agent/context", "lattice/read"],

@@ -149,8 +149,8 @@ async fn templates_are_there_by_their_path_and_can_be_changed() {
     let scripted = json!({"model": {"provider": "scripted", "name": "echo"}});
     let made = json!({"agentId": "own", "config": ["v/agents/templates/reader", scripted]});
     assert_eq!(server.run("agent/create", made).await["warnings"], json!([]));
-    let named = tools(&venue, "own").await;
-    assert!(named.starts_with(&["covia_read".into(), "covia_list".into(), "covia_slice".into()]), "{named:?}");
+    let offered = tools(&venue, "own").await;
+    assert!(offered.starts_with(&["covia_read".into(), "covia_list".into(), "covia_slice".into()]), "{offered:?}");
     let full = tools(&venue, "full").await;
     for name in [
         "subgoal",
