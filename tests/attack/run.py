@@ -62,6 +62,8 @@ THEMES = {
     "clockwork": ["up", "fleet", "jwt"],
     "neighbours": ["up", "fleet", "jwt"],
     "set_back": ["fleet", "jwt"],
+    "bound": ["up", "fleet", "jwt"],
+    "experiments": ["up", "jwt"],
 }
 
 
