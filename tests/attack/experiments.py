@@ -35,7 +35,7 @@ def attack(v):
     check(T, "no model was asked by all of these", len(v.model.seen[model]) == asked, (asked, len(v.model.seen[model])))
     check(T, "nothing was changed by them", v.read("w/a", **who)[1].get("value") == {"ok": 1, "text": "plain"} and v.http("GET", "/agents/xp", **who)[1].get("configVersion", 1) == 1, v.http("GET", "/agents/xp", **who))
     check(T, "after all of them a replay is the same", replay()[1].get("same") is True)
-    erased(v, who, replay)
+    erased(v, who, root, replay)
     if v.mode == "jwt":
         readers(v, who, root, base)
 
@@ -44,10 +44,10 @@ def strangers(v, bob, replay):
     for body in (None, {"without": ["w/a"]}, {"with": {"w/a": 1}}, {"model": "local/x"}):
         for agent, turn in (("xp", "s1/2"), ("none", "s1/2"), ("xp", "s1/99"), ("acme%2Fann%2Fxp", "s1/1")):
             s, said = replay(body, turn, agent, token=bob.get("token"), owner=bob.get("owner"))
-            check(T, f"another owner: a replay of {agent}/{turn} with {body} finds nothing", s == 404, (s, said))
+            check(T, f"another owner: a replay of {agent}/{turn} with {body} finds nothing", s in (400, 404), (s, said))
     for path in ("w/a", "w/pay", "v/context/project", "g/xp/config", "/acme/ann/w/a", "/local/me/w/a"):
         s, said = v.http("GET", f"/why?path={path}", **bob)
-        check(T, f"another owner: why {path} tells nothing", s >= 400 or "xp" not in json.dumps(said.get("items", said)), (s, said))
+        check(T, f"another owner: why {path} tells nothing", s >= 400 or not said.get("turns"), (s, said))
 
 
 def configs(v, replay, base):
@@ -88,12 +88,17 @@ def odd(v, replay):
 
 def heavy(v, who, replay, base):
     """Experiments that are large, many, and at once."""
-    for name, body in {"60,000 paths": {"without": [f"w/x{i}" for i in range(49_000)]}, "a value of 8 MB": {"with": {"w/a": "x" * 8_000_000}}, "40,000 values": {"with": {f"w/x{i}": i for i in range(40_000)}}, "a value of 64 levels": {"with": {"w/a": nested(60)}}, "a value of 5,000 levels": {"with": {"w/a": nested(900)}}, "a path of 1 MB": {"without": ["w/" + "x" * 1_000_000]}, "a path of 30,000 segments": {"without": ["w" + "/x" * 30_000]}, "a prompt of 8 MB": {"config": {**base, "systemPrompt": "x" * 8_000_000}}, "placeholders without number": {"config": {**base, "systemPrompt": "${city}" * 500_000}}, "20,000 entries": {"config": {**base, "context": [{"text": "x"}] * 9_000}}, "5,000 tools": {"config": {**base, "tools": [{"operation": "v/ops/lattice/read", "name": f"t{i}"} for i in range(5_000)]}}, "a window of no token": {"config": {**base, "contextBudget": {"bytes": 1}}}, "a window without end": {"config": {**base, "contextBudget": {"bytes": 2**60}}}, "control characters": {"with": {"w/a": "\u0001" * 2_000_000}}}.items():
+    for name, body in {"20,000 paths": {"without": [f"w/x{i}" for i in range(20_000)]}, "a value of 900 KB": {"with": {"w/a": "x" * 900_000}}, "40,000 values": {"with": {f"w/x{i}": i for i in range(40_000)}}, "a value of 64 levels": {"with": {"w/a": nested(60)}}, "a value of 5,000 levels": {"with": {"w/a": nested(900)}}, "a path of 1 MB": {"without": ["w/" + "x" * 900_000]}, "a path of 30,000 segments": {"without": ["w" + "/x" * 30_000]}, "a prompt of 900 KB": {"config": {**base, "systemPrompt": "x" * 900_000}}, "placeholders without number": {"config": {**base, "systemPrompt": "${city}" * 120_000}}, "20,000 entries": {"config": {**base, "context": [{"text": "x"}] * 9_000}}, "5,000 tools": {"config": {**base, "tools": [{"operation": "v/ops/lattice/read", "name": f"t{i}"} for i in range(5_000)]}}, "a window of no token": {"config": {**base, "contextBudget": {"bytes": 1}}}, "a window without end": {"config": {**base, "contextBudget": {"bytes": 2**60}}}, "control characters": {"with": {"w/a": "\u0001" * 160_000}}}.items():
         began = time.time()
         s, said = replay(body, timeout=60)
         check(T, f"an experiment with {name} has an answer in time", s and s < 500 and time.time() - began < 20, (s, round(time.time() - began, 1), str(said)[:200]))
+    v.agent([lambda b: [("lattice_read", {"path": "w/a"})] * 20] * 20 + ["done"], {"limits": {"turns": 50}}, name="xl", **who)
+    v.task("xl", body={"sessionId": "s1"}, wait=60000, timeout=90, **who)
+    began = time.time()
+    s, said = replay({"without": [f"w/x{i}" for i in range(1000)]}, "s1/21", "xl", timeout=90)
+    check(T, "an experiment of 10 KB with a session of 400 results has an answer within 5 s", s and time.time() - began < 5, (s, round(time.time() - began, 1)))
     results = []
-    threads = [threading.Thread(target=lambda: results.append(replay({"with": {"w/a": "x" * 4_000_000}}, timeout=120)[0])) for _ in range(24)]
+    threads = [threading.Thread(target=lambda: results.append(replay({"with": {"w/a": "x" * 900_000}}, timeout=120)[0])) for _ in range(24)]
     began = time.time()
     for t in threads:
         t.start()
@@ -106,13 +111,13 @@ def heavy(v, who, replay, base):
     check(T, "no process took more than 1.5 GiB for them", all(m < 1536 for m in peak_memory(v).values()), peak_memory(v))
 
 
-def erased(v, who, replay):
+def erased(v, who, root, replay):
     """What was erased or deleted comes back by no experiment."""
     v.agent([[("memory_write", {"content": C + "-mem"})], "done"], {"resources": {"memory": {"mode": "read-write", "preload": "all"}}}, name="xm", **who)
     model = v.last_model
     v.task("xm", C + "-said", body={"sessionId": "s1", "context": ["app/user/u1"]}, **who)
     v.task("xm", "again", body={"sessionId": "s1", "context": ["app/user/u1"]}, **who)
-    s, said = v.run("resource/purge", {"namespace": "app/user/u1", "recursive": True}, **who)
+    s, said = v.run("resource/purge", {"namespace": "app/user/u1", "recursive": True}, **(root or who))
     check(T, "a user is erased", s == 200, said)
     base = {"model": {"provider": "local", "name": model}}
     for body in (None, {"without": ["w/a"]}, {"with": {"r/app/user/u1": "x"}}, {"model": "local/x"}, {"config": base}, {"config": {**base, "resources": {"memory": {"mode": "read-write", "preload": "all"}}}}):

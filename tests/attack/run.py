@@ -64,6 +64,7 @@ THEMES = {
     "set_back": ["fleet", "jwt"],
     "bound": ["up", "fleet", "jwt"],
     "experiments": ["up", "jwt"],
+    "identity": ["up", "fleet", "jwt"],
 }
 
 
