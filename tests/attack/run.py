@@ -65,6 +65,8 @@ THEMES = {
     "bound": ["up", "fleet", "jwt"],
     "experiments": ["up", "jwt"],
     "identity": ["up", "fleet", "jwt"],
+    "reasons": ["up", "fleet", "jwt"],
+    "bare": ["up", "jwt"],
 }
 
 
