@@ -67,6 +67,8 @@ THEMES = {
     "identity": ["up", "fleet", "jwt"],
     "reasons": ["up", "fleet", "jwt"],
     "bare": ["up", "jwt"],
+    "oversize": ["up", "fleet", "jwt"],
+    "files": ["up", "jwt"],
 }
 
 
