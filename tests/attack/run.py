@@ -69,6 +69,8 @@ THEMES = {
     "bare": ["up", "jwt"],
     "oversize": ["up", "fleet", "jwt"],
     "files": ["up", "jwt"],
+    "stopping": ["up", "jwt"],
+    "misspelt": ["up", "fleet", "jwt"],
 }
 
 
