@@ -3,13 +3,24 @@ right, one and twenty at once, while another owner works and `/livez` is asked. 
 nobody else waits for it."""
 
 import json
+import os
 import threading
 import time
 
 from venue import check
 
 T = "misspelt"
-N = 30_000
+N = 10_000
+
+
+def processor(v):
+    """Seconds of a processor that the venue's own processes have used."""
+    total = 0
+    for name, p in v.processes:
+        if name in ("up", "serve", "worker"):
+            with open(f"/proc/{p.pid}/stat") as f:
+                total += sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def attack(v):
@@ -24,11 +35,11 @@ def attack(v):
              "a key": ("PUT", "/agents/msx", {**model, word: 1}), "500 keys": ("PUT", "/agents/msx", {**model, **{f"systemPromp{i}": 1 for i in range(500)}}), "a provider": ("PUT", "/agents/msx", {"model": {"provider": word, "name": "x"}}), "a provider, strictly": ("PUT", "/agents/msx?strict=true", {"model": {"provider": word, "name": "x"}}), "a tool": ("PUT", "/agents/msx", {**model, "tools": ["v/ops/" + word]}), "60 tools": ("PUT", "/agents/msx", {**model, "tools": [f"v/ops/lattice/{i}" + "x" * 400 for i in range(60)]}), "a binding": ("PUT", "/agents/msx", {**model, "toolArgInjection": {word: {"a": "b"}}}), "200 bindings": ("PUT", "/agents/msx", {**model, "toolArgInjection": {f"lattice_wrote{i}" * 5: {"a": "b"} for i in range(200)}}), "a bound argument": ("PUT", "/agents/msx", {**model, "toolArgInjection": {"lattice_write": {word: "b"}}}), "a source": ("PUT", "/agents/msx", {**model, "contextMapping": [{"key": "k", "source": word}]}), "a loop": ("PUT", "/agents/msx", {**model, "loop": word}), "an ability": ("PUT", "/agents/msx", {**model, "caps": [{"with": "w", "can": word}]}), "an agent": ("GET", "/agents/" + word[:8000], None),
              "a field": ("POST", "/agents/ms/tasks", {"input": 1, word: 1}), "an argument": ("POST", "/run", {"operation": "v/ops/lattice/read", "input": {"path": "w", word: 1}}), "a zone": ("POST", "/agents/ms/timers", {"input": 1, "cron": "0 9 * * *", "timezone": word}), "a kind": ("POST", "/agents/ms/timers", {"input": 1, "after": "5m", "kind": word}), "a cron": ("POST", "/agents/ms/timers", {"input": 1, "cron": word}), "a route": ("GET", "/" + word[:8000], None), "an experiment's model": ("POST", "/agents/ms/turns/s1/1/replay", {"model": "x/" + word})}
     for name, (method, path, body) in words.items():
-        began = time.time()
+        began = processor(v)
         s, said = v.http(method, path, body, timeout=90, **who)
-        took = time.time() - began
+        took = processor(v) - began
         check(T, f"{name} of {N} characters is answered, no error of the server", s and (s < 500 or s == 501), (s, str(said)[:200]))
-        check(T, f"{name} of {N} characters takes no longer than a second", took < 1, round(took, 2))
+        check(T, f"{name} of {N} characters costs less than a quarter second of a processor", took < 0.25, round(took, 2))
         check(T, f"{name} of {N} characters: what is said is short", len(json.dumps(said)) < 8192, len(json.dumps(said)))
     # By a model: a call, and what it is told.
     for call in (("x" * N, {}), ("job_run", {"operation": "x" * N, "input": {}}), ("lattice_read", {"x" * N: 1}), ("agent_request", {"agentId": "x" * 128, "input": 1})):
@@ -39,7 +50,7 @@ def attack(v):
     # Twelve at once, while another owner works.
     began, threads = time.time(), []
     for _ in range(12):
-        threads.append(threading.Thread(target=lambda: v.http("POST", "/run", {"operation": "y" * 60_000, "input": {}}, timeout=120, **who), daemon=True))
+        threads.append(threading.Thread(target=lambda: v.http("POST", "/run", {"operation": "y" * 60_000, "input": {}}, timeout=60, **who), daemon=True))
         threads[-1].start()
     time.sleep(0.3)
     began = time.time()
@@ -49,7 +60,7 @@ def attack(v):
     s, job = v.task("ms", wait=30000, timeout=60, **bob)
     check(T, "and another owner's task is done within 5 s", job.get("status") == "COMPLETE" and time.time() - began < 5, (round(time.time() - began, 1), job))
     for t in threads:
-        t.join(120)
+        t.join(70)
     if v.mode == "jwt":
         for path in ("/operations/" + "x" * N, "/jobs?code=" + "x" * N):
             began = time.time()
