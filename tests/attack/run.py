@@ -62,6 +62,15 @@ THEMES = {
     "clockwork": ["up", "fleet", "jwt"],
     "neighbours": ["up", "fleet", "jwt"],
     "set_back": ["fleet", "jwt"],
+    "bound": ["up", "fleet", "jwt"],
+    "experiments": ["up", "jwt"],
+    "identity": ["up", "fleet", "jwt"],
+    "reasons": ["up", "fleet", "jwt"],
+    "bare": ["up", "jwt"],
+    "oversize": ["up", "fleet", "jwt"],
+    "files": ["up", "jwt"],
+    "stopping": ["up", "jwt"],
+    "misspelt": ["up", "fleet", "jwt"],
 }
 
 
