@@ -84,8 +84,8 @@ then = { text = "done" }
 fn results(turn: &TurnRecord) -> Vec<&str> {
     let text = |said: &'_ ChatMessage| matches!(said, ChatMessage::Tool { .. });
     let of = |said| match said {
-        &ChatMessage::Tool { ref text, .. } | &ChatMessage::User { ref text, .. } => text.as_str(),
-        &ChatMessage::Assistant { ref text, .. } => text.as_str(),
+        ChatMessage::Tool { text, .. } | ChatMessage::User { text, .. } => text.as_str(),
+        ChatMessage::Assistant { text, .. } => text.as_str(),
     };
     turn.said.iter().filter(|said| text(said)).map(of).collect()
 }

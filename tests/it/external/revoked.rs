@@ -32,12 +32,12 @@ fn ids(list: &Value) -> Vec<&str> {
 }
 
 async fn a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked(on: On) {
-    what_is_revoked_is_not_published(on, false).await;
+    Box::pin(what_is_revoked_is_not_published(on, false)).await;
 }
 
 /// Its copy is in force.
 async fn nor_is_it_where_the_record_of_the_policy_is_gone(on: On) {
-    what_is_revoked_is_not_published(on, true).await;
+    Box::pin(what_is_revoked_is_not_published(on, true)).await;
 }
 
 /// Waits until no call of a job outside lies in the outbox.
