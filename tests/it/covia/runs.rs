@@ -80,14 +80,16 @@ then = { calls = [
 then = { text = "done" }
 "#;
 
+fn result_text(said: &ChatMessage) -> Option<&str> {
+    match said {
+        ChatMessage::Tool { text, .. } => Some(text.as_str()),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    }
+}
+
 /// Results of the calls of a turn.
 fn results(turn: &TurnRecord) -> Vec<&str> {
-    let text = |said: &'_ ChatMessage| matches!(said, ChatMessage::Tool { .. });
-    let of = |said| match said {
-        ChatMessage::Tool { text, .. } | ChatMessage::User { text, .. } => text.as_str(),
-        ChatMessage::Assistant { text, .. } => text.as_str(),
-    };
-    turn.said.iter().filter(|said| text(said)).map(of).collect()
+    turn.said.iter().filter_map(result_text).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
