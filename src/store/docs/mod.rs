@@ -158,7 +158,7 @@ impl dyn Store + '_ {
         keys.iter().zip(docs).map(|(key, doc)| doc.decode(key)).collect()
     }
 
-    /// [`Store::write_within`] a quota where there is one, else [`Store::write`].
+    /// Writes within a quota where there is one, else without.
     pub async fn write_under(
         &self,
         now: Millis,

@@ -76,7 +76,7 @@ impl Experiment {
         *self == Self::default()
     }
 
-    /// Checks that it names no more than [`EXPERIMENT_PATHS`] paths of a kind: for each the whole turn is looked through.
+    /// Checks that it names no more than 20 paths of a kind: for each the whole turn is looked through.
     pub fn check(&self) -> Result<(), String> {
         for (field, count) in [("without", self.without.len()), ("with", self.with.len())] {
             if count > EXPERIMENT_PATHS {
