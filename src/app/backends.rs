@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Wait for one server after which the other is looked at.
+/// How long one server may be away before the other is asked as well.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// An open store, and how to open its queue.

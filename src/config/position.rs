@@ -12,7 +12,7 @@ pub struct FilePosition {
 }
 
 impl FilePosition {
-    /// Both are counted from 1.
+    /// A position from its line and its column, each counted from 1.
     pub const fn new(line: usize, column: usize) -> Self {
         Self { line, column }
     }

@@ -308,12 +308,12 @@ pub const MEMORY_LIMIT: usize = 200;
 
 /// Entries that a memory shows by itself where it doesn't say how many.
 pub const MEMORY_PRELOAD: usize = 50;
-/// The same at most, whatever it says.
+/// Entries that it shows at most, whatever number it says.
 pub const MEMORY_PRELOAD_MOST: usize = 200;
 
 /// Characters of the entries that a memory shows by itself where it doesn't say how many.
 pub const MEMORY_PRELOAD_CHARS: usize = 12_000;
-/// The same at most, whatever it says.
+/// Characters that it shows at most, whatever number it says.
 pub const MEMORY_PRELOAD_CHARS_MOST: usize = 50_000;
 
 /// Items that one answer of a provider elsewhere shows: more than a prompt has room for.

@@ -106,7 +106,7 @@ pub struct CallerSession {
 /// What becomes of a call that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenCallFate {
-    /// Time of the next look at the record.
+    /// Its end is unknown: the sweep reads its record again at this time.
     Pending(Millis),
     /// Its end is recorded: it needs no record of its own.
     Recorded,

@@ -32,7 +32,7 @@ pub struct Sharers {
     pub users: bool,
 }
 
-/// Counts of taken places, as one user sees them.
+/// Places that are taken, by all, by one tenant and by one user of it: what decides on that user's next place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakenPlaces {
     /// Of all tenants.

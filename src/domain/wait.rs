@@ -71,7 +71,7 @@ pub enum WaitReason {
     },
     /// A child job has not ended.
     Child {
-        /// The child.
+        /// Id of the child's job.
         job: JobId,
         /// The agent that serves it.
         agent: AgentId,
@@ -82,7 +82,7 @@ pub enum WaitReason {
     },
     /// The child that is awaited has ended, and its result has not arrived.
     ResultDue {
-        /// The child.
+        /// Id of the child's job.
         job: JobId,
     },
     /// A reason that names a job or an agent which the reader may not read: its kind, and no more.

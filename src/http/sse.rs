@@ -108,7 +108,7 @@ struct Watch {
     wait: Option<WaitReason>,
     /// The job of the last record, without its input.
     known: Option<Job>,
-    /// The next look at why it waits.
+    /// Time from which the reason of its wait is read again.
     wait_look: Instant,
     pause: Duration,
     look: Instant,

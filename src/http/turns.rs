@@ -187,7 +187,7 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
 struct WhyAnswer {
     path: String,
     turns: Vec<PathUse>,
-    /// How many the caller may not know of.
+    /// Number of turns that the caller may not read.
     hidden: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     incomplete: Vec<String>,

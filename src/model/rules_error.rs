@@ -12,9 +12,9 @@ pub enum RulesError {
     /// A key that means nothing.
     #[error("unknown key `{key}` in {place}{}{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default(), suffix(.position.as_ref()))]
     UnknownKey {
-        /// As written.
+        /// The key that the file has.
         key: String,
-        /// Where it stands.
+        /// The part of the file that has it.
         place: RulesPlace,
         /// The nearest known one.
         nearest: Option<&'static str>,
@@ -24,11 +24,11 @@ pub enum RulesError {
     /// A value of the wrong kind, or a combination without meaning.
     #[error("{place}: {reason}{}", suffix(.position.as_ref()))]
     Invalid {
-        /// Where it stands.
+        /// The part of the file that has it.
         place: RulesPlace,
         /// What is wrong.
         reason: String,
-        /// Position of it, or of what it stands in.
+        /// Line and column of it, or of the part that has it; `None` where they can't be told.
         position: Option<FilePosition>,
     },
 }

@@ -150,7 +150,7 @@ struct List {
 enum AssetKind {
     /// Its metadata define an operation.
     Operation,
-    /// Any other.
+    /// Its metadata define no operation.
     Data,
 }
 

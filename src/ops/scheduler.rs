@@ -153,7 +153,7 @@ impl Operation for TriggerScheduled {
     const PATH: &'static str = "v/ops/scheduler/trigger";
     const EFFECT: Effect = Effect::Idempotent;
 
-    /// It is asked when its agent is known.
+    /// None here: `run` asks for the capability on the agent, which the timer's record names.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::none()
     }

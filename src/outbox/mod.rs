@@ -136,7 +136,7 @@ pub struct Relayed {
 pub struct Unsendable {
     /// The entry's id.
     pub entry: String,
-    /// As it lies there.
+    /// The message under the venue's seal.
     pub message: Message,
     /// What the queue says.
     pub error: BusError,

@@ -124,7 +124,7 @@ impl Bindings {
     ///
     /// # Errors
     ///
-    /// What is wrong and where; also more than 256 of them.
+    /// What is wrong and where; also more of them than an agent may have.
     pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
         let all = Self::read(place, value)?;
         let count: usize = all.tools.values().map(BTreeMap::len).sum::<usize>() + all.global.len() + all.manual.len();

@@ -34,7 +34,7 @@ pub struct Expanded {
 /// A key that had a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedKey {
-    /// As written.
+    /// The key as its placeholder has it, with dots.
     pub key: String,
     /// Where its value came from.
     pub tier: Tier,
@@ -61,7 +61,7 @@ const fn is_zero(bytes: &usize) -> bool {
 /// A key whose value was longer than what may be inserted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// As written.
+    /// The key as its placeholder has it, with dots.
     pub key: String,
     /// Bytes of its value.
     pub bytes: usize,
@@ -80,7 +80,7 @@ pub struct UnresolvedPlaceholders {
 /// A key without a value, and the text in which it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedKey {
-    /// As written.
+    /// The key as its placeholder has it, with dots.
     pub key: String,
     /// Part of the configuration, e.g. `context/plan`; of one text alone it is empty.
     pub place: String,

@@ -20,9 +20,9 @@ pub struct Resolver {
 /// A value that a key names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundValue {
-    /// The value.
+    /// A value of the tier, a constant or a fallback.
     pub value: Value,
-    /// Where it came from.
+    /// The tier that has it.
     pub tier: Tier,
     /// Segments of its place in the tier; none of a constant and of a fallback.
     pub place: Vec<String>,
@@ -69,7 +69,7 @@ impl Resolver {
         self.find(key).map(|found| (found.value, found.tier))
     }
 
-    /// The same, with the place of the value.
+    /// [`Self::lookup`] with the place of the value in its tier.
     pub fn find(&self, key: &str) -> Option<FoundValue> {
         let mut owner = Some(key);
         while let Some(candidate) = owner {

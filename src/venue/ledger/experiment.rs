@@ -57,14 +57,14 @@ pub struct TurnFacts {
     pub config: Option<AgentConfig>,
     /// The places where the bytes of a path were copied to before the turn, by path.
     pub copies: BTreeMap<String, Vec<String>>,
-    /// What was not looked through for them, in words.
+    /// What of the ledger was not searched for such copies, a sentence each.
     pub incomplete: Vec<String>,
 }
 
 /// The inputs of a turn with an experiment's changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedInputs {
-    /// The inputs.
+    /// Inputs of the prompt that an experiment makes.
     pub inputs: Inputs,
     /// What was not followed, in words: there the prompt is as it was.
     pub incomplete: Vec<String>,
@@ -76,7 +76,7 @@ impl Experiment {
         *self == Self::default()
     }
 
-    /// Checks that it names no more than 20 paths of a kind: for each the whole turn is looked through.
+    /// Checks that it names no more paths of a kind than an experiment may: for each the whole turn is looked through.
     pub fn check(&self) -> Result<(), String> {
         for (field, count) in [("without", self.without.len()), ("with", self.with.len())] {
             if count > EXPERIMENT_PATHS {

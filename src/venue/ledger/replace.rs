@@ -27,7 +27,7 @@ const READ: &str = "v/ops/lattice/read";
 struct Copies<'v> {
     /// Each with the part of the value that it has, the path itself first.
     places: Vec<(String, &'v Value)>,
-    /// There are more.
+    /// Whether the value was copied to more places than are followed.
     is_cut: bool,
 }
 

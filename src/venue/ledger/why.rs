@@ -92,7 +92,7 @@ fn named(value: &Value) -> Vec<&str> {
 pub struct KnownUses {
     /// First what is kept of agents and sessions that were removed, then by agent and session, oldest first.
     uses: Vec<PathUse>,
-    /// There are more.
+    /// Whether the owner has more recorded reads than are loaded.
     is_cut: bool,
 }
 

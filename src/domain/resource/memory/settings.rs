@@ -87,7 +87,7 @@ impl Preload {
         !self.all && self.topics.is_empty()
     }
 
-    /// Most entries.
+    /// Number of entries that are shown at most.
     pub fn limit(&self) -> usize {
         self.limit.unwrap_or(MEMORY_PRELOAD).min(MEMORY_PRELOAD_MOST)
     }
