@@ -33,6 +33,9 @@ pub enum JournaledChange {
         /// The job that it opens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
+        /// The store knew it already: it began no session and no job anew.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        repeated: bool,
     },
     /// A job ended.
     End {
@@ -197,10 +200,12 @@ pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
             JournaledChange::Session { session, mark: None, .. } => seen.contains(&of(format!("in {session}"))),
             JournaledChange::Session { .. } => false,
         };
-        if let JournaledChange::Event { session, .. } | JournaledChange::Turn { session, .. } = &entry.change {
+        if let JournaledChange::Event { session, repeated: false, .. } | JournaledChange::Turn { session, .. } =
+            &entry.change
+        {
             seen.insert(of(format!("in {session}")));
         }
-        if let JournaledChange::Event { job: Some(job), .. } = &entry.change {
+        if let JournaledChange::Event { job: Some(job), repeated: false, .. } = &entry.change {
             seen.insert(of(format!("opened j/{job}")));
         }
         if let JournaledChange::Deletion { key, events } = &entry.change {
@@ -247,14 +252,25 @@ mod tests {
             ["turn 1 of `a/s`"],
             "a deleted session begins anew"
         );
-        assert_eq!(shown(vec![entry(1, turn(1)), entry(2, session)]), ["session `a/s` was deleted"]);
+        assert_eq!(shown(vec![entry(1, turn(1)), entry(2, session.clone())]), ["session `a/s` was deleted"]);
         let deletion = JournaledChange::Deletion { key: format!("j/{job}"), events: vec!["e".parse().unwrap()] };
-        let event =
-            JournaledChange::Event { id: "e".parse().unwrap(), session: "a/s".to_owned(), job: Some(job.clone()) };
+        let event = |repeated| JournaledChange::Event {
+            id: "e".parse().unwrap(),
+            session: "a/s".to_owned(),
+            job: Some(job.clone()),
+            repeated,
+        };
+        let deleted = format!("`j/{job}` was deleted");
         assert_eq!(
-            shown(vec![entry(1, event), entry(2, hold), entry(3, end), entry(4, deletion)]),
-            [format!("`j/{job}` was deleted")]
+            shown(vec![entry(1, event(false)), entry(2, hold), entry(3, end), entry(4, deletion.clone())]),
+            [deleted.clone()]
         );
+        let gone = "session `a/s` was deleted";
+        let again = "event `e` of `a/s`";
+        for (repeated, left) in [(true, vec![gone, deleted.as_str(), again]), (false, vec![again])] {
+            let entries = vec![entry(1, session.clone()), entry(2, deletion.clone()), entry(3, event(repeated))];
+            assert_eq!(shown(entries), left, "repeated: {repeated}");
+        }
     }
 
     #[test]

@@ -286,7 +286,8 @@ impl TailStore {
                 let unknown = format!("the store doesn't know the job `{job}` of which it is the result");
                 if since.plus(JOB_WAIT) > now { Look::Unknown(unknown) } else { Look::Lost(unknown) }
             }
-            What::Event(admit) => match self.inner.admit(now, admit).await?.intake {
+            // As of then: what was deleted since is newer.
+            What::Event(admit) => match self.inner.admit(one.at, admit).await?.intake {
                 Intake::Duplicate | Intake::Nothing => Look::There,
                 Intake::New => Look::PutBack,
                 Intake::Refused(refusal) => Look::Lost(refusal.to_string()),
@@ -295,7 +296,7 @@ impl TailStore {
             },
             What::End { session, finish, open, outbox } => {
                 let unknown = "the store doesn't know the job".to_owned();
-                match self.inner.finish(now, &one.owner, session, finish, open.as_ref(), outbox).await? {
+                match self.inner.finish(one.at, &one.owner, session, finish, open.as_ref(), outbox).await? {
                     Finished::Already(_) => Look::There,
                     Finished::Done => Look::PutBack,
                     // Another process may be about to put it back.

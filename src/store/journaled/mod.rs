@@ -172,8 +172,9 @@ impl Layer for JournaledStore {
             && let Some(event) = &request.event
         {
             let job = event.open.as_ref().map(|open| open.job.clone());
-            let session = request.session.token();
-            self.note(now, &request.owner, JournaledChange::Event { id: event.id.clone(), session, job });
+            let (id, session) = (event.id.clone(), request.session.token());
+            let repeated = admitted.intake == Intake::Duplicate;
+            self.note(now, &request.owner, JournaledChange::Event { id, session, job, repeated });
             if let Some(finish) = &event.finish {
                 self.note_end(now, &request.owner, finish);
             }
