@@ -109,12 +109,18 @@ fn json_value(text: &str) -> Option<(Value, &str)> {
     Some((value, text.get(values.byte_offset()..)?))
 }
 
+/// Compares the position of a part of a file with the words that an error has for it.
+#[cfg(test)]
+pub(super) fn check_position(found: Option<FilePosition>, expected: Option<&str>, of: (&str, &[&str])) {
+    assert_eq!(found.map(|found| found.to_string()).as_deref(), expected, "{of:?}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(text: &str, steps: &[&str], expected: Option<&str>) {
-        assert_eq!(locate(text, steps).map(|found| found.to_string()).as_deref(), expected, "{text} {steps:?}");
+        check_position(locate(text, steps), expected, (text, steps));
     }
 
     #[test]

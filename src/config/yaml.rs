@@ -123,9 +123,10 @@ impl<'de> Visitor<'de> for NodeVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::position::check_position;
 
     fn check(text: &str, steps: &[&str], expected: Option<&str>) {
-        assert_eq!(locate(text, steps).map(|found| found.to_string()).as_deref(), expected, "{text} {steps:?}");
+        check_position(locate(text, steps), expected, (text, steps));
     }
 
     #[test]

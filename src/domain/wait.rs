@@ -234,25 +234,10 @@ impl WaitReason {
 
     /// The reason at the end of the chain of children and earlier tasks.
     pub fn root(&self) -> &Self {
-        match self {
-            Self::Behind { wait: Some(wait), .. } | Self::Child { wait: Some(wait), .. } => wait.root(),
-            Self::NotAdmitted
-            | Self::Due
-            | Self::NoWorker { .. }
-            | Self::SlotsTaken { .. }
-            | Self::OwnerShare
-            | Self::AgentLimit { .. }
-            | Self::OwnerLimit { .. }
-            | Self::Suspended { .. }
-            | Self::Paused { .. }
-            | Self::Behind { wait: None, .. }
-            | Self::Person { .. }
-            | Self::Child { wait: None, .. }
-            | Self::ResultDue { .. }
-            | Self::Withheld { .. }
-            | Self::External { .. }
-            | Self::Timer { .. }
-            | Self::Noted { .. } => self,
+        if let Self::Behind { wait: Some(wait), .. } | Self::Child { wait: Some(wait), .. } = self {
+            wait.root()
+        } else {
+            self
         }
     }
 

@@ -36,7 +36,7 @@ impl Operation for WhoAmI {
             "authenticated": true,
             "internal": matches!(call.site, Site::Turn(_)),
         });
-        if let Some(key) = DidKey::of(&caller.owner) {
+        if let Some(key) = DidKey::from_owner(&caller.owner) {
             answer["did"] = key.to_string().into();
         }
         Ok(answer.into())

@@ -53,7 +53,7 @@ impl AskPerson {
 
     /// Refuses a question to anybody but the owner's people.
     pub(crate) fn check_user(&self, owner: &Owner) -> Result<(), String> {
-        let did = DidKey::of(owner).map(|key| key.to_string());
+        let did = DidKey::from_owner(owner).map(|key| key.to_string());
         match self.user.as_deref() {
             Some(user) if user != owner.to_string() && Some(user) != did.as_deref() => {
                 Err(format!("`user`: the people of `{owner}` answer, and no one else; leave it out"))

@@ -19,10 +19,14 @@ pub async fn keep(venue: &Venue, stray: &Stray, sequence: u64) -> Result<(), Sto
     venue.keep_newest(keys::STRAYS, STRAYS_KEPT, new).await
 }
 
+/// The subject of an address below the prefix of the queue, which only the queue knows.
+pub fn subject_below_prefix(to: &Address) -> String {
+    subject("", to).trim_start_matches('.').to_owned()
+}
+
 /// Keeps the message of an agent that the queue takes neither now nor later.
 pub async fn keep_unsendable(venue: &Venue, owner: &Owner, message: &Message, reason: &str) -> Result<(), StoreError> {
-    // Below the prefix of the queue, which only it knows.
-    let subject = subject("", &message.to).trim_start_matches('.').to_owned();
+    let subject = subject_below_prefix(&message.to);
     let mut body = message.body.clone();
     body.as_object_mut().and_then(|body| body.shift_remove(SEAL));
     let body = body.to_string();

@@ -72,7 +72,7 @@ pub async fn agent_reason(
     let Some((agent, _)) = agents::get(venue, owner, id).await? else { return Ok(found) };
     let mut look = WaitLook::new(venue, owner, reader);
     if agent.status == AgentStatus::Suspended {
-        found.reason = Some(look.cut(jobs::suspended(&agent), id));
+        found.reason = Some(look.withhold(jobs::suspended(&agent), id));
         return Ok(found);
     }
     let mut pages = venue.store.all_sessions(owner, Some(id)).of(SESSIONS_STEP);
@@ -144,7 +144,7 @@ impl<'v> WaitLook<'v> {
 
     /// A reason that concerns a job or a session which isn't the reader's to read; of an agent that he may read, he may
     /// know why it is suspended, and its limit.
-    fn cut(&self, reason: WaitReason, agent: &AgentId) -> WaitReason {
+    fn withhold(&self, reason: WaitReason, agent: &AgentId) -> WaitReason {
         let is_agents = match &reason {
             WaitReason::Suspended { agent: of, .. } | WaitReason::AgentLimit { agent: of, .. } => of == agent,
             WaitReason::NotAdmitted
@@ -183,14 +183,14 @@ impl<'v> WaitLook<'v> {
             Some(job) => self.sight(job).await? == JobSight::Whole,
             None => self.reader.reads_agent(agent),
         };
-        Ok(Some(if is_readable { reason } else { self.cut(reason, agent) }))
+        Ok(Some(if is_readable { reason } else { self.withhold(reason, agent) }))
     }
 
     /// Why an open job does not go on now; `None` while it runs, and of one that has ended.
     async fn job(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let reason = self.whole_reason(job).await?;
         let is_whole = self.reader.sees(&job.head) == JobSight::Whole;
-        Ok(reason.map(|reason| if is_whole { reason } else { self.cut(reason, &job.head.agent) }))
+        Ok(reason.map(|reason| if is_whole { reason } else { self.withhold(reason, &job.head.agent) }))
     }
 
     /// The same for who may read all of the job.
@@ -216,16 +216,21 @@ impl<'v> WaitLook<'v> {
             return Ok((job.status == JobStatus::Pending).then_some(WaitReason::NotAdmitted));
         };
         Ok(match Box::pin(self.session(&facts)).await? {
-            Some((wait, Some(first))) if first != *id => Some(self.behind(first, wait, &key.agent).await?),
+            Some((wait, Some(first))) if first != *id => Some(self.earlier_task_reason(first, wait, &key.agent).await?),
             Some((wait, _)) => wait,
             None => None,
         })
     }
 
     /// A task waits until the session has ended an earlier one.
-    async fn behind(&self, first: JobId, wait: Option<WaitReason>, agent: &AgentId) -> Result<WaitReason, StoreError> {
+    async fn earlier_task_reason(
+        &self,
+        first: JobId,
+        wait: Option<WaitReason>,
+        agent: &AgentId,
+    ) -> Result<WaitReason, StoreError> {
         let sight = self.sight(&first).await?;
-        let wait = wait.map(|wait| if sight == JobSight::Whole { wait } else { self.cut(wait, agent) });
+        let wait = wait.map(|wait| if sight == JobSight::Whole { wait } else { self.withhold(wait, agent) });
         let behind = WaitReason::Behind { job: first, wait: wait.map(Box::new) };
         Ok(if sight == JobSight::Nothing { behind.withheld() } else { behind })
     }
@@ -344,7 +349,7 @@ impl<'v> WaitLook<'v> {
         let ended = jobs::cancelled(self.venue, self.owner, &pending).await?;
         let rest: Vec<JobId> = pending.into_iter().filter(|id| !ended.contains(id)).collect();
         let Some(first) = rest.first() else { return self.ended_child(ended).await };
-        let open = jobs::standing(self.venue, self.owner, &rest).await?;
+        let open = jobs::read_states(self.venue, self.owner, &rest).await?;
         let others = rest.len() - 1;
         let mut found: Option<(&Job, Option<WaitReason>)> = None;
         for child in &open {

@@ -133,7 +133,7 @@ pub fn input(value: Value, resolver: &Resolver) -> (Value, Report) {
 fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
     match value {
         Value::String(template) => {
-            let lookup = |key: &str| resolver.find(key).map(|found| Cow::Owned(GivenValue::found(key, &found)));
+            let lookup = |key: &str| resolver.find(key).map(|found| Cow::Owned(GivenValue::from_found(key, &found)));
             Value::String(report.take("input", expand(&template, &lookup)))
         }
         Value::Array(items) => items.into_iter().map(|item| within(item, resolver, report)).collect(),

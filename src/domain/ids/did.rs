@@ -47,7 +47,7 @@ impl DidKey {
     }
 
     /// The key that an owner is; `None` for an owner that is none.
-    pub fn of(owner: &Owner) -> Option<Self> {
+    pub fn from_owner(owner: &Owner) -> Option<Self> {
         (owner.tenant().as_str() == TENANT).then(|| Self::from_multibase(owner.user().as_str()))?
     }
 
@@ -77,8 +77,8 @@ mod tests {
         assert_eq!(hex::encode(key.bytes()), "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29");
         assert_eq!(key.to_string(), VECTOR);
         assert_eq!(key.owner().to_string(), VECTOR.replace("did:key:", "did/"));
-        assert_eq!(DidKey::of(&key.owner()), Some(key));
-        assert_eq!(DidKey::of(&"acme/ann".parse().unwrap()), None);
+        assert_eq!(DidKey::from_owner(&key.owner()), Some(key));
+        assert_eq!(DidKey::from_owner(&"acme/ann".parse().unwrap()), None);
     }
 
     #[test]

@@ -9,11 +9,11 @@ const REFERENCES: usize = 16;
 
 /// The value with the types of the schema. What can't be brought to its type stays as it is.
 pub fn coerce(schema: &Value, value: Value) -> Value {
-    at(schema, schema, value)
+    coerce_place(schema, schema, value)
 }
 
 /// One place of the value. Of alternatives the first of the value's own kind counts, so that each place is walked once.
-fn at(root: &Value, schema: &Value, value: Value) -> Value {
+fn coerce_place(root: &Value, schema: &Value, value: Value) -> Value {
     let Some(schema) = follow_references(root, schema) else { return value };
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
     let Some(alternatives) = alternatives else { return of_one(root, schema, value) };
@@ -31,14 +31,14 @@ fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
         Value::Object(map) => {
             let part = |key: &str| schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]);
             let entries = map.into_iter().map(|(key, value)| {
-                let value = at(root, part(&key), value);
+                let value = coerce_place(root, part(&key), value);
                 (key, value)
             });
             Value::Object(entries.collect::<Map<_, _>>())
         }
         Value::Array(items) => {
             let first = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
-            let item = |(index, item)| at(root, first.get(index).unwrap_or(&schema["items"]), item);
+            let item = |(index, item)| coerce_place(root, first.get(index).unwrap_or(&schema["items"]), item);
             items.into_iter().enumerate().map(item).collect()
         }
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {

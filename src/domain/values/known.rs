@@ -21,7 +21,7 @@ impl KnownValues {
             if !known.contains_key(key)
                 && let Some(found) = resolver.find(key)
             {
-                known.insert(key.to_owned(), GivenValue::found(key, &found));
+                known.insert(key.to_owned(), GivenValue::from_found(key, &found));
             }
         }
         Self(known)

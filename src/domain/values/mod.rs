@@ -115,13 +115,13 @@ impl Tiers {
             Tier::Fallback => &[],
         };
         order.iter().find_map(|tier| {
-            let (value, place) = find(self.of(*tier)?, key)?;
+            let (value, place) = find(self.tier_values(*tier)?, key)?;
             Some((value, *tier, place))
         })
     }
 
     /// The values of one tier.
-    const fn of(&self, tier: Tier) -> Option<&Values> {
+    const fn tier_values(&self, tier: Tier) -> Option<&Values> {
         match tier {
             Tier::Session => Some(&self.session),
             Tier::User => Some(&self.user),

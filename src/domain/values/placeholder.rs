@@ -175,7 +175,7 @@ pub struct GivenValue {
 
 impl GivenValue {
     /// Of a value that a key has found.
-    pub fn found(key: &str, found: &FoundValue) -> Self {
+    pub fn from_found(key: &str, found: &FoundValue) -> Self {
         let place: Vec<_> = found.place.iter().map(|segment| segment.replace('/', "\\/")).collect();
         let place = place.join("/");
         let is_else = found.tier.root("").is_some() && place != key.replace('.', "/");

@@ -38,7 +38,7 @@ impl FoundValue {
     }
 
     /// What lies at `.rest` below it.
-    fn below(self, rest: &str) -> Option<Self> {
+    fn descend(self, rest: &str) -> Option<Self> {
         let Some(rest) = rest.strip_prefix('.') else { return Some(self) };
         let value =
             crate::values::get(&Map::from_iter([("_".to_owned(), self.value)]), &format!("_.{rest}")).cloned()?;
@@ -74,7 +74,7 @@ impl Resolver {
         let mut owner = Some(key);
         while let Some(candidate) = owner {
             if self.mapping.of(candidate).next().is_some() {
-                return self.mapped(candidate)?.below(&key[candidate.len()..]);
+                return self.mapped(candidate)?.descend(&key[candidate.len()..]);
             }
             owner = candidate.rsplit_once('.').map(|(parent, _)| parent);
         }

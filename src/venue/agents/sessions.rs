@@ -32,7 +32,7 @@ pub async fn list(
     while found.len() < limit {
         sessions = sessions.of(FOUND.min(limit - found.len()));
         let Some(page) = sessions.next().await? else { break };
-        found.extend(page.iter().map(|session| shown(session, ttl, venue.now())));
+        found.extend(page.iter().map(|session| session_row(session, ttl, venue.now())));
     }
     Ok((found, sessions.place().map(|last| last.session)))
 }
@@ -50,7 +50,7 @@ pub(super) fn begins_after(session: &SessionFacts, state: &SessionState, ttl: Op
 }
 
 /// A session as lists show it.
-pub(in crate::venue) fn shown(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
+pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
     let state = state(session);
     let since = begins_after(session, &state, ttl, now);
     let expired = since > state.since;

@@ -23,7 +23,7 @@ pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result
     let mut named = Vec::new();
     for entry in &mut agent.config.tools {
         let Some(path) = entry.operation().filter(|path| is_pin(path)).map(str::to_owned) else { continue };
-        let Some(operation) = meant(pins, &path).await? else { continue };
+        let Some(operation) = find_operation(pins, &path).await? else { continue };
         let tool = match entry {
             ToolEntry::Path(_) => NamedTool::default(),
             ToolEntry::Named(tool) => (**tool).clone(),
@@ -36,7 +36,7 @@ pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result
     agent.config.tool_arg_injection.rename(&named);
     for entry in &mut agent.config.context {
         let Some(path) = operation_of(entry).filter(|path| is_pin(path)).map(str::to_owned) else { continue };
-        let Some(operation) = meant(pins, &path).await? else { continue };
+        let Some(operation) = find_operation(pins, &path).await? else { continue };
         if let ContextEntry::Full(full) = entry {
             full.op = Some(operation);
         }
@@ -51,7 +51,8 @@ fn operation_of(entry: &ContextEntry) -> Option<&str> {
     }
 }
 
-async fn meant(pins: PinReader<'_>, path: &str) -> Result<Option<String>, StoreError> {
+/// The operation that a pin names; `None` of one that names none to this reader.
+async fn find_operation(pins: PinReader<'_>, path: &str) -> Result<Option<String>, StoreError> {
     match pins.operation_of(path).await {
         Ok(operation) => Ok(Some(operation)),
         Err(OpError::Store(error)) if error.is_transient() => Err(error),

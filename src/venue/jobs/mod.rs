@@ -133,7 +133,7 @@ pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobI
 }
 
 /// How jobs stand: without what came out of them and what they have used; of a large input no more than its size.
-pub(in crate::venue) async fn standing(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+pub(in crate::venue) async fn read_states(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let documents = |id| [keys::job_head(id), keys::job_status(id), keys::job_wait(id), keys::outbound(id)];
     let wanted: Vec<_> = ids.iter().flat_map(documents).collect();
     let docs = venue.store.read(owner, &wanted).await?;

@@ -1,5 +1,6 @@
 //! The ledger as it is stored: which manifests make up a turn's record, and the parts they name.
 
+mod answered;
 mod configure;
 pub mod experiment;
 pub mod find;

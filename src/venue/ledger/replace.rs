@@ -2,8 +2,8 @@
 //! of jobs, placeholders, and copies that the same conversation made of all of it. What was made from it and can't be
 //! made again says so.
 
+use super::answered::{AnsweredCall, answered_calls};
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
-use super::why::seen;
 use super::without::{forget_reasoning, rest, result_place, unheard, user_of};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
@@ -100,11 +100,7 @@ fn put_at(inputs: &mut Inputs, path: &str, value: &Value) -> bool {
 
 /// Whether something that a turn was shown comes from a path.
 fn is_from(record: &TurnRecord, path: &str) -> bool {
-    let answers = record.said.iter().filter_map(|message| match message {
-        ChatMessage::Tool { call, .. } => Some(call),
-        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
-    });
-    answers.zip(&record.calls).any(|(call, made)| seen(record, call, made).iter().any(|seen| is_shown(seen, path)))
+    answered_calls(record).any(|answered| answered.reads(record).iter().any(|seen| is_shown(seen, path)))
         || record.heard.iter().filter_map(result_place).any(|place| overlap(&place, path))
 }
 
@@ -172,16 +168,13 @@ fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) {
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
     });
     let calls: Vec<_> = calls.cloned().collect();
-    let answers = record.said.iter().enumerate().filter_map(|(at, message)| match message {
-        ChatMessage::Tool { call, text, .. } => Some((at, call, text)),
-        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
-    });
     let mut changed = Vec::new();
-    for ((at, call, text), (number, made)) in answers.zip(record.calls.iter().enumerate()) {
-        if !seen(record, call, made).iter().any(|seen| is_shown(seen, path)) {
+    for (number, answered) in answered_calls(record).enumerate() {
+        if !answered.reads(record).iter().any(|seen| is_shown(seen, path)) {
             continue;
         }
-        let arguments = calls.iter().find(|known| known.id == *call).map(|known| known.arguments.shown());
+        let AnsweredCall { at, call, text, made, .. } = answered;
+        let arguments = calls.iter().find(|known| known.id == call).map(|known| known.arguments.shown());
         let again = arguments.filter(|_| made.operation == READ && made.outcome == "ok");
         changed.push((at, number, again.and_then(|arguments| read_answer(&arguments, text, path, value))));
     }

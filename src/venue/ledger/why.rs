@@ -1,20 +1,18 @@
 //! In which turns bytes of a path reached a model: as context, or as the result of a tool. What was
 //! read says its record, which is written where it is read.
 
+use super::answered::{AnsweredCall, answered_calls};
 use super::trail::{ByteTrail, TRAIL_PLACES, TRAIL_USES, UseIndex};
 use super::{walk, walk_agent};
 use crate::domain::authority::{Authority, Capability};
-use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
 use crate::domain::context::record::manifest::{Base, WHOLE_EVERY};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::origin::{Seen, physical};
-use crate::domain::session::{CallRecord, TurnRecord};
+use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -77,16 +75,6 @@ fn read_of(with: String) -> Capability {
     Capability { with, can: "crud/read".into() }
 }
 
-/// The paths that arguments may name: all that is known of calls before their reads were taken down.
-fn named(value: &Value) -> Vec<&str> {
-    match value {
-        Value::String(text) if text.contains('/') => vec![text.as_str()],
-        Value::Array(items) => items.iter().flat_map(named).collect(),
-        Value::Object(map) => map.values().flat_map(named).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
-    }
-}
-
 /// Reads of an owner's models that are recorded, at most [`TRAIL_USES`].
 #[derive(Debug, Default)]
 pub struct KnownUses {
@@ -122,7 +110,7 @@ impl KnownUses {
             collect(store, owner, agent, &mut found).await?;
         }
         let mut uses = UseList::new(TRAIL_USES.saturating_sub(found.uses.len()));
-        kept(store, owner, &mut uses).await?;
+        load_kept(store, owner, &mut uses).await?;
         let is_cut = found.is_cut | uses.is_cut;
         found.uses.sort_by(|a, b| (&a.agent, &a.session, a.turn).cmp(&(&b.agent, &b.session, b.turn)));
         uses.uses.append(&mut found.uses);
@@ -340,33 +328,9 @@ fn called(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
 
 /// What the calls of a turn have read, each with the tool and what the model was answered.
 fn reads(record: &TurnRecord) -> Vec<(&str, &str, Seen)> {
-    let answers = record.said.iter().filter_map(|message| match message {
-        ChatMessage::Tool { call, name, text } => Some((call, name, text)),
-        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
-    });
-    let reads = answers.zip(&record.calls).flat_map(|((call, name, text), made)| {
-        seen(record, call, made).into_owned().into_iter().map(move |seen| (name.as_str(), text.as_str(), seen))
-    });
-    reads.collect()
-}
-
-/// What one call has read, by its record, else by what its arguments name.
-pub fn seen<'r>(record: &TurnRecord, call: &str, made: &'r CallRecord) -> Cow<'r, [Seen]> {
-    if let Some(reads) = &made.reads {
-        return reads.into();
-    }
-    if made.outcome != "ok" {
-        return Cow::default();
-    }
-    let calls = record.said.iter().flat_map(|message| match message {
-        ChatMessage::Assistant { calls, .. } => calls.as_slice(),
-        ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
-    });
-    let arguments = calls.filter(|made| made.id == call).map(|made| match &made.arguments {
-        Arguments::Json(arguments) => named(arguments),
-        Arguments::Malformed(_) => Vec::new(),
-    });
-    arguments.flatten().map(Seen::new).collect::<Vec<_>>().into()
+    let reads = |answered: AnsweredCall<'_>| answered.reads(record).into_owned();
+    let answers = answered_calls(record).map(|answered| (answered.tool, answered.text, reads(answered)));
+    answers.flat_map(|(tool, text, seen)| seen.into_iter().map(move |seen| (tool, text, seen))).collect()
 }
 
 /// What is kept of agents and sessions that were removed, of one agent or of all, and of copies from outside.
@@ -377,7 +341,7 @@ pub async fn removed(
     path: &str,
 ) -> Result<Vec<PathUse>, StoreError> {
     let mut found = UseList::new(TRAIL_USES);
-    kept(store, owner, &mut found).await?;
+    load_kept(store, owner, &mut found).await?;
     let known = KnownUses { uses: found.uses, is_cut: found.is_cut };
     let path = path.to_owned();
     let mut found = follow(move || known.trace(&path)).await?.turns;
@@ -385,7 +349,7 @@ pub async fn removed(
     Ok(found)
 }
 
-async fn kept(store: &dyn Store, owner: &Owner, found: &mut UseList) -> Result<(), StoreError> {
+async fn load_kept(store: &dyn Store, owner: &Owner, found: &mut UseList) -> Result<(), StoreError> {
     let mut pages = store.docs(owner, keys::READS);
     while let Some(page) = pages.records::<Vec<PathUse>>().await? {
         if found.extend(page.into_iter().flat_map(|(_, kept)| kept)).is_break() {
@@ -426,22 +390,9 @@ pub async fn write_kept(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::chat::ToolCall;
-    use crate::domain::origin::overlap;
-    use serde_json::json;
-
-    #[test]
-    fn arguments_touch_a_path_wherever_it_stands() {
-        for (arguments, expected) in [
-            (json!({"path": "w/x/1"}), true),
-            (json!({"from": {"paths": ["n/a", "w/x"]}}), true),
-            (json!({"path": "w/y", "value": "some w"}), false),
-            (json!({"value": "w"}), false),
-            (json!(null), false),
-        ] {
-            assert_eq!(named(&arguments).iter().any(|named| overlap(named, "w/x")), expected, "{arguments}");
-        }
-    }
+    use crate::domain::chat::{Arguments, ChatMessage, ToolCall};
+    use crate::domain::session::CallRecord;
+    use serde_json::{Value, json};
 
     fn record(reads: Option<Vec<Seen>>, arguments: Value) -> TurnRecord {
         let call = ToolCall { id: "c".into(), name: "t".into(), arguments: Arguments::Json(arguments) };

@@ -1,8 +1,8 @@
 //! A prompt without what came from a path, whatever it came through: entries at, below and above it,
 //! what operations have read for others, results of tools, placeholders, and copies.
 
+use super::answered::answered_calls;
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
-use super::why::seen;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Content, Item};
@@ -24,7 +24,7 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -
     let count = items.len();
     let mut found = false;
     for item in items {
-        let kept = cut(item, &paths, &mut found);
+        let kept = strip_paths(item, &paths, &mut found);
         inputs.items.extend(kept.filter(|item| !item.origin.reads.iter().any(&is_gone)));
     }
     found |= inputs.items.len() < count;
@@ -60,7 +60,7 @@ fn copies(inputs: &Inputs, path: &str) -> (PathSet, bool) {
 }
 
 /// A piece without these paths; of one that lies above them what is left of it, if that can be told.
-fn cut(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item> {
+fn strip_paths(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item> {
     let sources: Vec<String> = item.source.iter().flat_map(|source| source.split(", ")).map(str::to_owned).collect();
     for source in &sources {
         for path in paths.overlapping(source) {
@@ -88,12 +88,8 @@ pub(super) fn rest(path: &str, above: &str) -> Option<Vec<String>> {
 
 /// The results of calls that have read it say that they are left out. Whether there are any.
 fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool) -> bool {
-    let answers = record.said.iter().filter_map(|message| match message {
-        ChatMessage::Tool { call, .. } => Some(call),
-        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
-    });
-    let read = answers.zip(&record.calls).filter(|(call, made)| seen(record, call, made).iter().any(is_gone));
-    let gone: Vec<String> = read.map(|(call, _)| call.clone()).collect();
+    let read = answered_calls(record).filter(|answered| answered.reads(record).iter().any(is_gone));
+    let gone: Vec<String> = read.map(|answered| answered.call.to_owned()).collect();
     let results = record.said.iter_mut().filter_map(|message| match message {
         ChatMessage::Tool { call, text, .. } => Some((call, text)),
         ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,

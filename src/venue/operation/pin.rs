@@ -42,7 +42,7 @@ impl PinReader<'_> {
     /// The operation that a path means: of what stands for one that one, to whoever may read it; any other path stays as it
     /// is.
     pub async fn operation_of(&self, path: &str) -> Result<String, OpError> {
-        let Some(place) = self.place(path)? else { return Ok(path.to_owned()) };
+        let Some(place) = self.find_place(path)? else { return Ok(path.to_owned()) };
         let value = self.value(path, &place).await?;
         if let Some(operation) = self.named_operation(path, &value)? {
             return Ok(operation);
@@ -82,7 +82,7 @@ impl PinReader<'_> {
         Ok(is_any)
     }
 
-    fn place(&self, path: &str) -> Result<Option<Place>, OpError> {
+    fn find_place(&self, path: &str) -> Result<Option<Place>, OpError> {
         if !is_pin(path) {
             return Ok(None);
         }

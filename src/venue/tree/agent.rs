@@ -88,7 +88,7 @@ async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Va
     let (venue, owner) = (call.venue, &call.caller.owner);
     let Some((record, _)) = agents::get(venue, owner, &key.agent).await? else { return Ok(None) };
     let Some(facts) = sessions::find(venue, owner, &key).await? else { return Ok(None) };
-    let mut shown = sessions::shown(&facts, record.config.session.ttl.as_ref(), venue.now());
+    let mut shown = sessions::session_row(&facts, record.config.session.ttl.as_ref(), venue.now());
     shown["loads"] = json!(sessions::state(&facts).loads);
     Ok(Some(shown))
 }

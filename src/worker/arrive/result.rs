@@ -41,7 +41,7 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&S
         Sender::Forger => Err(forged("result")),
     });
     match told {
-        Ok(Told::Venue(body)) => match whole(worker, delivery, body).await {
+        Ok(Told::Venue(body)) => match restore_output(worker, delivery, body).await {
             Ok(body) => take_result(worker, delivery, body, seat).await,
             Err(error) => {
                 tracing::warn!(%error, "the output of a job that an agent waits for can't be read yet");
@@ -54,7 +54,7 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&S
 }
 
 /// A result with its output, be it that its message went without it.
-async fn whole(worker: &Worker, delivery: &Delivery, body: ResultBody) -> Result<ResultBody, StoreError> {
+async fn restore_output(worker: &Worker, delivery: &Delivery, body: ResultBody) -> Result<ResultBody, StoreError> {
     if body.output_omitted.is_none() {
         return Ok(body);
     }

@@ -2,7 +2,6 @@
 
 use super::RETRY;
 use super::refuse::answer_to;
-use crate::bus::subject::subject;
 use crate::bus::{Delivery, Settle, Unreadable};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
@@ -35,8 +34,7 @@ pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: Strin
     let Delivery { owner, agent, kind, id, sequence, published, .. } = delivery;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: *kind };
     let unreadable = Unreadable {
-        // Below the prefix of the queue, which only it knows.
-        subject: subject("", &to).trim_start_matches('.').to_owned(),
+        subject: strays::subject_below_prefix(&to),
         reason,
         has_unknown_kind: false,
         owner: Some(owner.clone()),

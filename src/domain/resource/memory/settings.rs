@@ -98,7 +98,7 @@ impl Preload {
     }
 
     /// The core topic where it is wanted, and these.
-    fn about(core: bool, topics: Option<Topics>) -> Self {
+    fn select_topics(core: bool, topics: Option<Topics>) -> Self {
         let mut wanted: Vec<String> = core.then(|| CORE.to_owned()).into_iter().collect();
         match topics {
             // What happened once is told when it is asked for.
@@ -166,13 +166,13 @@ impl TryFrom<Value> for Preload {
 
     fn try_from(value: Value) -> Result<Self, String> {
         match value {
-            Value::Bool(core) => Ok(Self::about(core, None)),
+            Value::Bool(core) => Ok(Self::select_topics(core, None)),
             Value::Object(_) => {
                 let full: Full = decode::typed(value).map_err(|wrong| wrong.to_string())?;
                 if full.types.as_ref().is_some_and(Vec::is_empty) {
                     return Err("`types`: expected at least one, got none".to_owned());
                 }
-                let preload = Self::about(full.core, full.topics);
+                let preload = Self::select_topics(full.core, full.topics);
                 let (limit, chars) = (full.limit.map(|Whole(limit)| limit), full.max_chars.map(|Whole(chars)| chars));
                 let kinds = full.types.unwrap_or_else(|| preload.kinds.clone());
                 Ok(Self { kinds, limit, chars, ..preload })
@@ -185,7 +185,7 @@ impl TryFrom<Value> for Preload {
                     )
                 };
                 // In its short form the core topic goes with the others.
-                decode::typed(other.clone()).map(|topics| Self::about(true, Some(topics))).map_err(wrong)
+                decode::typed(other.clone()).map(|topics| Self::select_topics(true, Some(topics))).map_err(wrong)
             }
         }
     }

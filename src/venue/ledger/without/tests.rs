@@ -58,7 +58,7 @@ fn a_piece_goes_by_what_it_came_from_and_what_was_read_for_it() {
     ] {
         let item = item(source, content, reads);
         let path = PathSet::from_iter(["w/a/x"]);
-        let left = cut(item, &path, &mut false);
+        let left = strip_paths(item, &path, &mut false);
         let left = left.filter(|item| !item.origin.reads.iter().any(|seen| overlap(&seen.path, "w/a/x")));
         let left = left.map(|item| match item.content {
             Content::Text(text) => Value::from(text),
