@@ -26,13 +26,13 @@ fi
 
 case "${1:-all}" in
     all)
-        set -- chaos::a_fleet_under_kills chaos::a_fleet_that_is_cut_off chaos::a_fleet_on_clusters \
-            chaos::one_embedded_process
+        set -- recovery::chaos::a_fleet_under_kills recovery::chaos::a_fleet_that_is_cut_off recovery::chaos::a_fleet_on_clusters \
+            recovery::chaos::one_embedded_process
         ;;
-    fleet) set -- chaos::a_fleet_under_kills ;;
-    network) set -- chaos::a_fleet_that_is_cut_off ;;
-    clusters) set -- chaos::a_fleet_on_clusters ;;
-    embedded) set -- chaos::one_embedded_process ;;
+    fleet) set -- recovery::chaos::a_fleet_under_kills ;;
+    network) set -- recovery::chaos::a_fleet_that_is_cut_off ;;
+    clusters) set -- recovery::chaos::a_fleet_on_clusters ;;
+    embedded) set -- recovery::chaos::one_embedded_process ;;
     *) echo "tests/chaos.sh: expected \`fleet\`, \`network\`, \`clusters\` or \`embedded\`, got \`$1\`" >&2; exit 2 ;;
 esac
 

@@ -12,4 +12,4 @@ TRELLIS_FUZZ_MINUTES=${1:-10}
 TRELLIS_FUZZ_SEED=${TRELLIS_FUZZ_SEED:-$(date +%s)}
 export TRELLIS_FUZZ_MINUTES TRELLIS_FUZZ_SEED
 
-exec cargo test --quiet --test it fuzz:: -- --nocapture --test-threads 4
+exec cargo test --quiet --test it api::fuzz:: -- --nocapture --test-threads 4

@@ -2,7 +2,7 @@
 # Runs all tests, after installing what they need and the machine lacks; arguments go to `cargo test`.
 #
 #   tests/run.sh                     everything
-#   tests/run.sh --test it nats_bus  some
+#   tests/run.sh --test it queue:: some of them
 #
 # Needs cargo and python3. What is there already is used; the rest goes to .tools/ (and redis-server to the
 # system, which needs root). Servers are started by the tests themselves, on free ports, with config/*.conf.

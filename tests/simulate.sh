@@ -7,7 +7,7 @@
 #   SEEDS=100000 FROM=5000 tests/simulate.sh
 #
 # JOBS is how many run at once (default: as many as there are processors), STOP_AFTER after how many failures it ends
-# (default 5). A failure's seed goes into REGRESSIONS in tests/it/simulate/mod.rs once it is mended.
+# (default 5). A failure's seed goes into REGRESSIONS in tests/it/recovery/simulate/mod.rs once it is mended.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,4 +17,4 @@ export TRELLIS_SIMULATE_JOBS="${JOBS:-$(nproc 2>/dev/null || echo 2)}"
 export TRELLIS_SIMULATE_STOP_AFTER="${STOP_AFTER:-5}"
 export RUST_MIN_STACK="${RUST_MIN_STACK:-8388608}" RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 
-exec cargo test --quiet --release --test it -- --nocapture --exact simulate::many_seeds
+exec cargo test --quiet --release --test it -- --nocapture --exact recovery::simulate::many_seeds

@@ -19,8 +19,8 @@ const FUNCTION_WORDS: &str = "a about above after again all also an and another 
 const PARTICLES: &str = "of at by on off in into out up down over under with within without after before again still once \
     beside between besides behind during since until left said held shown gone known given taken seen meant heard told \
     sent kept made found cut all both each none here there where which whose whom who why comes goes waits works begun \
-    born broken brought caught drawn driven fallen felt forgotten frozen grown hidden laid lent lost met paid put read_of \
-    run_of set_of stuck sworn thrown torn worn written however whatever together apart alone aside";
+    born broken brought caught drawn driven fallen felt forgotten frozen grown hidden laid lent lost met paid \
+    stuck sworn thrown torn worn written however whatever together apart alone aside";
 
 /// Names that end like a participle and are a noun or a verb.
 const NOUNS_AND_VERBS: &str = "embed feed need proceed seed speed succeed string listen open ping ring widen flatten token \

@@ -1,0 +1,12 @@
+//! The command line.
+
+mod dead;
+mod demo;
+mod errors;
+mod escapes;
+mod fleet;
+mod json;
+mod life;
+mod policy;
+mod up;
+mod words;
