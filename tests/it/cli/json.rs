@@ -87,7 +87,7 @@ const WRONG: &[(&str, i32)] = &[
     ("worker", 2),
     ("worker list --set worker.slotz=3", 2),
     ("worker drain nobody", 5),
-    ("serve", 2),
+    ("serve --listen 127.0.0.1:0", 2),
 ];
 
 /// The one document on stderr of a command that failed.
