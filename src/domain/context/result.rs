@@ -59,11 +59,11 @@ impl ResultRoom {
 /// Where the rest of a cut result can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rest {
-    /// In the tree, at a path.
+    /// The rest is in the tree, at a path.
     At {
-        /// Its path.
+        /// Path of the stored value.
         path: Path,
-        /// The field of the result that is the value at this path; `None`: the whole result.
+        /// The field of the result whose value is at the path; `None` for the whole result.
         field: Option<&'static str>,
     },
     /// The call can be made again for a smaller part.

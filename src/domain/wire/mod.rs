@@ -61,7 +61,7 @@ pub enum EncodeError {
     /// `extra` names a key that Trellis writes itself.
     #[error("`model.extra.{key}`: Trellis writes this key itself; use the setting of the agent")]
     OwnKey {
-        /// The key.
+        /// Name of the key.
         key: String,
     },
     /// The format has no place for a setting.

@@ -26,7 +26,7 @@ pub(super) struct Thinking {
 enum Wish {
     /// The default of the provider.
     Default,
-    /// As little as the model can.
+    /// The least amount that the model can think.
     Off,
     On(Effort),
 }
