@@ -1,4 +1,4 @@
-//! The order of a prompt: what was given bytes becomes messages and ledger.
+//! Puts the parts of a prompt in order, and writes its messages and its ledger.
 //!
 //! ```text
 //! system │ front, goals, summaries, turns (with pieces where they came), what is new │ pieces that change, date,

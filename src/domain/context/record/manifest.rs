@@ -1,4 +1,4 @@
-//! Manifests: the lines of a turn's record, stored as what changed since the turn before.
+//! Manifests: the lines of a turn's record, stored as the change since the turn before.
 //!
 //! ```text
 //! ledger 2 2943 base 11   ledger 2 2943: whole, without a base; 2943 is the period of the parts that its lines name
