@@ -393,7 +393,7 @@ impl<'i> Assembly<'i> {
     }
 
     /// Removes loads from the prompt, the newest first, until enough room is free. The measure is the wanted bytes
-    /// without the transcript and the mailbox, which have their own limits.
+    /// without the transcript and the events left in the mailbox, which have their own limits.
     fn unpin(&mut self) {
         let parts = self.parts.iter().zip(&self.placed);
         let items = parts.filter(|(part, _)| matches!(part, Part::Item(_))).map(|(_, placed)| placed.wants);

@@ -22,8 +22,8 @@ pub struct ResultRoom {
 }
 
 impl ResultRoom {
-    /// Returns a third of the context, or the `left` bytes of the turn's prompt without a sixth for the next reply: the
-    /// model must see all results in its next turn, beside the events of this one.
+    /// Returns a third of the context, or if that is more, the `left` bytes of the turn's prompt without a sixth of the
+    /// context for the next reply: the model must see all results in its next turn, beside the events of this one.
     pub fn of(config: &AgentConfig, left: usize) -> Self {
         let budget = PromptBudget::of_models(config.context_budget, &config.model, RATIO_DEFAULT);
         let third = budget.bytes / RESULTS_SHARE;

@@ -156,7 +156,7 @@ fn advance(
     }
 }
 
-/// Counts the turn's bytes for the next compaction.
+/// Counts the turn and the items of its record for the goal or conversation.
 fn count_turn(setting: &Setting, state: &mut SessionState, record: &TurnRecord) {
     if setting.config.looping == Looping::GoalTree {
         state.goals.count(record.items());

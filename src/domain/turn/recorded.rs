@@ -28,7 +28,7 @@ pub struct Recorded {
     pub prompt: String,
     /// Mailbox keys that the prompt showed, without the task's.
     pub consume: Vec<String>,
-    /// Messages and tasks of callers in the prompt.
+    /// Transcript entries of the events in the prompt.
     pub heard: Vec<Heard>,
     /// Ids of the events in the prompt.
     pub events: Vec<crate::ids::EventId>,
