@@ -65,9 +65,9 @@ pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injec
 /// A call after aliases and `job/run` are resolved. Authority and effect of a call are those of this operation,
 /// whatever name it was called by.
 pub struct Settled<'c> {
-    /// The operation.
+    /// The operation that runs.
     pub found: &'c RegisteredOperation,
-    /// Its valid arguments.
+    /// Valid arguments of the operation.
     pub arguments: Value,
     /// The path in the arguments of `job/run`, if that was called.
     pub inner: Option<String>,
@@ -130,7 +130,7 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
 
 /// A call that its caller may make.
 pub struct PermittedCall<'c> {
-    /// The operation.
+    /// The operation that runs.
     pub found: &'c RegisteredOperation,
     /// The parsed call.
     pub parsed: Box<dyn ParsedCall>,

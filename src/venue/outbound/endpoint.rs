@@ -44,7 +44,7 @@ pub struct Credential {
     pub header: String,
     /// Text before the value, such as `Bearer `.
     pub prefix: String,
-    /// The value.
+    /// Value of the header.
     pub value: Plain,
     /// Name that replaces the value in answers.
     pub shown: SecretName,

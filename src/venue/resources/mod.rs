@@ -91,7 +91,7 @@ pub struct Area {
     pub counts: bool,
 }
 
-/// One kind of resource.
+/// Provider of one kind of resource.
 #[async_trait]
 pub trait ResourceProvider: Send + Sync {
     /// Returns the name of the kind in configurations, which is the first segment of its documents.
