@@ -6,7 +6,7 @@
 //! a while. What seems to be lost is confirmed as `trellis audit --repair` does it.
 //!
 //! ```text
-//! all owners ──once in some minutes──▶ usage has changed? ──yes──▶ open ──every look──▶ lost?
+//! all owners ──once in some minutes──▶ usage has changed? ──yes─────▶ open ──every look──▶ lost?
 //!                                               ▲                       │
 //!                                               └──neither open nor new─┘
 //! ```
