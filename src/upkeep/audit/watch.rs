@@ -189,7 +189,7 @@ impl AuditWatch {
         let keeps = open.keeps.take();
         let any_new = open.refresh(venue, owner, now).await?;
         if open.jobs.is_empty() && !any_new {
-            // A job that arrives after this look changes the usage that was read before it.
+            // A job that arrives after this look makes the usage differ from the one that was read before.
             match keeps {
                 Some(keeps) => {
                     self.open.remove(owner);
