@@ -1,4 +1,4 @@
-//! Tool resolution: which operations a model is offered, under which names.
+//! Resolves tools: which operations a model is offered, under which names.
 
 pub mod binding;
 pub mod consent;
@@ -30,36 +30,36 @@ use crate::values::resolver::Resolver;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Why an operation is not for a request.
+/// Why a request can't use an operation.
 const ELSEWHERE: &str = "it carries none of the entities of this request";
 
-/// An operation as the catalog describes it.
+/// An operation as the catalogue describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
-    /// The path that was asked for: an alias stays an alias in the tool's name.
+    /// Path in the configuration; if it is an alias, the tool is named by the alias.
     pub asked: String,
-    /// The operation that it means.
+    /// Path of the operation itself.
     pub path: String,
-    /// What it does.
+    /// What the operation does.
     pub description: String,
     /// JSON Schema of its input.
     pub input: Value,
-    /// The entities that it is about; empty: none in particular.
+    /// Entities that the operation belongs to; empty for an operation of all entities.
     pub entities: Vec<String>,
-    /// Its other paths.
+    /// Aliases of the path.
     pub aliases: Vec<String>,
 }
 
-/// The catalog as tool resolution needs it.
+/// The catalogue as tool resolution needs it.
 pub trait Directory {
-    /// The operation that a path means.
+    /// Finds the operation of a path or an alias.
     fn find(&self, path: &str) -> Option<Described>;
 
-    /// Every operation once, by its own path.
+    /// Returns every operation once, by its own path.
     fn all(&self) -> Vec<Described>;
 }
 
-/// A list of operations is a catalog.
+/// A list of operations serves as a catalogue.
 impl Directory for [Described] {
     fn find(&self, path: &str) -> Option<Described> {
         let full = catalog_path(path);
@@ -72,7 +72,7 @@ impl Directory for [Described] {
     }
 }
 
-/// A tool that will be offered to a model.
+/// A tool that is offered to a model.
 struct Offered {
     spec: ToolSpec,
     target: ToolTarget,
@@ -83,21 +83,21 @@ struct Offered {
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolTable {
-    /// As the model sees them, in the order in which they are offered.
+    /// Tools as the model sees them, in the order of the prompt.
     pub specs: Arc<[ToolSpec]>,
-    /// What a call of each does.
+    /// Target of a call of each tool.
     pub targets: Vec<ToolTarget>,
-    /// Path and reason.
+    /// Paths that are not offered, each with the reason.
     pub refused: Vec<(String, String)>,
-    /// What the runtime fills into calls of each.
+    /// Arguments that the runtime fills into calls of each tool.
     pub injections: Vec<Injection>,
-    /// What of the context goes with calls of each.
+    /// Sections of the context that go with calls of each tool.
     pub reaches: Vec<Reach>,
-    /// What holds for operations that a call runs by their path.
+    /// Rules for operations that a call runs by their path.
     pub guards: Guards,
-    /// Tool, and what `_auto` could not decide or what looks like a mistake in a binding.
+    /// Tools with a note: an ambiguity of `_auto`, or a likely mistake in a binding.
     pub reports: Vec<(String, String)>,
-    /// Their bytes in a prompt.
+    /// Bytes of the tools in a prompt.
     pub bytes: usize,
     /// SHA-256 of the specs.
     pub hash: String,
@@ -106,19 +106,19 @@ pub struct ToolTable {
 struct Builder<'a> {
     config: &'a AgentConfig,
     values: &'a Resolver,
-    /// The entities that the request is about, where the agent asks for them.
+    /// Entities of the request, if the agent requires them.
     entities: Option<Vec<String>>,
-    /// What a binding may name: tools and operations, offered or not.
+    /// Names that a binding may use: tools and operations, offered or not.
     names: Vec<String>,
     offered: Vec<Offered>,
     refused: Vec<(String, String)>,
-    /// Operations whose bindings can't be kept, and why: reached in no other way either.
+    /// Operations whose bindings can't be kept, with the reason; no call can reach them in another way.
     unbound: Vec<(String, String)>,
     reports: Vec<(String, String)>,
 }
 
-/// Resolves an agent's tools, with the values of a turn: those of its configuration, the default
-/// ones, those that its session `found`, then those of the harness.
+/// Resolves an agent's tools with the values of a turn: the configured ones, the default ones, those that its session
+/// `found`, then those of the harness.
 pub fn resolve(
     config: &AgentConfig,
     found: &[String],
@@ -129,7 +129,7 @@ pub fn resolve(
     resolve_with(config, found, ends, values, catalog, &[])
 }
 
-/// [`resolve`] with the tools of the agent's resources, behind the default ones.
+/// Resolves tools like [`resolve`], with the tools of the agent's resources behind the default ones.
 pub fn resolve_with(
     config: &AgentConfig,
     found: &[String],
@@ -178,7 +178,7 @@ pub fn resolve_with(
             Some((_, reason)) => table.refused.push((found.asked.clone(), reason.clone())),
         }
     }
-    // What is a tool for these entities is bound as that tool is.
+    // An operation that is offered as a tool for these entities is bound like that tool.
     let offered = &table.offered;
     let is_offered = |path: &String| offered.iter().any(|one| one.target == ToolTarget::Operation(path.clone()));
     table.unbound.retain(|(path, reason)| reason != ELSEWHERE || !is_offered(path));
@@ -201,12 +201,12 @@ impl Builder<'_> {
         ToolTable { injections, reaches, guards, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
     }
 
-    /// Whether the request is about other entities than these of an operation.
+    /// Whether the request is about other entities than those of an operation.
     fn is_elsewhere(&self, entities: &[String]) -> bool {
         self.entities.as_ref().is_some_and(|ids| !entities::allows(entities, ids))
     }
 
-    /// What holds for all operations, where the model can call them by their path.
+    /// Returns the rules for all operations, if the model can call them by their path.
     fn guards(&self, catalog: &(impl Directory + ?Sized)) -> Guards {
         let mut guards = Guards::default();
         let run = ToolTarget::Operation(RUN.to_owned());
@@ -219,8 +219,8 @@ impl Builder<'_> {
         guards
     }
 
-    /// An operation that is a tool is bound as the tool is, so that its path is no way round a
-    /// binding that names the tool; one that is none is bound by its paths.
+    /// Returns the rule of an operation. If it is offered as a tool it is bound like the tool, so that its path can't
+    /// circumvent a binding that names the tool; otherwise it is bound by its paths.
     fn rule(&self, found: &Described) -> GuardRule {
         if self.is_elsewhere(&found.entities) {
             return GuardRule::Refuse(ELSEWHERE.into());
@@ -243,7 +243,7 @@ impl Builder<'_> {
         planned.map_or_else(GuardRule::Refuse, |planned| GuardRule::Inject(planned.injection))
     }
 
-    /// Whether a tool can have this name; the reason why not is kept under `what`.
+    /// Whether a tool can have this name; if not, the reason is recorded under `what`.
     fn takes(&mut self, what: &str, name: &str) -> bool {
         let reason = if let Some(unusable) = unusable(self.config, name) {
             unusable
@@ -256,7 +256,7 @@ impl Builder<'_> {
         false
     }
 
-    /// Offers an operation as its entry says.
+    /// Offers an operation with the options of its entry.
     fn offer(&mut self, found: &Described, tool: &NamedTool) {
         let name = tool.name.clone().unwrap_or_else(|| tool_name(&found.asked));
         let names = names_of(self.config, Some(&name), found);
@@ -343,7 +343,7 @@ impl Described {
 }
 
 impl ToolTable {
-    /// Tools with what follows from them, and nothing to fill in.
+    /// Makes a table of these tools, with their bytes and hash and without injected arguments.
     pub fn new(specs: Vec<ToolSpec>, targets: Vec<ToolTarget>, refused: Vec<(String, String)>) -> Self {
         let json = serde_json::to_vec(&specs).unwrap_or_default();
         Self {
@@ -359,7 +359,7 @@ impl ToolTable {
         }
     }
 
-    /// The type of a text that is the output of the open task; `None` where its output has no type.
+    /// Returns the output format of the open task for a text; `None` if its output has no type.
     pub fn output(&self) -> Option<OutputFormat> {
         let at = self.targets.iter().position(|target| *target == ToolTarget::Complete)?;
         let schema = harness::output_schema(&self.specs.get(at)?.schema)?;
@@ -369,25 +369,25 @@ impl ToolTable {
         Some(OutputFormat { schema, tools_optional: self.targets.iter().all(is_optional) })
     }
 
-    /// What a call of `name` does.
+    /// Returns the target of a call of `name`.
     pub fn target(&self, name: &str) -> Option<&ToolTarget> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;
         self.targets.get(at)
     }
 
-    /// What the runtime fills into a call of `name`.
+    /// Returns the arguments that the runtime fills into a call of `name`.
     pub fn injection(&self, name: &str) -> Option<&Injection> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;
         self.injections.get(at)
     }
 
-    /// What of the context goes with a call of `name`.
+    /// Returns the sections of the context that go with a call of `name`.
     pub fn reach(&self, name: &str) -> Option<&Reach> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;
         self.reaches.get(at)
     }
 
-    /// The same for a turn with these instances: calls may name one.
+    /// Returns the table for a turn with these instances, which calls may name.
     #[must_use]
     pub fn with_instances(self, instances: &[String]) -> Self {
         if instances.is_empty() || !self.reaches.iter().any(|reach| reach.instanced) {
@@ -402,13 +402,13 @@ impl ToolTable {
         Self { injections, reaches, guards, reports, ..Self::new(specs, targets, refused) }
     }
 
-    /// The tools of a job that runs without an agent of its own: it ends, and no more.
+    /// Returns the tools of a job without an agent of its own: only those that end it.
     pub fn bare(ends: Ends<'_>) -> Self {
         let (specs, targets) = harness::endings(ends).into_iter().map(|offered| (offered.spec, offered.target)).unzip();
         Self::new(specs, targets, Vec::new())
     }
 
-    /// The names offered.
+    /// Returns the names of the offered tools.
     pub fn names(&self) -> Vec<&str> {
         self.specs.iter().map(|spec| spec.name.as_str()).collect()
     }

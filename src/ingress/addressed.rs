@@ -1,4 +1,4 @@
-//! Messages to a job: they go to that one's session, and are part of its request.
+//! Messages to a job: they go to the job's session, and become a part of its request.
 
 use super::{Arrival, SubmissionError};
 use crate::domain::event::Submission;
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::jobs;
 
-/// Whether a job takes messages.
+/// Checks that a job takes messages.
 pub fn hears(job: &Job) -> Result<(), SubmissionError> {
     let why = if job.head.op.is_some() {
         "is no agent's and takes no message".to_owned()
@@ -24,7 +24,7 @@ pub fn hears(job: &Job) -> Result<(), SubmissionError> {
     Err(SubmissionError::NotOpen { job: job.head.id.clone(), why })
 }
 
-/// A message to a job goes to that one's session.
+/// Returns a message to a job as one to the job's session.
 pub(super) async fn addressed(
     venue: &Venue,
     arrival: &Arrival,

@@ -1,4 +1,4 @@
-//! Why a submission is not let in.
+//! Errors of submissions.
 
 use crate::domain::authority::grant::GrantError;
 use crate::domain::decode::Wrong;
@@ -11,80 +11,80 @@ use crate::domain::values::protected;
 /// Why a submission can't become an admission.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmissionError {
-    /// Not JSON of the right shape.
+    /// The body isn't JSON of the right shape.
     #[error("malformed submission: {0}")]
     Malformed(Wrong),
-    /// Over the limit.
+    /// The body is larger than the limit.
     #[error(
         "the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path"
     )]
     TooLarge {
-        /// As sent.
+        /// Bytes of the submission.
         bytes: usize,
-        /// Allowed.
+        /// Most bytes allowed.
         limit: usize,
     },
-    /// Not an inbox of the caller.
+    /// `replyTo` isn't an allowed inbox.
     #[error("`replyTo` `{0}` is not allowed, expected `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`")]
     ReplyTo(String),
-    /// `replyTo` is somewhere that isn't the submitter's own.
+    /// `replyTo` isn't an inbox of the submitter's own.
     #[error(
         "`replyTo` `{subject}` is not allowed, expected `trellis.reply.{tenant}.{user}.>`: with a token an answer goes \
          to the inbox of its owner alone"
     )]
     ReplyToOther {
-        /// As named.
+        /// Subject of the submission.
         subject: String,
-        /// The owner's tenant, as it stands in subjects.
+        /// Tenant of the owner, as it is written in subjects.
         tenant: String,
-        /// The owner's user, as it stands in subjects.
+        /// User of the owner, as it is written in subjects.
         user: String,
     },
-    /// Values over the limit.
+    /// The values are larger than the limit.
     #[error("`sessionContext` has {0} bytes, expected at most {SESSION_CONTEXT_BYTES}; put large values into `w/`")]
     ContextTooLarge(usize),
-    /// Values that the caller may not set.
+    /// The caller may not set some of the values.
     #[error(transparent)]
     Override(#[from] protected::OverrideDenied),
-    /// A message to an agent that asks for entities, without any.
+    /// The agent requires entities, and the message names none.
     #[error(transparent)]
     EntityIds(#[from] EntityIdsRequired),
-    /// A budget that can't be meant, or of a message.
+    /// The budget is invalid, or is given for a message.
     #[error("`budget`: {0}")]
     Budget(String),
-    /// A priority of a message.
+    /// A priority is given for a message.
     #[error("`priority`: a message has none and waits behind no task, give it to a task")]
     Priority,
-    /// A type of its output that can't be kept, or of a message.
+    /// The schema of the output can't be used, or is given for a message.
     #[error("`responseSchema`: {0}")]
     ResponseSchema(String),
-    /// Paths to show that break a rule.
+    /// Paths to show break a rule.
     #[error("`loads`: {0}")]
     Loads(String),
-    /// Nowhere that the output may go to, or of a message.
+    /// The output may not go to the path, or the path is given for a message.
     #[error("`outputPath`: {0}")]
     OutputPath(String),
-    /// Names of buckets that break a rule.
+    /// Names of buckets break a rule.
     #[error("`contextIds`: {0}")]
     ContextIds(String),
-    /// A job that takes no message, or none by this way.
+    /// The job takes no message, or none in this way.
     #[error("job `{job}` {why}")]
     NotOpen {
-        /// Which.
+        /// Id of the job.
         job: JobId,
-        /// Why.
+        /// Reason of the refusal.
         why: String,
     },
-    /// No such job, to this owner.
+    /// The owner has no such job.
     #[error("no job `{0}`")]
     NoJob(JobId),
-    /// A grant that breaks a rule.
+    /// A grant breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
-    /// Its id is no legal name, or one that only the venue makes.
+    /// The id is no legal name, or one that only the venue makes.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// It says of itself what only the venue says.
+    /// The submission sets what only the venue may set.
     #[error(
         "`{0}` is set by the venue, leave it out; authority is named by `context` and by the `Authorization` header"
     )]
@@ -92,7 +92,7 @@ pub enum SubmissionError {
 }
 
 impl SubmissionError {
-    /// As it stands in the terminal answer.
+    /// Returns the code of the error in the answer.
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Malformed(_)

@@ -1,4 +1,4 @@
-//! Stages 1 and 2: a submission becomes an admission, from the queue or directly.
+//! Stages 1 and 2: a submission from the queue or a direct one becomes an admission.
 
 mod addressed;
 mod error;
@@ -35,31 +35,31 @@ use bytes::Bytes;
 pub use error::SubmissionError;
 pub use replace::take;
 
-/// What a caller submits.
+/// A submission with its sender, its target and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
-    /// Whose agent.
+    /// Owner of the agent.
     pub owner: Owner,
-    /// To whom.
+    /// Agent that it is for.
     pub agent: AgentId,
-    /// A task, else a message.
+    /// Whether it is a task; otherwise it is a message.
     pub task: bool,
-    /// The producer's id.
+    /// Event id that the producer chose.
     pub id: EventId,
-    /// What it says.
+    /// Content of the submission.
     pub submission: Submission,
     /// When it was published or received.
     pub received: Millis,
-    /// Stream sequence; 0 over HTTP.
+    /// Sequence number in the stream; 0 over HTTP.
     pub sequence: u64,
-    /// Whose the id is.
+    /// Principal whose id it is.
     pub by: Principal,
-    /// Its sender holds `context/override`: it may give values to keys that a token has claimed.
+    /// Whether the sender holds `context/override`, and may give values to keys that a token has claimed.
     pub may_override: bool,
 }
 
-/// The values of a submission that are its caller's to set. Who he is, his token has said: what he
-/// says of that is left out.
+/// Returns the values of a submission that its caller may set. Values about his identity are left out if a token has
+/// claimed them.
 fn session_context(arrival: &Arrival) -> Result<Values, SubmissionError> {
     let mut context = arrival.submission.session_context.clone();
     if context.is_empty() {
@@ -78,12 +78,12 @@ fn session_context(arrival: &Arrival) -> Result<Values, SubmissionError> {
     Ok(context)
 }
 
-/// A token has said who the sender is.
+/// Whether a token has claimed the identity of the sender.
 fn is_identified(arrival: &Arrival) -> bool {
     arrival.submission.envelope.claims.contains_key(protected::USER_ID)
 }
 
-/// Keys of the `sessionContext` of a submission that count for nothing.
+/// Returns the ignored keys of the `sessionContext` of a submission.
 pub fn ignored(arrival: &Arrival) -> Vec<String> {
     if arrival.may_override || !is_identified(arrival) {
         return Vec::new();
@@ -91,13 +91,12 @@ pub fn ignored(arrival: &Arrival) -> Vec<String> {
     protected::take_identity(&mut arrival.submission.session_context.clone())
 }
 
-/// Whether an agent hears a message: one that asks for entities hears none that names none. Of a task
-/// its job says so.
+/// Checks that a message names entities, if its agent requires them. For a task the check is made for its job.
 pub async fn heard(venue: &Venue, arrival: &Arrival) -> Result<Result<(), SubmissionError>, StoreError> {
     if arrival.task {
         return Ok(Ok(()));
     }
-    // Who isn't there refuses for himself.
+    // A missing agent is refused elsewhere.
     let Some((agent, _)) = agents::get(venue, &arrival.owner, &arrival.agent).await? else { return Ok(Ok(())) };
     let config = agent.config;
     if !config.entity_ids_required {
@@ -107,7 +106,7 @@ pub async fn heard(venue: &Venue, arrival: &Arrival) -> Result<Result<(), Submis
     Ok(named.map(drop).map_err(SubmissionError::from))
 }
 
-/// Whether the budget of a submission can be kept.
+/// Checks that the budget of a submission can be kept.
 fn check_budget(arrival: &Arrival) -> Result<(), SubmissionError> {
     let budget = &arrival.submission.budget;
     if !arrival.task && !budget.is_empty() {
@@ -116,7 +115,7 @@ fn check_budget(arrival: &Arrival) -> Result<(), SubmissionError> {
     budget.check().map_err(SubmissionError::Budget)
 }
 
-/// Whether the priority of a submission means something.
+/// Checks that the priority of a submission is allowed.
 fn check_priority(arrival: &Arrival) -> Result<(), SubmissionError> {
     if arrival.task || arrival.submission.priority.is_normal() {
         return Ok(());
@@ -124,7 +123,7 @@ fn check_priority(arrival: &Arrival) -> Result<(), SubmissionError> {
     Err(SubmissionError::Priority)
 }
 
-/// Whether the type of the output that a submission asks for can be used.
+/// Checks that the schema of the output that a submission asks for can be used.
 fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
     match &arrival.submission.response_schema {
         None => Ok(()),
@@ -138,62 +137,61 @@ fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
 /// Answer to a direct submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submitted {
-    /// The job, of a task.
+    /// Job of a task; `None` for a message.
     pub job: Option<JobId>,
-    /// The session that serves it.
+    /// Session that serves it.
     pub session: SessionKey,
-    /// The producer's id.
+    /// Event id that the producer chose.
     pub id: EventId,
-    /// The same submission had been accepted before.
+    /// Whether the same submission was accepted before.
     pub duplicate: bool,
-    /// Keys of its `sessionContext` that count for nothing: the token says these.
+    /// Ignored keys of the `sessionContext`, which the token claims.
     pub ignored: Vec<String>,
 }
 
 /// Why a direct submission was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// Bad input.
+    /// The submission is invalid.
     #[error(transparent)]
     Submission(#[from] SubmissionError),
-    /// The agent or its session doesn't take it.
+    /// The agent or its session refuses it.
     #[error("agent `{agent}`: {refusal}")]
     Refused {
-        /// To whom.
+        /// Name of the agent.
         agent: AgentId,
-        /// Why.
+        /// Reason of the refusal.
         refusal: Refusal,
     },
-    /// The id was used with another body, or by another caller, or under another authority. It says not
-    /// which.
+    /// The id was used before with another body, caller or authority. The error doesn't disclose which.
     #[error(
         "submission `{0}` was accepted before with another body, caller or authority; use a new id for a new request"
     )]
     Conflict(EventId),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Parses a submission's body.
+/// Parses the body of a submission.
 pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
     if body.len() > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes: body.len(), limit: SUBMISSION_BYTES });
     }
     let malformed = SubmissionError::Malformed;
     let value = decode::message(body, MESSAGE_DEPTH).map_err(malformed)?;
-    // What a turn hands on is deeper than what it was given. Whether the seal counts is asked later.
+    // What a turn passes on may be deeper than its input. Whether the seal is valid is checked later.
     if value.get("seal").is_none_or(serde_json::Value::is_null) {
         decode::check(&value).map_err(malformed)?;
     }
-    // It is read again only to say what is wrong with it.
+    // The body is read again only to describe what is wrong with it.
     let again = |wrong: Wrong| {
         decode::message(body, MESSAGE_DEPTH).map_or(wrong.clone(), |value| wrong.proposing::<Submission>(&value))
     };
     decode::typed(value).map_err(|wrong| malformed(again(wrong)))
 }
 
-/// Where callers are recognised, an answer goes to their owner's own inbox.
+/// Checks that, where callers are authenticated, an answer goes to an inbox of their owner.
 pub fn check_reply(owner: &Owner, submission: &Submission) -> Result<(), SubmissionError> {
     let (tenant, user) = (owner.tenant().token(), owner.user().token());
     match submission.reply_to.clone().filter(|subject| !reply_to_own(subject, &tenant, &user)) {
@@ -202,7 +200,7 @@ pub fn check_reply(owner: &Owner, submission: &Submission) -> Result<(), Submiss
     }
 }
 
-/// The admission of a task or a message.
+/// Makes the admission of a task or a message.
 pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionError> {
     let Arrival { owner, agent, submission, id, .. } = arrival;
     let key = &venue.key;
@@ -227,7 +225,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     if let Some(path) = &submission.output_path {
         options::check_output(path, arrival.task, &envelope.bound).map_err(SubmissionError::OutputPath)?;
     }
-    // In a session of its own there is nothing before it.
+    // A session of its own has no earlier task.
     let asks_way = job.as_ref().is_some_and(|job| session != fresh_session(job));
     let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session, &envelope)));
     let payload = match &job {
@@ -268,14 +266,14 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
 }
 
-/// Refuses new work where the store has no room for it: whatever makes a job asks here first.
+/// Refuses new work if the store has no room for it; everything that creates a job calls this first.
 pub async fn room(venue: &Venue) -> Result<(), StoreError> {
     venue.fill().await.admits(&venue.name)
 }
 
-/// The admission of a submission to an agent that hears it.
+/// Makes the admission of a submission, after all checks of its agent and its job.
 pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
-    // What a turn has begun is let in: its job is there already, and its caller waits for it.
+    // What a turn has begun is admitted whatever the quota: its job exists already, and its caller waits for it.
     let is_new = arrival.submission.parent.is_none();
     let quota = if is_new { Some(venue.quota().await) } else { None };
     let within = |mut admit: Admit| {
@@ -300,7 +298,7 @@ pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, Su
     })
 }
 
-/// The admission of the result of a job that an agent waits for.
+/// Makes the admission of the result of a job that an agent waits for.
 pub fn result_admission(
     venue_key: &[u8],
     (owner, agent): (&Owner, &AgentId),
@@ -329,7 +327,7 @@ pub fn result_admission(
     Admit { owner: owner.clone(), session, event: Some(event), lease: None }
 }
 
-/// The head of the job that a task opens; `envelope` is what its turns may do.
+/// Returns the head of the job that a task opens; `envelope` has the authority of its turns.
 pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &Envelope) -> JobHead {
     let Submission { session_context, context_ids, budget, handed, response_schema, .. } = &arrival.submission;
     let Submission { loads, output_path, .. } = &arrival.submission;
@@ -366,7 +364,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
     }
 }
 
-/// The admission of a task that had one and whose mailbox entry was lost; `None` when it can't be made again.
+/// Makes the admission of a task whose mailbox entry was lost; `None` if it can't be made again.
 pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
     let (event, body_hash) = Event::of_job(head)?;
     let event = NewEvent {
@@ -386,7 +384,7 @@ pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
     Some(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
 }
 
-/// A job that comes into being.
+/// Returns the record of a new job.
 pub fn new_job(head: &JobHead) -> NewJob {
     let parent = head.parent.as_ref().and_then(|parent| parent.job.clone());
     NewJob { job: head.id.clone(), head: encode(head), parent }
@@ -396,8 +394,8 @@ fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
 }
 
-/// Accepts a submission into the store at once, and has it run here where a slot is free, else wakes a worker. What was
-/// answered can be read at once; should the wake be lost, the session is due within 5 s anyway.
+/// Accepts a submission into the store at once, and runs it here if a slot is free, else wakes a worker. The job can be
+/// read at once; if the wake is lost, the session is due within 5 s.
 pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, SubmitError> {
     let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {
@@ -430,9 +428,8 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     Ok(Submitted { job, session, id: arrival.id.clone(), duplicate, ignored: ignored(arrival) })
 }
 
-/// Takes what somebody has published for what it is: what only the venue says, ids of its own included,
-/// counts under its seal. `named` is the id as it came; without one the id is `place`, which the venue
-/// made.
+/// Returns the id and the submission of a published message. What only the venue may set, including ids of its own,
+/// counts only under its seal. `named` is the id as it arrived; without one `place` makes it.
 pub fn unsealed(
     venue: &Venue,
     to: (&Owner, &AgentId, InKind),
@@ -459,7 +456,7 @@ pub fn unsealed(
     }
 }
 
-/// An id for a submission that names none: it can't be recognised when it is sent again.
+/// Returns an id for a submission without one: it isn't recognised when it is sent again.
 pub fn fresh_id() -> EventId {
     EventId::new(uuid::Uuid::now_v7().to_string()).expect("a UUID is a legal id")
 }

@@ -1,4 +1,4 @@
-//! What failed is driven again: the same task, as a new job.
+//! Redrive of failed tasks: the same task, as a new job.
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::Trail;
@@ -13,30 +13,30 @@ use crate::venue::Venue;
 use crate::venue::dead::{get, id_of, kept};
 use crate::venue::jobs;
 
-/// Why a dead letter isn't driven again.
+/// Why a task isn't redriven.
 #[derive(Debug, thiserror::Error)]
 pub enum RedriveError {
-    /// No such dead letter.
+    /// There is no failed job of this id.
     #[error("no job `{0}` that failed: `trellis job list --state failed` and `trellis dead list` show which did")]
     Unknown(JobId),
-    /// What failed can't be sent again.
+    /// The task can't be sent again.
     #[error("job `{job}` can't be driven again: {why}")]
     Not {
-        /// Which.
+        /// Id of the job.
         job: JobId,
-        /// Why.
+        /// Reason of the refusal.
         why: &'static str,
     },
     /// The new submission was not accepted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl RedriveError {
-    /// The store's own error, or this.
+    /// Returns the error of the store, if it is one; otherwise the error itself.
     pub(crate) fn store(self) -> Result<StoreError, Self> {
         match self {
             Self::Store(error) | Self::Submit(SubmitError::Store(error)) => Ok(error),
@@ -45,7 +45,7 @@ impl RedriveError {
     }
 }
 
-/// The task of a job that failed, as it was.
+/// Returns the task of a failed job.
 fn task_of(job: &Job) -> Result<Event, RedriveError> {
     let not = |why| RedriveError::Not { job: job.head.id.clone(), why };
     match job.status {
@@ -68,8 +68,8 @@ fn task_of(job: &Job) -> Result<Event, RedriveError> {
     task.ok_or_else(|| not("its values (`sessionContext`) were kept with its task and are gone; submit it again"))
 }
 
-/// Drives a task that failed again, as a new job in the same session; under the authority that it had, no
-/// more, and without what was revoked since. Driving it twice is driving it once.
+/// Redrives a failed task as a new job in the same session, under the authority that it had, without what was revoked
+/// since. Returns the job, and whether it was redriven before: a second redrive is the same job.
 pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId, bool), RedriveError> {
     let Some((letter, version)) = get(venue, owner, id).await? else {
         let Some(job) = jobs::get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
@@ -83,16 +83,16 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
     let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
     if letter.redriven.is_none() {
         let noted = DeadLetter { redriven: Some(job.clone()), ..letter };
-        // Lost when somebody drives it at the same time: as the same job.
+        // On a conflict another process redrives it at the same time, as the same job.
         venue.store.write(venue.now(), owner, &[kept(&noted).at(version)]).await?;
     }
     Ok((job, submitted.duplicate))
 }
 
-/// The submission that drives it again. The one who waited for it has its answer.
+/// Returns the submission that redrives a task. A caller that waited for it has its answer already.
 fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
-    // What was revoked of the job that failed is revoked of what it is driven again as.
+    // What was revoked from the failed job is revoked from the new one.
     let failed = Trail { grants: vec![job.to_string()], ..Trail::default() };
     let (loads, output_path) = (event.loads.clone(), event.output_path.clone());
     let input = match &event.payload {
@@ -111,7 +111,7 @@ fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), ev
             session_context: session_context.clone(),
             context_ids: context_ids.clone(),
             caller: caller.clone(),
-            // The time of the request that it served is over; what it may do and spend is as it was.
+            // The deadline of the request is over; authority and budget stay as they were.
             envelope: Envelope { deadline: None, ..envelope.clone() }.under(&failed),
             handed: handed.clone(),
             budget: *budget,

@@ -1,4 +1,4 @@
-//! The busy policy `replace`: a task takes the place of the one before it.
+//! Busy policy `replace`: a task replaces the one before it.
 
 use crate::domain::decode;
 use crate::domain::job::{JobHead, JobStatus};
@@ -9,10 +9,10 @@ use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
 
-/// About what the result of a task that was replaced weighs.
+/// Approximate bytes of the result of a replaced task.
 const CANCELLED_BYTES: u64 = 512;
 
-/// Has the store take an event; another task first leaves its place to it, where the agent's policy says so.
+/// Admits an event; first cancels another task, if the agent's policy says so.
 pub async fn take(venue: &Venue, admit: &mut Admit) -> Result<Admitted, StoreError> {
     let answer = venue.store.admit(venue.now(), admit).await?;
     if answer.intake != Intake::Replaces {
@@ -22,9 +22,9 @@ pub async fn take(venue: &Venue, admit: &mut Admit) -> Result<Admitted, StoreErr
     venue.store.admit(venue.now(), admit).await
 }
 
-/// Before a task is taken: cancels the oldest unfinished task of its session, and lets the task be taken without asking
-/// again. Later ones stay, and so does everything when the task was let in before, or when its id is of a task in
-/// another session. A crash between this and the admission cancels the next one, too.
+/// Cancels the oldest open task of the session, and lets the new task be admitted without asking again. Later tasks
+/// stay. Nothing is cancelled if the task was admitted before, or if its id is of a task in another session. A crash
+/// between this and the admission cancels the next one, too.
 async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
     let Some(event) = &mut admit.event else { return Ok(()) };
     event.asks_way = false;
@@ -37,11 +37,11 @@ async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
     else {
         return Ok(());
     };
-    // A turn opens the job of a request before the task is on its way: that one is still pending.
+    // A turn opens the job of a request before the task is sent: that job is still pending.
     if status.status().is_some_and(|(status, _)| status != JobStatus::Pending) {
         return Ok(());
     }
-    // A job of this id that is elsewhere: the task will be a conflict.
+    // A job of this id in another session makes the task a conflict.
     let head = head.value.as_ref().and_then(|bytes| decode::stored::<JobHead>(bytes).ok());
     if head.is_some_and(|head| (&head.agent, &head.session) != (&admit.session.agent, &admit.session.session)) {
         return Ok(());
@@ -53,10 +53,10 @@ async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
     }
     if let Some(replaced) = session.mailbox.iter().find_map(MailboxEntry::open_task) {
         let adds = event.adds(false);
-        // What is cancelled leaves a result.
+        // The cancelled task leaves a result.
         let adds = QuotaUsage { documents: adds.documents + 1, bytes: adds.bytes + CANCELLED_BYTES, ..adds };
         if event.within.is_some() && venue.room(&admit.owner, adds).await.is_err() {
-            // The task would be refused, or so would be the next one: it takes nobody's place.
+            // The task or the next one would be refused, so no task is cancelled for it.
             return Ok(());
         }
         jobs::cancel(venue, &admit.owner, replaced, Some(&format!("replaced by job {job}"))).await?;

@@ -1,4 +1,4 @@
-//! `v/ops/approval/*`: what agents wait for, and the answers of people. No turn can answer.
+//! `v/ops/approval/*`: list approvals and answer them. No turn can answer.
 
 use crate::domain::approval::Verdict;
 use crate::domain::authority::ResourcePath;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<List>(),
@@ -22,7 +22,7 @@ pub fn operations() -> Vec<RegisteredOperation> {
     ]
 }
 
-/// Answers; whether its caller may is asked when the job is known.
+/// Answers an approval; the capability is checked when its job is known.
 async fn decide<T: Operation>(
     call: &Invocation<'_>,
     (id, digest): (JobId, Option<String>),

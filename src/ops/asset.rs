@@ -14,12 +14,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Assets of a page when nothing else is said, and at most.
+/// Default and greatest number of assets of a page.
 const PAGE: usize = 1_000;
-/// Assets that a list of some of them looks at.
+/// Assets that a filtered list reads.
 const LOOKED: usize = 10_000;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Store>(), operation::<Get>(), operation::<List>(), operation::<GetContent>(), operation::<Pin>()]
 }
@@ -29,7 +29,7 @@ pub fn operations() -> Vec<RegisteredOperation> {
 #[serde(try_from = "String")]
 enum Reference {
     Asset(AssetId),
-    /// A pin, which names one.
+    /// A pin, which names an asset.
     Pin(Path),
 }
 
@@ -52,8 +52,8 @@ impl Reference {
         }
     }
 
-    /// The asset; `None` when there is no such pin. Who may read a pin need not be allowed to read
-    /// what it names.
+    /// Returns the asset; `None` if there is no such pin. The capability to read a pin doesn't cover the asset that it
+    /// names.
     async fn resolve(self, call: &Invocation<'_>) -> Result<Option<AssetId>, OpError> {
         let path = match self {
             Self::Asset(id) => return Ok(Some(id)),
@@ -72,7 +72,7 @@ impl Reference {
     }
 }
 
-/// 64 hex digits, after `a/` or `0x` if need be.
+/// Parses 64 hexadecimal digits, possibly after `a/` or `0x`.
 pub fn asset_id(text: &str) -> Result<AssetId, OpError> {
     let digits = text.strip_prefix("a/").unwrap_or(text);
     AssetId::new(digits.strip_prefix("0x").unwrap_or(digits)).map_err(|e| OpError::Invalid(e.to_string()))
@@ -155,7 +155,7 @@ enum AssetKind {
 }
 
 impl List {
-    /// Whether an asset is one of those asked for.
+    /// Whether an asset passes the filter.
     fn fits(&self, record: &AssetRecord) -> bool {
         let said = |key: &str| record.metadata.as_ref().and_then(|metadata| metadata.get(key));
         let is_of_type = |wanted: &String| said("type").and_then(Value::as_str) == Some(wanted);
@@ -163,7 +163,7 @@ impl List {
         self.of_type.as_ref().is_none_or(is_of_type) && self.kind.is_none_or(is_of_kind)
     }
 
-    /// A page of those that fit: all are looked at, because their number is told.
+    /// Returns a page of the assets that pass the filter. All are read, because the answer has their number.
     async fn filtered(&self, call: &Invocation<'_>, limit: usize) -> Result<Value, OpError> {
         let (mut items, mut total, mut looked) = (Vec::new(), 0, 0);
         loop {
@@ -266,7 +266,7 @@ struct Pin {
 }
 
 impl Pin {
-    /// Where it goes: the name given, else the last key of what is pinned.
+    /// Returns the path of the pin: the given name, else the last key of the pinned path.
     fn place(&self) -> Result<Path, OpError> {
         let name = self.name.as_ref().or(self.path.segments().last()).cloned().unwrap_or_default();
         if name.contains('/') {
@@ -303,7 +303,7 @@ impl Operation for Pin {
     }
 }
 
-/// The asset that a path names, or that its value becomes.
+/// Returns the asset that a path names, or stores its value as one.
 async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> {
     let owner = &call.caller.owner;
     let missing = || OpError::NotFound(format!("nothing is at `{from}`"));

@@ -1,4 +1,4 @@
-//! `v/ops/auth/whoami`: who a caller is to the venue.
+//! `v/ops/auth/whoami`: the identity of a caller.
 
 use crate::domain::ids::did::DidKey;
 use crate::venue::operation::{
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<WhoAmI>()]
 }
@@ -32,7 +32,7 @@ impl Operation for WhoAmI {
             "caller": caller.name,
             "owner": caller.owner,
             "operator": caller.operator,
-            // No call reaches an operation without an owner that the venue has recognised.
+            // Every call that reaches an operation has an owner that the venue has authenticated.
             "authenticated": true,
             "internal": matches!(call.site, Site::Turn(_)),
         });

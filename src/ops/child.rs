@@ -1,7 +1,7 @@
-//! Jobs that a turn starts: for agents and for external workers alike.
+//! Jobs that a turn starts, for agents and for external workers.
 //!
-//! They are effects: written under ids that are a function of the turn, fenced by its lease, so that a
-//! turn that is run again starts nothing twice.
+//! They are effects under ids that are a function of the turn, fenced by its lease: a turn that is run again starts
+//! nothing twice.
 
 use crate::domain::ids::{AgentId, EventId, JobId, SessionKey};
 use crate::domain::job::{Job, JobStatus};
@@ -21,24 +21,24 @@ use std::time::Duration;
 /// Longest wait of one call.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(280);
 
-/// A wait that a call may name, in milliseconds.
+/// Returns the wait that a call names in milliseconds, bounded by [`MAX_TIMEOUT`].
 pub(crate) fn millis(named: Option<u64>, default: Duration) -> Duration {
     named.map_or(default, Duration::from_millis).min(MAX_TIMEOUT)
 }
 
-/// The id of what the call at this place of this turn sends.
+/// Returns the id of what a call of a turn sends.
 pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
     EventId::of_venue(&venue.key, site.id_of_call())
 }
 
-/// The result of a call whose child, which is `whose`, is still running.
+/// Returns the result of a call whose child is still running; `whose` names the child.
 pub(crate) fn still_running(site: &TurnSite<'_>, mut whose: Value, job: JobId) -> Output {
     whose["job"] = json!(job);
     whose["status"] = JobStatus::Started.as_str().into();
     Output { value: with_handed(whose, site), started: Some(job) }
 }
 
-/// An answer with what of its caller's context went with a call, and why what is missing didn't.
+/// Returns an answer with the sections of the caller's context that went with a call, and why others didn't.
 pub(crate) fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
     if !site.handed.is_empty() {
         answer["scoped"] = json!(site.handed.iter().map(ScopedSection::note).collect::<Vec<_>>());
@@ -46,8 +46,8 @@ pub(crate) fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
     answer
 }
 
-/// Whether the turn may cause something for an agent on this way; `None` = an agent without a name. Calls of the same
-/// reply that were refused count among those before it: what is told is the limit that is reached.
+/// Checks that the turn may send something to an agent under this lineage; `None` is an agent without a name. Refused
+/// calls of the same reply count as calls before it.
 pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
     lineage.admits(to).map_err(|error| OpError::Limit(error.to_string()))?;
     if site.run_children >= RUN_CHILDREN {
@@ -59,7 +59,7 @@ pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&Agen
     Ok(())
 }
 
-/// Whether one more job may be started.
+/// Checks that the turn may start one more job.
 pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
     check_way(site, lineage, to)?;
     if site.children >= SESSION_CHILDREN {
@@ -70,7 +70,8 @@ pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&A
     Ok(())
 }
 
-/// Writes the message, and the job it opens, as an effect of the running turn, and publishes it. There is [`room`].
+/// Writes the message and the job it opens as an effect of the running turn, and publishes it. The caller has checked
+/// [`room`].
 pub(crate) async fn start(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,
@@ -89,8 +90,8 @@ pub(crate) async fn start(
     }
 }
 
-/// Whether its owner may keep what a turn starts, and the session that it goes to, where there is none yet. What
-/// the turn has started before, it has.
+/// Checks that the owner's quota has room for what a turn starts, and for the session that it goes to, if that is new.
+/// What the turn has started before needs no room.
 pub(crate) async fn room(
     call: &Invocation<'_>,
     adds: QuotaUsage,
@@ -113,7 +114,7 @@ pub(crate) async fn room(
     Err(refused.into())
 }
 
-/// A job that has ended, as its turn is told.
+/// Returns an ended job as its turn sees it.
 pub(crate) fn answer(job: &Job) -> Value {
     let mut value = job.to_json();
     if let Some(map) = value.as_object_mut() {

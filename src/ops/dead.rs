@@ -15,13 +15,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Messages that nobody got that are listed beside the dead letters.
+/// Unreadable messages that are listed with the dead letters.
 const STRAYS: usize = 50;
 
-/// Dead letters of one page at most.
+/// Most dead letters of one page.
 const PAGE: usize = 500;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<List>(), operation::<Show>(), operation::<Redrive>()]
 }

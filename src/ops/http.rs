@@ -13,12 +13,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Get>(), operation::<Post>()]
 }
 
-/// What may be called as far as its form goes.
+/// A URL that may be called as far as its form goes.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct Target(Url);
@@ -33,18 +33,18 @@ impl TryFrom<String> for Target {
     }
 }
 
-/// Schema of headers by name.
+/// Returns the schema of headers by name.
 fn headers(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut header = reference::text_schema();
     header["description"] = "text, or a secret: s/NAME, or {\"$secret\": \"s/NAME\", \"prefix\": \"Bearer \"}".into();
     schemars::json_schema!({"type": "object", "additionalProperties": header, "maxProperties": 50})
 }
 
-/// Makes a call for who may make calls of this ability, within the time of the operation.
+/// Makes a call if the caller has this ability on the URL, within the time of the operation.
 async fn send(call: &Invocation<'_>, ability: &'static str, ask: Ask) -> Result<Output, OpError> {
     let time = ask.timeout.map_or_else(|| call.time(), |asked| asked.min(call.time()));
     let ask = Ask { timeout: Some(time), ..ask };
-    // Whoever may call one place may not by that call the place it points to.
+    // A capability for one URL doesn't cover the target of its redirect.
     let permitted = |url: &Url| call.permit(ability, resource(url));
     call.venue.catalog.hosts.send(ask, &permitted).await.map(Into::into)
 }

@@ -1,5 +1,5 @@
-//! `v/ops/human/ask`: an agent's questions to a person. The call waits like one that needs an
-//! approval; the answers are its result.
+//! `v/ops/human/ask`: questions of an agent to a person. The call waits like one that needs an approval; the answers
+//! are its result.
 
 use crate::domain::approval::Question;
 use crate::domain::ids::Owner;
@@ -9,13 +9,13 @@ use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Outp
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Its catalog path.
+/// Catalogue path of the operation.
 pub const ASK: &str = "v/ops/human/ask";
 
-/// Covia's names of asking a person and of what is asked.
+/// Covia's names for asking a person, and for the list of questions.
 pub const ALIASES: [(&str, &str); 2] = [("v/ops/hitl/request", ASK), ("v/ops/hitl/list", "v/ops/approval/list")];
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<AskPerson>()]
 }
@@ -40,18 +40,18 @@ pub(crate) struct AskPerson {
 }
 
 impl AskPerson {
-    /// What a person reads above the questions.
+    /// Returns the text above the questions.
     pub(crate) fn heading(&self) -> String {
         let about = self.description.as_deref().map(|about| format!(": {about}"));
         format!("{}{}", self.title, about.unwrap_or_default())
     }
 
-    /// Seconds that the person has.
+    /// Returns the seconds that the person has.
     pub(crate) fn seconds(&self) -> Option<u64> {
         self.expires.or(self.timeout)
     }
 
-    /// Refuses a question to anybody but the owner's people.
+    /// Refuses a question to anybody except the owner's people.
     pub(crate) fn check_user(&self, owner: &Owner) -> Result<(), String> {
         let did = DidKey::from_owner(owner).map(|key| key.to_string());
         match self.user.as_deref() {

@@ -1,4 +1,4 @@
-//! `v/ops/job/*`: run an operation by its path, look at a job, hold it.
+//! `v/ops/job/*`: run an operation by its path, read a job, pause and resume it.
 
 mod batch;
 mod bulk;
@@ -35,7 +35,7 @@ pub const ALIASES: [(&str, &str); 6] = [
 /// Longest wait for a job in one call.
 const MAX_WAIT: Duration = Duration::from_mins(2);
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<Run>(),
@@ -63,11 +63,11 @@ struct Run {
     _venue: Option<String>,
 }
 
-/// Another operation under a name that every agent has: never more than that operation itself, which
+/// Runs another operation under a name that every agent has. It never needs less than that operation, which
 /// [`dispatch::settle`] finds.
 impl Operation for Run {
     const PATH: &'static str = RUN;
-    // Of a call it is the effect of what it runs; who doesn't ask for that fears the worst.
+    // A call has the effect of the operation that it runs; this one is for callers that don't resolve it.
     const EFFECT: Effect = Effect::Once;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {

@@ -1,4 +1,4 @@
-//! `v/ops/json/*`: put values together, take them apart, choose between them. Pure: needs nothing but what it reads.
+//! `v/ops/json/*`: combine values, take parts of them, choose between them. They are pure and need only what they read.
 
 use super::lattice::need;
 use crate::domain::decode;
@@ -15,13 +15,12 @@ use serde_json::{Map, Value, json};
 /// Most cases of one choice.
 const CASES: usize = 1000;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Merge>(), operation::<Pick>(), operation::<Choose>(), operation::<Assoc>()]
 }
 
-/// The value that a call is about: `value` as given, or what lies at `path`; `None` when nothing
-/// does.
+/// Returns the value of a call: `value` as given, or the one at `path`; `None` if nothing is there.
 pub(super) async fn subject(
     call: &Invocation<'_>,
     value: Option<Value>,
@@ -54,7 +53,7 @@ impl Operation for Merge {
 
     async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
         let mut values = self.values.into_iter();
-        // The first is the target: its nulls are values.
+        // The first value is the target: its nulls are values.
         let mut merged = values.next().unwrap_or_default();
         values.for_each(|value| merge(&mut merged, value));
         Ok(json!({"value": merged}).into())

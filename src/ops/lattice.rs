@@ -34,10 +34,10 @@ pub const ALIASES: [(&str, &str); 10] = [
     ("v/ops/covia/aggregate", "v/ops/lattice/aggregate"),
 ];
 
-/// Paths of one call.
+/// Most paths of one call.
 const PATHS: usize = 100;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<Read>(),
@@ -54,12 +54,12 @@ pub fn operations() -> Vec<RegisteredOperation> {
 }
 
 pub(super) fn need(ability: &'static str, path: &Path) -> Need {
-    // Who may read the tree doesn't see the names of secrets by it.
+    // The names of secrets need an ability of their own, apart from reading the tree.
     let ability = if path.namespace() == Namespace::Secrets { "secret/list" } else { ability };
     Need { ability, resource: path.into() }
 }
 
-/// The paths of a call with `path` or `paths`.
+/// Returns the paths of a call with `path` or `paths`.
 fn several<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&'a [Path], OpError> {
     match (path, paths) {
         (None, Some(paths)) => Ok(paths),
@@ -70,12 +70,12 @@ fn several<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&
     }
 }
 
-/// What is said where nothing is.
+/// Returns the answer if nothing is at the path.
 fn absent() -> Output {
     json!({"exists": false}).into()
 }
 
-/// A page of what lies under `path`; from the tree no more than that is read.
+/// Returns a page of what is under `path`; of the tree only the page is read.
 async fn page_at(
     call: &Invocation<'_>,
     path: &Path,
@@ -92,7 +92,7 @@ async fn page_at(
     Ok(found)
 }
 
-/// Changes the tree: in a turn with its commit, else at once.
+/// Changes the tree: in a turn with its commit, otherwise at once.
 pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     let path = op.target();
     if path.namespace() == Namespace::Venue && path.segments().first().is_some_and(|first| first == shared::CONTEXT) {
@@ -116,7 +116,7 @@ pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, 
     })
 }
 
-/// A copy of what the venue keeps: it is read once, and written as a value is.
+/// Copies a value that the venue shows: it is read once and then written.
 async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Value, OpError> {
     let found = virtuals::get(call, from).await?;
     call.reads.copied(from, None, &path, found.is_some());
@@ -307,7 +307,7 @@ struct Inspect {
     compact: Option<bool>,
 }
 
-/// A list of paths, or one of them as text.
+/// Reads a list of paths, or a text as the only path.
 fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Path>>, D::Error> {
     let given = match Option::<Value>::deserialize(from)? {
         Some(Value::String(path)) => Some(json!([path])),

@@ -1,4 +1,4 @@
-//! The operations of the catalog, group by group. What an operation is stands in [`crate::venue::operation`].
+//! The operations of the catalogue, group by group. [`crate::venue::operation`] defines what an operation is.
 
 pub mod agent;
 pub mod approval;
@@ -28,12 +28,12 @@ use crate::model::endpoint::providers;
 use crate::venue::operation::Catalog;
 use crate::venue::outbound::HttpPolicy;
 
-/// The operations of this version; `test` adds the group `test/`. No host may be called.
+/// Returns the operations of this version; `test` adds the group `test/`. No host may be called.
 pub fn catalog(test: bool) -> Catalog {
     catalog_with(test, HttpPolicy::default())
 }
 
-/// [`catalog`] with a policy for HTTP calls.
+/// Returns the [`catalog`] with a policy for HTTP calls.
 pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
     let groups = [
         lattice::operations(),

@@ -1,5 +1,5 @@
-//! `v/ops/policy/*`: what an owner's agents may do at most, and taking back what was granted. People
-//! and services decide it; nothing that a model calls does.
+//! `v/ops/policy/*`: limit what an owner's agents may do, and revoke grants. For people and services; no model may call
+//! them.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::capability::{Capability, RESOURCES};
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<Show>(),
@@ -24,12 +24,12 @@ pub fn operations() -> Vec<RegisteredOperation> {
     ]
 }
 
-/// Refuses agents.
+/// Refuses agents: the operations are for people and services.
 fn for_people<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
     call.for_people::<T>("people and services")
 }
 
-/// Refuses all but operators.
+/// Refuses all but operators: the operations may widen what others hold.
 fn for_operators<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
     for_people::<T>(call)?;
     call.for_operators::<T>(": it may widen what others hold; ask an operator of the venue")
@@ -74,8 +74,8 @@ struct Revoke {
     reason: String,
 }
 
-/// What a revocation takes back: a path, or by the rules of capabilities a namespace of resources or
-/// a host; or nothing in particular.
+/// What a revocation names: a path, or by the rules of capabilities a namespace of resources or a host; or none of
+/// these.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "Value")]
 struct Revoked(Option<ResourcePath>);
@@ -112,7 +112,7 @@ impl Operation for Revoke {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        // To take something back only narrows; the rest may widen.
+        // A revocation only narrows; the other operations may widen.
         for_people::<Self>(call)?;
         let Self { path: Revoked(path), holder, grant, reason } = self;
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -132,7 +132,8 @@ impl Operation for Revoke {
         let full = || {
             OpError::Conflict(format!("there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"))
         };
-        // First where others are: after a crash in between it is repeated, and nothing less is taken back than is told.
+        // The revocation for all owners is written first: after a crash in between the call is repeated, and no less is
+        // revoked than reported.
         let everywhere = is_of_own_token(call, &revocation);
         if everywhere {
             policy::revoke_everywhere(call.venue, revocation.clone()).await?.ok_or_else(full)?;
@@ -176,7 +177,7 @@ struct Roots {
     caps: Option<Vec<Capability>>,
 }
 
-/// Capabilities, as models are told of them.
+/// Capabilities, as schemas for models show them.
 type Maps = Vec<Map<String, Value>>;
 
 impl Operation for Roots {
@@ -218,15 +219,15 @@ impl Operation for Approvals {
     }
 }
 
-/// The policy, and what the revocation reaches: all of that stops when it takes everything back, and
-/// may do less when it names a path.
-/// Whether an operator takes back, in his own owner, what a token or job of his has: it may act in every owner.
+/// Whether an operator, in his own owner, revokes what a token or job of his own holds: it may act in every owner.
 fn is_of_own_token(call: &Invocation<'_>, revocation: &Revocation) -> bool {
     let name = &call.caller.name;
     let is_own = revocation.holder.as_ref().map_or(revocation.grant.is_some(), |holder| holder == name);
     call.caller.operator && *name == call.caller.owner.to_string() && is_own
 }
 
+/// Returns the policy, and what the revocation reaches: all of that stops if everything is revoked, and may do less if
+/// the revocation names a path.
 async fn told(call: &Invocation<'_>, policy: &Policy, revocation: &Revocation) -> Result<Value, OpError> {
     let mut answer = shown(policy);
     answer["revoked"] = revocation.id.as_str().into();

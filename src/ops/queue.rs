@@ -1,5 +1,5 @@
-//! `v/ops/queue/publish`: a job for an external worker. How such a worker speaks is told in
-//! [`crate::venue::external`].
+//! `v/ops/queue/publish`: start a job of an external worker. [`crate::venue::external`] has the protocol of such a
+//! worker.
 
 use super::child::{self, call_id, millis};
 use crate::domain::authority::ResourcePath;
@@ -26,12 +26,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Publish>()]
 }
 
-/// What is said of a time.
+/// Returns the description of an argument in seconds.
 fn seconds(about: &str, default: Duration) -> String {
     format!("seconds {about}; {} when absent", default.as_secs())
 }
@@ -100,7 +100,7 @@ fn answer(queue: &QueueName, job: &Job) -> Value {
     value
 }
 
-/// Opens the job and publishes its message. It is watched before it can be published.
+/// Opens the job and publishes its message. The watch is stored before the message can be published.
 async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> Result<JobId, OpError> {
     let lineage = call.caller.envelope.lineage.below(&site.lease.session.agent);
     child::check_limits(site, &lineage, None)?;
@@ -136,10 +136,11 @@ async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> R
         under: call.caller.trail(),
     };
     let open = [ingress::new_job(&head)];
-    // The job is a head, a status and a place in the list; the watch has a place among those that are due.
+    // The job has a head, a status and an entry in the list; the watch has a document and an entry among those that are
+    // due.
     let adds = QuotaUsage { documents: 5, bytes: (bytes + open[0].head.len()) as u64, sessions: 0, jobs: 1 };
     child::room(call, adds, &open, None).await?;
-    // A turn that is run again says what it said before, whatever the time is now.
+    // A turn that is run again sends the same message as before, whatever the time is.
     let watch = external::watch(venue, owner, watch).await?;
     head.created = watch.created;
     let message = message(call, site, &watch, &asked.input);
@@ -147,8 +148,7 @@ async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> R
     Ok(job)
 }
 
-/// What the worker gets, but for its token and the subjects that it needs: those are put in when it
-/// leaves.
+/// Returns the message to the worker, without its token and its subjects, which are added when it is published.
 fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &Watch, input: &Value) -> Message {
     let (owner, session) = (&call.caller.owner, &site.lease.session);
     let mut body = json!({
@@ -167,6 +167,7 @@ fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &Watch, input: &Va
         body["scoped"] = Value::Object(call.scoped.clone());
     }
     let to = Address::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
-    // Where a store has lost the turn and its watch, the job goes out again; the queue would take the same id for the same.
+    // If a store has lost the turn and its watch, the job is sent again; with the same id the queue would drop it as a
+    // duplicate.
     Message { to, id: Some(format!("{}-{}", watch.job, watch.created.0)), body }
 }

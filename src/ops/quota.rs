@@ -1,4 +1,4 @@
-//! `v/ops/quota/*`: what an owner keeps and may keep, and other limits for it by operators.
+//! `v/ops/quota/*`: show and set the quota of an owner.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
@@ -8,7 +8,7 @@ use crate::venue::quotas;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Show>(), operation::<Set>()]
 }
@@ -53,7 +53,7 @@ struct Set {
 struct Limit(Option<u64>);
 
 impl Set {
-    /// The limits that are named; `None` = as the venue says of all.
+    /// Returns the limits that are named; `None` restores the venue's.
     fn limits(&self) -> Vec<(QuotaKind, Option<u64>)> {
         let limit = |kind| match kind {
             QuotaKind::Documents => self.documents,

@@ -1,5 +1,5 @@
-//! `v/ops/resource/*`: what is kept under resource namespaces, and erasing it. For operators: what
-//! agents do with resources are tools of their own, under the grants of a request.
+//! `v/ops/resource/*`: list what is stored under resource namespaces, and erase it. For operators: agents use resources
+//! by tools of their own, under the grants of a request.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::grant::check_namespace;
@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The operations of this group. They aren't on `r/…`, which only requests are granted: an operator acts for everything
-/// of the owner.
+/// Returns the operations of this group. Their capabilities aren't on `r/…`, which only requests are granted: an
+/// operator acts on everything of the owner.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<List>(), operation::<Purge>()]
 }

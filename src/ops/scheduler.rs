@@ -1,4 +1,4 @@
-//! `v/ops/scheduler/*`: Covia's words for timers that send something to an agent once.
+//! `v/ops/scheduler/*`: Covia's names for timers that send something to an agent once.
 
 use super::timer::{self, Trigger};
 use crate::domain::authority::ResourcePath;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 const REQUEST: &str = "v/ops/agent/request";
 const MESSAGE: &str = "v/ops/agent/message";
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<ScheduleOperation>(),
@@ -43,7 +43,7 @@ struct ScheduleOperation {
 }
 
 impl ScheduleOperation {
-    /// The timer that it sets.
+    /// Returns the timer to set.
     fn trigger(&self) -> Result<Trigger, OpError> {
         let path = catalog_path(&self.operation);
         let (kind, content) = match path.as_str() {
@@ -153,7 +153,7 @@ impl Operation for TriggerScheduled {
     const PATH: &'static str = "v/ops/scheduler/trigger";
     const EFFECT: Effect = Effect::Idempotent;
 
-    /// None here: `run` asks for the capability on the agent, which the timer's record names.
+    /// The capability is checked in `run`, because the timer's record names the agent.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::none()
     }
@@ -161,7 +161,7 @@ impl Operation for TriggerScheduled {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         if let Site::Turn(_) = &call.site {
-            // The pause before what a turn sets is what keeps it from setting the next at once.
+            // The pause before a timer of a turn keeps the turn from setting the next one at once.
             return Err(OpError::Conflict("no agent brings forward what was set for later".into()));
         }
         let Some(timer) = timers::get(venue, owner, &self.handle).await?.0 else {

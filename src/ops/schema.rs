@@ -1,4 +1,4 @@
-//! `v/ops/schema/*`: check a value against a JSON Schema or bring it to one, check a schema, find one from samples.
+//! `v/ops/schema/*`: check a value against a JSON Schema or coerce it, check a schema, infer one from samples.
 
 use super::json::subject;
 use super::lattice::need;
@@ -13,19 +13,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Misfits listed when nothing is said.
+/// Default number of listed misfits.
 const ERRORS: usize = 20;
 
 /// Covia's names of an operation that lists every misfit.
 pub const ALIASES: [(&str, &str); 2] =
     [("v/ops/schema/validate-all", "v/ops/schema/validate"), ("v/ops/schema/validateAll", "v/ops/schema/validate")];
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Validate>(), operation::<Infer>(), operation::<Coerce>(), operation::<CheckSchema>()]
 }
 
-/// Work with the value of a call. It is pure and can take a second: not on a thread that serves others.
+/// Runs pure work on the value of a call. It can take a second, so it runs on a thread for blocking work.
 async fn with(
     call: &Invocation<'_>,
     (value, path): (Option<Value>, Option<Path>),

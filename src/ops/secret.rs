@@ -1,4 +1,4 @@
-//! `v/ops/secret/*`: set, list and delete secrets. No operation gives a value.
+//! `v/ops/secret/*`: set, list and delete secrets. No operation returns a value.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::secret::SecretName;
@@ -10,12 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Set>(), operation::<List>(), operation::<Delete>(), operation::<Extract>()]
 }
 
-/// Reads a name, or `s/NAME`, as everybody else calls it.
+/// Reads a name, or `s/NAME`, as other operations name it.
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<SecretName, D::Error> {
     let text = String::deserialize(from)?;
     SecretName::new(text.strip_prefix("s/").unwrap_or(&text)).map_err(serde::de::Error::custom)
@@ -118,7 +118,7 @@ impl Operation for Extract {
     const PATH: &'static str = "v/ops/secret/extract";
     const EFFECT: Effect = Effect::Read;
 
-    /// The same answer for everybody, whether or not there is such a secret.
+    /// The answer is the same for every caller, whether or not there is such a secret.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::none()
     }

@@ -8,10 +8,10 @@ use crate::venue::spending;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Sessions that are listed by default, and at most.
+/// Number of listed sessions: the default and the maximum.
 const SESSIONS: (usize, usize) = (20, 500);
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Today>()]
 }

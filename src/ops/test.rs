@@ -1,4 +1,5 @@
-//! `v/ops/test/*`: operations for trying things out; only with `catalog.test = true`. They need nothing and take anything.
+//! `v/ops/test/*`: operations for trials, only with `catalog.test = true`. They need no capability and accept any
+//! arguments.
 
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
 use schemars::JsonSchema;
@@ -6,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<Echo>(),
@@ -18,7 +19,7 @@ pub fn operations() -> Vec<RegisteredOperation> {
     ]
 }
 
-/// One of these operations: what it says it does, its path, its effect, and what it does.
+/// Defines one of these operations by its description, path, effect and function.
 macro_rules! test {
     ($about:literal $name:ident $path:literal $effect:ident $run:expr) => {
         #[doc = $about]

@@ -1,7 +1,7 @@
 //! `v/ops/agent/trigger`, `v/ops/agent/wake` and `v/ops/timer/*`: set, list and cancel timers.
 //!
-//! From a turn a timer is an effect under an id that is a function of the call, fenced by the lease:
-//! a turn that is run again sets nothing twice.
+//! In a turn, setting a timer is an effect under an id that is a function of the call, fenced by the lease: a turn that
+//! is run again sets nothing twice.
 
 use super::agent::ask::priorities;
 use super::agent::send::submission;
@@ -29,15 +29,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Longest wait for an agent to be quiet: under the 30 s after which common HTTP clients hang up.
+/// Longest wait for an agent to be quiet: below the 30 s after which common HTTP clients time out.
 const QUIET_TIME: Duration = Duration::from_secs(25);
-/// Pause between two looks at it.
+/// Pause between two checks of the agent.
 const QUIET_POLL: Duration = Duration::from_millis(50);
 
-/// What a wake says when nothing else is noted.
+/// Text of a wake without a note.
 const NOTE: &str = "It is the time at which you wanted to be woken.";
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Trigger>(), operation::<Wake>(), operation::<List>(), operation::<Cancel>()]
 }
@@ -101,7 +101,7 @@ impl Operation for Trigger {
         if self.is_now() {
             return Ok(vec![on("agent/trigger")]);
         }
-        // What it sends needs what sending it now would need.
+        // The caller needs what sending it now would need.
         let sends = match self.kind.unwrap_or_default() {
             TimerKind::Task => "agent/request",
             TimerKind::Message => "agent/message",
@@ -127,14 +127,14 @@ impl Operation for Trigger {
 }
 
 impl Trigger {
-    /// What is said, by name.
+    /// Returns the given arguments by name.
     fn said(&self) -> Map<String, Value> {
         let mut said = json!(self);
         let all = said.as_object_mut().map(std::mem::take).unwrap_or_default();
         all.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
-    /// Neither what is sent is named, nor when.
+    /// Whether neither an input nor a time is given.
     fn is_now(&self) -> bool {
         let is_of_now = |key: &String| ["agentId", "sessionId", "wait", "force"].contains(&key.as_str());
         self.input.is_none() && self.said().keys().all(is_of_now)
@@ -190,7 +190,7 @@ fn check_name(name: &str) -> Result<(), String> {
     check_line(name).map_err(|rule| format!("expected one line that can be read, got {name:?}: {rule}"))
 }
 
-/// How long a caller waits until an agent is quiet.
+/// Returns how long a caller waits until an agent is quiet.
 fn quiet_time(wait: Option<&Value>) -> Result<Duration, OpError> {
     let time = match wait {
         None | Some(Value::Bool(false)) => Some(Duration::ZERO),
@@ -201,11 +201,11 @@ fn quiet_time(wait: Option<&Value>) -> Result<Duration, OpError> {
     Ok(time.ok_or_else(wrong)?.min(QUIET_TIME))
 }
 
-/// What waits for a time is done now; returns when the agent is quiet, or after `wait`.
+/// Fires the agent's timers now and wakes its sessions; returns when the agent is quiet, or after `wait`.
 async fn now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<Value, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     if let Site::Turn(_) = &call.site {
-        // The pause before what a turn sets is what keeps it from setting the next at once.
+        // The pause before a timer of a turn keeps the turn from setting the next one at once.
         return Err(OpError::Conflict("expected `input`: no agent brings forward what was set for later".into()));
     }
     let Some((record, _)) = agents::get(venue, owner, agent).await? else {
@@ -228,7 +228,7 @@ fn receipt(timer: &Timer) -> Value {
     json!({"timer": timer.id, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)})
 }
 
-/// Sets it; in a turn only while the turn holds its lease.
+/// Sets a timer; in a turn only while the turn holds its lease.
 pub(super) async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpError> {
     if let Site::Turn(site) = &call.site {
         let mark = Checkpoint { turn: site.turn, ..Checkpoint::default() };
@@ -239,15 +239,15 @@ pub(super) async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<
     ingress::timers::set(call.venue, &call.caller.owner, wanted).await
 }
 
-/// What a caller asks under an id of its own, by which the same is known when it comes again.
+/// Returns a hash of a request under an id of the caller, by which a repetition is recognised.
 fn asked(caller: &Caller, said: &Map<String, Value>) -> String {
     let mut said = json!(["timer", said, caller.principal.mark()]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
 }
 
-/// What it sends. An agent's timer for itself goes on where its turn stands; for another one it is a
-/// step further, as a request is.
+/// Checks what a timer sends, and sets its lineage. A timer of an agent for itself has the lineage of its turn; one for
+/// another agent is a step deeper, like a request.
 fn sent(call: &Invocation<'_>, agent: &AgentId, kind: TimerKind, mut sent: Submission) -> Result<Submission, OpError> {
     if !sent.priority.is_normal() && kind == TimerKind::Message {
         return Err(OpError::Invalid("`priority`: a message has none, set a timer that sends a task".into()));
@@ -265,14 +265,14 @@ fn sent(call: &Invocation<'_>, agent: &AgentId, kind: TimerKind, mut sent: Submi
     Ok(sent)
 }
 
-/// When, of exactly one of the keys that say it.
+/// Returns the schedule of exactly one of these keys.
 fn schedule(
     call: &Invocation<'_>,
     keys: &[(&str, Option<&Value>)],
     timezone: Option<&str>,
 ) -> Result<Schedule, OpError> {
     let now = call.venue.now();
-    // What a turn sets costs a turn, which may set the next: there is a pause at least.
+    // A timer of a turn costs a turn, which may set the next one: so there is a shortest pause.
     let (once, again) = match call.site {
         Site::Turn(_) => (TIMER_EVERY.1, TIMER_EVERY.1),
         Site::Api { .. } => (Duration::ZERO, TIMER_EVERY.0),
@@ -338,7 +338,7 @@ impl Operation for Wake {
     const PATH: &'static str = "v/ops/agent/wake";
     const EFFECT: Effect = Effect::Idempotent;
 
-    /// It is one's own session.
+    /// The session is the caller's own.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::none()
     }
@@ -349,7 +349,7 @@ impl Operation for Wake {
 }
 
 impl Wake {
-    /// The one of the session that calls.
+    /// Makes the timer of the session that calls.
     fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
         let Site::Turn(site) = &call.site else {
             return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
@@ -427,7 +427,7 @@ impl Operation for Cancel {
     const PATH: &'static str = "v/ops/timer/cancel";
     const EFFECT: Effect = Effect::Idempotent;
 
-    /// It is asked when its agent is known.
+    /// The capability is checked in `run`, when the agent is known.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::none()
     }
@@ -436,7 +436,7 @@ impl Operation for Cancel {
         let (owner, id) = (&call.caller.owner, self.timer);
         let missing = || OpError::NotFound(format!("no timer `{id}`; `timer/list` shows those that there are"));
         let known = timers::get(call.venue, owner, &id).await?.0.ok_or_else(missing)?;
-        // A session's own wake is its own to take back.
+        // A session may cancel its own wake.
         let own = match &call.site {
             Site::Turn(site) => known.place.is_some() && known.agent == site.lease.session.agent,
             Site::Api { .. } => false,

@@ -1,4 +1,4 @@
-//! `v/ops/venue/*`: what operators ask of the venue as a whole, for all owners.
+//! `v/ops/venue/*`: operations of operators on the venue as a whole.
 
 use crate::domain::authority::ResourcePath;
 use crate::upkeep::audit::{self, AuditError};
@@ -8,7 +8,7 @@ use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Outp
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Audit>(), operation::<Doctor>(), operation::<Backup>()]
 }

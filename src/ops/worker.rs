@@ -1,4 +1,4 @@
-//! `v/ops/worker/*`: which workers there are, and telling some to leave.
+//! `v/ops/worker/*`: list workers, and order some to drain.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::roll::Whom;
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<List>(), operation::<Drain>()]
 }
@@ -53,7 +53,7 @@ impl Operation for Drain {
         call.for_operators::<Self>("")?;
         let whom = Whom { names: self.workers, host: self.host };
         let told = roll::drain(call.venue, &whom, &call.caller.name).await?;
-        // This process ends with its own: whoever waits for that hears no more from here.
+        // A local worker ends this process, so that a caller who waits for the end must ask elsewhere.
         let here = call.venue.local.name().filter(|name| told.contains(name));
         Ok(json!({"draining": told, "here": here}).into())
     }

@@ -1,17 +1,17 @@
-//! A copy of an embedded store while it works; `trellis backup` and `v/ops/venue/backup`.
+//! Backup of an embedded store while it works, for `trellis backup` and `v/ops/venue/backup`.
 
 use crate::store::{BackedUp, BackupMade};
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use serde_json::{Value, json};
 
-/// Longest name of a backup.
+/// Most characters of a backup's name.
 const NAME: usize = 64;
 
-/// Makes a backup of this name; what it comes to as people see it.
+/// Makes a backup of this name; returns its path and size for people.
 pub async fn make(venue: &Venue, name: &str) -> Result<Value, OpError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    // It is the name of a folder; one that is being made begins with a dot.
+    // The name is that of a folder; an unfinished backup begins with a dot.
     if name.is_empty() || name.len() > NAME || name.starts_with('.') || !name.chars().all(is_plain) {
         return Err(OpError::Invalid(format!(
             "the name of a backup has up to {NAME} letters, digits, `.`, `_` and `-`, and begins with no `.`, got `{name}`"

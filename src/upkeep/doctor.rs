@@ -1,4 +1,4 @@
-//! Which guarantees the servers of a venue give, and what to change.
+//! Which guarantees the settings of a venue's servers give, and what to change.
 
 use crate::domain::quota::QuotaKind;
 use crate::store::{BackendSetting, StoreError};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-/// What Trellis promises, as numbered in its design, and in which version.
+/// The guarantees of Trellis, by number.
 const GUARANTEES: [(u8, &str); 7] = [
     (1, "accepted means finished, once"),
     (2, "a turn is all or nothing, and fenced"),
@@ -20,13 +20,13 @@ const GUARANTEES: [(u8, &str); 7] = [
     (7, "what the model saw is reproducible"),
 ];
 
-/// Those that rest on the store keeping what it acknowledged.
+/// Guarantees that depend on the store keeping what it acknowledged.
 const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
-/// Those that rest on the queue keeping what it acknowledged.
+/// Guarantees that depend on the queue keeping what it acknowledged.
 const QUEUED: &[u8] = &[1];
 
-/// Settings whose problem costs capacity or speed but no guarantee, and those that break few; also those ` of` something,
-/// and ` at` one of several servers.
+/// Settings whose problem costs capacity or speed but no guarantee, and those that break few. A name also stands for
+/// those with ` of` a thing or ` at` a server after it.
 const REACH: [(&str, &[u8]); 16] = [
     ("redis memory", &[]),
     ("redis replicas", &[]),
@@ -46,22 +46,22 @@ const REACH: [(&str, &[u8]); 16] = [
     ("nats stream size", &[]),
 ];
 
-/// Values of settings that a server doesn't tell.
+/// Values of settings that a server doesn't disclose.
 const UNTOLD: [&str; 2] = ["unknown", "not shown to clients"];
 
-/// How one guarantee stands.
+/// State of one guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuaranteeVerdict {
-    /// Every setting that it rests on is as it must be.
+    /// Every setting that it depends on is right.
     Holds,
-    /// It rests on a setting that the server doesn't tell.
+    /// It depends on a setting that the server doesn't disclose.
     Unknown,
     /// A setting breaks it.
     Broken,
 }
 
 impl GuaranteeVerdict {
-    /// In one word.
+    /// Returns the state as one word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -71,16 +71,16 @@ impl GuaranteeVerdict {
     }
 }
 
-/// A setting with what rests on it.
+/// A setting with the guarantees that depend on it.
 type Reached = (BackendSetting, &'static [u8]);
 
-/// What was found.
+/// Result of an examination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examination {
     settings: Vec<Reached>,
-    /// Number, promise and how it stands.
+    /// Number, text and state of each guarantee.
     pub verdicts: Vec<(u8, &'static str, GuaranteeVerdict)>,
-    /// The store has lost changes, and no operator has settled it: a fact of the past, no setting.
+    /// Whether the store has lost changes that no operator has settled: a fact of the past, not a setting.
     pub unsettled: bool,
 }
 
@@ -101,8 +101,8 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
     Ok(Examination { settings, verdicts, unsettled })
 }
 
-/// Settings that break a guarantee, by name, each with what to change: of the store and of what keeps messages alone, as
-/// often as one likes.
+/// Returns the settings that break a guarantee, by name, each with what to change: those of the store and of the
+/// streams that keep messages. It may be called often.
 pub async fn wrong(venue: &Venue) -> Result<BTreeMap<String, String>, Box<dyn Error + Send + Sync>> {
     let store = venue.store.settings().await?;
     let bus = venue.bus.wrong_settings().await?;
@@ -114,21 +114,21 @@ fn breaking(settings: impl Iterator<Item = Reached>) -> BTreeMap<String, String>
     settings.filter(breaks).filter_map(|(setting, _)| line(&setting).map(|line| (setting.name, line))).collect()
 }
 
-/// How old a policy may be that a turn goes by.
+/// Describes how old a policy may be under which a turn runs.
 fn policies() -> BackendSetting {
     let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
     BackendSetting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
 }
 
-/// Age of a message from which on nobody seems to take it.
+/// Age of a waiting message above which no worker seems to take it.
 const UNTAKEN: Duration = Duration::from_mins(1);
 
-/// Owners whose waiting messages are counted one by one.
+/// Owners whose waiting messages are listed by name.
 const OWNERS_NAMED: usize = 5;
 
-/// Messages that wait in the queue, by owner, and the age of the oldest.
+/// Describes the messages that wait in the queue, by owner, and the age of the oldest.
 async fn backlog(venue: &Venue) -> Option<BackendSetting> {
-    // A queue that can't be asked says so among its own settings.
+    // A queue that doesn't answer reports that among its own settings.
     let found = venue.bus.backlog().await.ok()?;
     let age = found.oldest.map(|oldest| venue.now().since(oldest));
     let problem = age.is_some_and(|age| age > UNTAKEN).then(|| {
@@ -138,7 +138,7 @@ async fn backlog(venue: &Venue) -> Option<BackendSetting> {
     Some(BackendSetting { name: "queue backlog".to_owned(), value: found.describe(venue.now(), OWNERS_NAMED), problem })
 }
 
-/// Whether one owner can fill a store that has a limit.
+/// Describes whether one owner can fill a store that has a limit.
 async fn quotas(venue: &Venue) -> BackendSetting {
     let quota = venue.quota().await;
     let limited = venue.fill().await.limit.is_some();
@@ -151,7 +151,7 @@ async fn quotas(venue: &Venue) -> BackendSetting {
     BackendSetting { name: "quota of an owner".to_owned(), value, problem }
 }
 
-/// How far this machine's clock is from those of the servers.
+/// Describes how far this machine's clock is from those of the servers.
 async fn clock(venue: &Venue) -> Result<BackendSetting, StoreError> {
     let report = clocks::compare(venue).await?;
     let problem = report.is_far().then(|| {
@@ -161,7 +161,7 @@ async fn clock(venue: &Venue) -> Result<BackendSetting, StoreError> {
     Ok(BackendSetting { name: "clock of this machine".to_owned(), value: report.to_string(), problem })
 }
 
-/// Whether the store is what the queue knows of it.
+/// Describes whether the store still has what the queue knows of it.
 async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditError> {
     if venue.bus.witness().is_none() {
         return Ok((None, false));
@@ -181,10 +181,10 @@ async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditE
     Ok((Some(BackendSetting { name: "store history".to_owned(), value, problem }), unsettled))
 }
 
-/// How far the journal is behind, by this process.
+/// Describes how far the journal of this process is behind.
 fn journal(venue: &Venue) -> Option<BackendSetting> {
     venue.bus.witness()?;
-    // Only a process that changes something has entries that wait.
+    // Only a process that changes something has waiting entries.
     let lag = venue.history.journal().map(|journaled| journaled.lag(venue.now()));
     let is_behind = lag.is_some_and(|lag| lag > Duration::from_secs(2));
     let now = lag.map(|lag| format!("; this process's is {} ms", lag.as_millis())).unwrap_or_default();
@@ -197,24 +197,24 @@ fn journal(venue: &Venue) -> Option<BackendSetting> {
 }
 
 impl Examination {
-    /// Guarantees that don't hold.
+    /// Returns the number of broken guarantees.
     pub fn broken(&self) -> usize {
         self.verdicts.iter().filter(|(_, _, verdict)| *verdict == GuaranteeVerdict::Broken).count()
     }
 
-    /// What to change, one line for each setting that touches a guarantee; `all`: also for the others.
+    /// Returns what to change, one line per setting that affects a guarantee; with `all` also for the others.
     pub fn advice(&self, all: bool) -> Vec<String> {
         let matters = |reach: &[u8]| all || !reach.is_empty();
         let lines = self.settings.iter().filter(|(_, reach)| matters(reach));
         lines.filter_map(|(s, _)| line(s)).collect()
     }
 
-    /// Settings that break a guarantee, by name, each with what to change.
+    /// Returns the settings that break a guarantee, by name, each with what to change.
     pub fn wrong(&self) -> BTreeMap<String, String> {
         breaking(self.settings.iter().cloned())
     }
 
-    /// As it is shown over HTTP and with `--output json`.
+    /// Returns the JSON for HTTP and for `--output json`.
     pub fn to_json(&self) -> Value {
         json!({
             "settings": self.settings.iter().map(|(s, reach)| json!({
@@ -230,12 +230,12 @@ impl Examination {
     }
 }
 
-/// A setting with what to change; `None` when it is as it must be.
+/// Describes a setting and what to change; `None` if it is right.
 fn line(setting: &BackendSetting) -> Option<String> {
     Some(format!("{} is `{}`: {}", setting.name, setting.value, setting.problem.as_ref()?))
 }
 
-/// Each setting with the guarantees that its problem touches.
+/// Returns each setting with the guarantees that its problem affects.
 fn with_reach(
     settings: Vec<BackendSetting>,
     default: &'static [u8],

@@ -1,5 +1,5 @@
-//! What keeps a venue sound beside its work: comes in from sweeps, `trellis audit` and `trellis doctor`, goes out
-//! as findings and repairs. It decides no job.
+//! Upkeep of a venue beside its work: audit, backup, settings, retention. Sweeps, `trellis audit` and `trellis doctor`
+//! call it; it returns findings and repairs. It decides no job.
 
 pub mod audit;
 pub mod backup;

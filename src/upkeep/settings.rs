@@ -1,4 +1,5 @@
-//! Settings of the servers that somebody changes while processes run: told once, counted, put right where that is safe.
+//! Settings of the servers that are changed while processes run: each wrong one is logged once, counted, and corrected
+//! where that is safe.
 
 use crate::upkeep::doctor::{self, Examination};
 use crate::venue::{Venue, secrets};
@@ -7,25 +8,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two looks: what breaks a guarantee is told within a minute.
+/// Time between two checks: what breaks a guarantee is logged within a minute.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
-/// Names of settings that were found wrong and told.
+/// Names of wrong settings that were logged.
 #[derive(Debug, Clone, Default)]
 pub struct ToldSettings {
     names: BTreeSet<String>,
-    /// The next look is the first: it looks at less than the start did, and what it doesn't find may be wrong still.
+    /// Whether the next check is the first: it covers less than the start did, so that a setting which it doesn't find
+    /// may still be wrong.
     is_first: bool,
 }
 
 impl ToldSettings {
-    /// Settings that the start of the process has told already.
+    /// Makes the names from the settings that the start of the process has logged.
     pub fn after_start(found: &Examination) -> Self {
         Self { names: found.wrong().into_keys().collect(), is_first: true }
     }
 
-    /// Notes what is wrong now. Returns what to say: settings that weren't wrong before, and names of those that are
-    /// right again.
+    /// Notes which settings are wrong. Returns what to log: settings that weren't wrong before, and names of those that
+    /// are right again.
     fn note(&mut self, wrong: BTreeMap<String, String>) -> (Vec<String>, Vec<String>) {
         let is_new = |(name, _): &(&String, &String)| !self.names.contains(*name);
         let new = wrong.iter().filter(is_new).map(|(_, line)| line.clone()).collect();
@@ -38,7 +40,7 @@ impl ToldSettings {
     }
 }
 
-/// Looks until `stop`; with `mends` it has the queue put right what can be.
+/// Checks the settings until `stop`; with `mends` the queue corrects what it can.
 pub async fn watch(venue: Arc<Venue>, mut told: ToldSettings, mends: bool, stop: CancellationToken) {
     tell_lost_secrets(&venue).await;
     loop {
@@ -55,7 +57,7 @@ pub async fn watch(venue: Arc<Venue>, mut told: ToldSettings, mends: bool, stop:
     }
 }
 
-/// Once: a key that is missing doesn't come while a process runs.
+/// Logs secrets that no key opens, once: a missing key can't arrive while a process runs.
 async fn tell_lost_secrets(venue: &Venue) {
     // A process without any key serves no secret.
     if venue.secrets.keys().is_empty() {
@@ -69,7 +71,7 @@ async fn tell_lost_secrets(venue: &Venue) {
 }
 
 async fn look(venue: &Venue, told: &mut ToldSettings, mends: bool) {
-    // What is looked at first is told although it is put right then.
+    // The check comes before the correction, so that it is logged, too.
     let wrong = match doctor::wrong(venue).await {
         Ok(wrong) => wrong,
         Err(error) => {

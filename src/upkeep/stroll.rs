@@ -1,5 +1,4 @@
-//! The list of all owners, gone through once in a while and evenly: what it costs doesn't come at once, and does not
-//! depend on how often somebody looks.
+//! A paced scan of all owners: its cost is spread evenly over time, and does not depend on how often it is asked.
 
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
@@ -9,33 +8,34 @@ use std::time::Duration;
 /// Owners that are read at a time.
 const PAGE: usize = 100;
 
-/// Milliseconds between two pages at least: of very many owners it takes longer, and no more at a time.
+/// Shortest time between two pages in milliseconds: very many owners take longer, but never more at a time.
 const BETWEEN: u64 = 1_500;
 
-/// How far the list is gone through.
+/// Position of the scan.
 ///
-/// The first time it is gone through at once; behind that it goes on where it would be, by the clock on the wall, if it
-/// had always been on its way, so that nobody is left out where processes start often.
+/// The first scan runs without pauses. After it the scan continues where it would be, by the wall clock, if it had
+/// always run, so that no owner is left out where processes start often.
 #[derive(Debug)]
 pub struct Stroll {
-    /// How long it takes to go through the list, in milliseconds; longer for one of very many pages.
+    /// Time of one scan in milliseconds; longer for very many pages.
     cycle: u64,
-    /// When pages were counted last that are due.
+    /// When due pages were counted last.
     looked: Option<Millis>,
-    /// Pages that are due, in parts of which a page has [`Stroll::length`].
+    /// Due pages, in units of which a page has [`Stroll::length`].
     credit: u64,
     /// Pages of the list, as they were counted at its end.
     pages: Option<u64>,
-    /// Pages since its beginning.
+    /// Pages since the beginning of the list.
     passed: u64,
-    /// The owner behind which it goes on; `None` = at the beginning.
+    /// The owner after which the scan continues; `None` = at the beginning.
     after: Option<Owner>,
-    /// The last owners of the pages, the first time.
+    /// The last owner of each page, during the first scan.
     ends: Vec<Owner>,
 }
 
 impl Stroll {
-    /// Once in so long, a second at least; of more than 100 owners for each second and a half of it, as many more later.
+    /// Makes a scan that takes `cycle`, at least a second. With more than 100 owners per 1.5 s of the cycle it takes
+    /// longer.
     pub fn new(cycle: Duration) -> Self {
         Self {
             cycle: u64::try_from(cycle.as_millis()).unwrap_or(u64::MAX).max(1_000),
@@ -48,17 +48,17 @@ impl Stroll {
         }
     }
 
-    /// The whole list is due.
+    /// Makes the whole list due.
     pub fn begin_anew(&mut self) {
         *self = Self::new(Duration::from_millis(self.cycle));
     }
 
-    /// It has not come to the end of the list for the first time.
+    /// Whether the first scan has not ended.
     pub fn is_first(&self) -> bool {
         self.pages.is_none()
     }
 
-    /// Counts what has become due; all of the list at most. A clock that was set back makes nothing due.
+    /// Counts the pages that have become due, at most the whole list. A clock that was set back makes none due.
     pub fn count(&mut self, now: Millis) {
         let looked = self.looked.replace(now).unwrap_or(now);
         let Some(pages) = self.pages else { return };
@@ -66,14 +66,14 @@ impl Stroll {
         self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(self.whole());
     }
 
-    /// The next page that is due; `None`: that was all for now. After an error it comes again.
+    /// Returns the next due page; `None` if none is due. After an error the page is returned again.
     pub async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Owner>>, StoreError> {
-        // What was added behind the end, as it was counted, is due at once: however fast the list grows, it is kept up with.
+        // Owners that were added after the counted end are due at once: the scan keeps up however fast the list grows.
         if self.pages.is_some_and(|pages| self.passed < pages) && self.credit < self.length() {
             return Ok(None);
         }
         let first = self.is_first();
-        // The first time the end of the list is the end.
+        // The first scan ends with the list.
         if first && self.passed > 0 && self.after.is_none() {
             self.take_place();
             return Ok(None);
@@ -95,7 +95,7 @@ impl Stroll {
         Ok(Some(page))
     }
 
-    /// What makes all of the list due.
+    /// Returns the credit that makes the whole list due.
     fn whole(&self) -> u64 {
         self.pages.unwrap_or_default().saturating_mul(self.length())
     }
@@ -104,7 +104,7 @@ impl Stroll {
         self.cycle.max(self.pages.unwrap_or_default().saturating_mul(BETWEEN))
     }
 
-    /// Behind the first time: where it would be.
+    /// Moves the scan, after the first one, to where it would be by the clock.
     fn take_place(&mut self) {
         let (pages, now) = (self.passed, self.looked.unwrap_or_default());
         self.pages = Some(pages);

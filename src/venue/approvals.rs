@@ -1,8 +1,8 @@
-//! What people are asked, as it is stored: read, list, answer.
+//! Approvals as they are stored: read, list, answer.
 //!
-//! An answer is written before its session hears of it; the first one counts, whoever writes it: a
-//! person, or the session itself when time has run out. With a person's goes a mark that stays until the session has
-//! heard of it: whoever took the answer may die between the two, and the person sees it answered.
+//! An answer is written before its session gets it. The first one counts: that of a person, or that of the session
+//! itself after the deadline. With a person's answer goes a mark that stays until the session has the answer: the
+//! process that took it may die in between, and the person sees it answered.
 
 use crate::domain::approval::{Answer, Approval, ApprovalSubject, Verdict};
 use crate::domain::authority::ResourcePath;
@@ -25,23 +25,23 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Name under which the venue itself answers.
+/// Name of the venue in its own answers.
 const VENUE: &str = "venue";
 
-/// A session that hasn't heard of an answer by then is told by the sweep.
+/// Age of an answer at which the sweep delivers it to its session.
 const HEARD_WITHIN: Duration = Duration::from_secs(5);
 
-/// Answers of one owner that are told in one step.
+/// Answers of one owner that one step delivers.
 const PAGE: usize = 64;
 
-/// An approval, and the version of its document.
+/// Returns an approval and the version of its document.
 pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
     let (approval, version) = store.versioned(owner, &keys::approval(id)).await?;
     Ok(approval.map(|approval| (approval, version)))
 }
 
-/// A page of an owner's approvals, the newest first: of those that wait for an answer, or of all that
-/// are kept. It ends where the approvals would weigh more than [`crate::domain::limits::LIST_BYTES`].
+/// Returns a page of an owner's approvals, the newest first: those that wait for an answer, or with `all` every one
+/// that is kept. The page ends where the approvals exceed [`crate::domain::limits::LIST_BYTES`].
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -77,7 +77,7 @@ pub async fn list(
     Ok(ListPage { items, total: places.len(), next })
 }
 
-/// Shows all approvals that an owner keeps, one after the other.
+/// Calls `look` with each approval that an owner keeps.
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
     let mut approvals = venue.store.docs(owner, keys::APPROVALS);
     while let Some(page) = approvals.records().await? {
@@ -88,7 +88,7 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) 
     Ok(())
 }
 
-/// Shows the approvals that nobody has answered, as their entries name them.
+/// Calls `look` with each unanswered approval that has an entry.
 async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
     list_older(venue, owner).await?;
     let mut entries = venue.store.entries(owner, keys::OPEN_APPROVALS).of(PAGE);
@@ -99,8 +99,8 @@ async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval)
     Ok(())
 }
 
-/// Gives the approvals of builds that knew no entries theirs: once for an owner, and with each look while a worker of such
-/// a build lives, which may ask at any time.
+/// Writes entries for approvals of builds that knew no entries: once for an owner, and with each call while a worker of
+/// such a build lives, which may ask at any time.
 async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     let has_older = roll::fleet(venue).await?.has_older;
     let is_listed = venue.store.doc(owner, keys::APPROVALS_LISTED).await?.value.is_some();
@@ -119,10 +119,10 @@ async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     }
     let key = keys::APPROVALS_LISTED.to_owned();
     let write = if has_older {
-        // What it asks from now on is looked for when it is gone.
+        // Approvals that the older worker makes from now on are looked for after its end.
         is_listed.then(|| DocWrite::delete(key))
     } else {
-        // An owner without approvals gets no documents by being looked at.
+        // A look doesn't give documents to an owner without approvals.
         let has_some = !open.is_empty() || !venue.store.scan(owner, keys::APPROVALS, None, false, 1).await?.is_empty();
         has_some.then(|| DocWrite::mark(key))
     };
@@ -130,9 +130,9 @@ async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     venue.store.write(venue.now(), owner, &[write]).await.map(|_| ())
 }
 
-/// Writes the entries of these unanswered approvals that have none: a worker of an older build has asked.
+/// Writes the missing entries of these unanswered approvals, which a worker of an older build has made.
 ///
-/// An entry of one that is answered meanwhile stays until the approval goes, and is passed over.
+/// The entry of an approval that is answered meanwhile stays until the approval is deleted, and is skipped.
 pub async fn list_unlisted(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<(), StoreError> {
     let entries: Vec<_> = ids.iter().map(keys::open_approval).collect();
     let docs = venue.store.read(owner, &entries).await?;
@@ -141,13 +141,13 @@ pub async fn list_unlisted(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Resul
     if writes.is_empty() { Ok(()) } else { venue.store.write(venue.now(), owner, &writes).await.map(|_| ()) }
 }
 
-/// The writes by which a commit asks.
+/// Returns the writes by which a commit stores an approval.
 pub fn asking_writes(approval: &Approval) -> [DocWrite; 2] {
     [DocWrite::json(keys::approval(&approval.id), approval), DocWrite::mark(keys::open_approval(&approval.id))]
 }
 
-/// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who
-/// may answer it.
+/// Shows an approval to a caller. If the asking turn may do more than the caller, the question is shown only to a
+/// caller who may answer it.
 pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
     let mut shown = json!(approval);
     let may_answer = || caller.authority.permits("job/approve", about(approval)).is_ok();
@@ -165,7 +165,7 @@ pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
     shown
 }
 
-/// What somebody must be allowed to approve who answers.
+/// Returns the resource on which an answer needs `job/approve`.
 fn about(approval: &Approval) -> ResourcePath {
     match &approval.job {
         Some(job) => ResourcePath::job(job),
@@ -173,19 +173,19 @@ fn about(approval: &Approval) -> ResourcePath {
     }
 }
 
-/// Approvals that a session awaits, answered ones included.
+/// Returns the approvals that a session awaits, answered ones included.
 pub(super) async fn awaited(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<Vec<JobId>, StoreError> {
     let Some(facts) = sessions::find(venue, owner, session).await? else { return Ok(Vec::new()) };
     let calls = sessions::state(&facts).awaiting.map(|awaiting| awaiting.calls).unwrap_or_default();
     Ok(calls.into_iter().map(|call| call.approval).collect())
 }
 
-/// Those of these approvals that somebody can still answer.
+/// Returns those of these approvals that can still be answered.
 pub async fn unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
     Ok(unanswered_docs(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
 }
 
-/// The same with the versions of their documents.
+/// Like [`unanswered`], with the versions of the documents.
 async fn unanswered_docs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(Approval, u64)>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -198,8 +198,9 @@ async fn unanswered_docs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<
     Ok(found.filter(|(approval, _)| is_unanswered(venue, approval)).collect())
 }
 
-/// The writes by which a job goes on as `STARTED` with the last answer that its session awaits. While others are open, what
-/// makes the answer fail that comes at once with another: each would see the other as open, and the job would stay as it is.
+/// Returns the writes that set a job to `STARTED` with the last answer that its session awaits. While other approvals
+/// are open, returns checks of their versions instead: of two answers at once each would see the other approval as
+/// open, and the job would stay as it is.
 async fn status_writes(venue: &Venue, owner: &Owner, answered: &Approval) -> Result<Vec<DocWrite>, StoreError> {
     let Some(job) = &answered.job else { return Ok(Vec::new()) };
     let key = keys::job_status(job);
@@ -229,8 +230,8 @@ async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<
     Ok(jobs::get(venue, owner, job).await?.is_none_or(|job| job.status.is_terminal()))
 }
 
-/// The answer to an approval, for the session that waits for it. Without one it is closed with
-/// `close`, when that is given. One whose document is gone is withdrawn.
+/// Returns the answer to an approval, for the session that waits for it. Without an answer the approval is closed with
+/// `close`, if given. An approval whose document is gone counts as withdrawn.
 pub async fn answer(
     venue: &Venue,
     owner: &Owner,
@@ -249,14 +250,14 @@ pub async fn answer(
     venue.store.edit(venue.now(), owner, ("approval", id), attempt).await
 }
 
-/// The writes of an answer, of an approval at this version.
+/// Returns the writes of an answer to an approval of this version.
 fn answer_writes(answered: &Approval, version: u64) -> [DocWrite; 2] {
     let record = DocWrite::json(keys::approval(&answered.id), answered).at(version);
     [record, DocWrite::delete(keys::open_approval(&answered.id))]
 }
 
-/// Answers an approval for a caller, and wakes the session that waits. The same answer again changes
-/// nothing; another one is a conflict. `digest` is what the answer is about, where it says so.
+/// Answers an approval for a caller, and wakes the session that waits. The same answer again changes nothing; another
+/// one is a conflict. `digest` is that of the question which the answer is for, if it names one.
 pub async fn decide(
     venue: &Venue,
     caller: &Caller,
@@ -304,7 +305,7 @@ pub async fn decide(
     }
 }
 
-/// Where an answer is marked until its session has heard of it.
+/// Returns the key of the mark of an answer that its session has not received.
 fn mark_of(id: &JobId, answer: &Answer) -> DocKey {
     keys::answer_due(answer.at.plus(HEARD_WITHIN), id)
 }
@@ -313,8 +314,8 @@ async fn heard(venue: &Venue, owner: &Owner, mark: DocKey) -> Result<(), StoreEr
     venue.store.write(venue.now(), owner, &[DocWrite::delete(mark)]).await.map(|_| ())
 }
 
-/// Tells sessions of answers that they may not have heard of; returns whether there are more. Any process may do it at
-/// any time, and several at once.
+/// Delivers answers that sessions may not have received; returns whether there are more. Any process may do it at any
+/// time, and several at once.
 pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     let now = venue.now();
     let found = venue.store.scan(owner, keys::ANSWERED, None, false, PAGE).await?;
@@ -328,7 +329,7 @@ pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
             Ok(Some((approval, _))) => {
                 tell(venue, owner, &approval).await?;
             }
-            // It was forgotten with its job.
+            // The approval was deleted with its job.
             Ok(None) => {}
             Err(error @ StoreError::Corrupt { .. }) => {
                 tracing::warn!(%owner, approval = %id, %error, "answer not told");
@@ -352,7 +353,7 @@ fn answered(id: &JobId, answer: &Answer) -> OpError {
     OpError::Conflict(format!("approval `{id}` was {how} before, by {}; an answer counts once", answer.by))
 }
 
-/// Whether the caller may answer, and the answer fits what is asked.
+/// Checks that the caller may answer, and that the answer fits the question.
 fn check(
     venue: &Venue,
     caller: &Caller,
@@ -375,9 +376,9 @@ fn check(
         if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
             return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
         }
-        // A delegate's task and a tool's own arguments are what the tool takes: any map.
+        // A delegate's task and the arguments of a tool that is no operation may be any map.
         if venue.catalog.resolve(operation).is_some() {
-            // Its caller was shown the arguments, and writes others: an error shows them.
+            // The caller has seen the arguments and writes others, so an error may show them.
             dispatch::settle(&venue.catalog, operation, edited.clone(), false)?.needs()?;
         }
         if dispatch::hides(&venue.catalog, operation, edited) {

@@ -9,17 +9,17 @@ use crate::store::{DocKey, DocWrite, OutsideWrite, StoreError, Window, decode, k
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
 
-/// Bytes of content per document: a store writes one in milliseconds, and others get between.
+/// Bytes of content per document: a store writes one in milliseconds, so that other writes get in between.
 const CHUNK: usize = 256 * 1024;
 
-/// Times that a content is stored anew which others take away or store at the same time.
+/// Times that content is stored anew if others delete or store it at the same time.
 const TRIES: usize = 8;
 
-/// Stores an asset and says whether it was there already; then it stays as it was stored first.
+/// Stores an asset. Returns its id, its record, and whether it existed; then the stored record stays as it is.
 ///
-/// Content goes first, in chunks, and the record last, by a write that holds only with the chunks as they were seen: an
-/// asset that is listed is whole. Each write counts against the quota by itself, so that uploads at once share what is
-/// left of it; one that finds no room takes its chunks away again. A crash between leaves chunks that the next try uses.
+/// Chunks of content are written first and the record last, by a write that checks the versions of the chunks: an asset
+/// that is listed is complete. Each write counts against the quota by itself, so that concurrent uploads share what is
+/// left of it; an upload that exceeds it deletes its chunks. After a crash chunks stay, and the next try uses them.
 pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId, AssetRecord, bool), StoreError> {
     let id = AssetId::of(&draft.bytes);
     let mut upload = Upload { venue, owner, id: id.clone(), found: Vec::new(), written: Vec::new() };
@@ -29,7 +29,7 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
         }
         match upload.run(draft).await {
             Ok(OutsideWrite::Done) => return Ok((id, draft.record.clone(), false)),
-            // Others store the same content, and may be done.
+            // Others store the same content, and may have finished.
             Ok(OutsideWrite::Conflict(_)) => upload.found.clear(),
             Err(error @ StoreError::Over(_)) => {
                 upload.take_away().await?;
@@ -44,19 +44,19 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
     Err(StoreError::Contended { what: format!("asset `{id}`") })
 }
 
-/// A content on its way into the store.
+/// Content that is being stored.
 struct Upload<'a> {
     venue: &'a Venue,
     owner: &'a Owner,
     id: AssetId,
-    /// Checks of the chunks that are there, as they are.
+    /// Checks of the versions of the chunks that are stored.
     found: Vec<DocWrite>,
-    /// Deletions of those that this upload has written, as it has written them.
+    /// Deletions of the chunks that this upload has written, each at the version it wrote.
     written: Vec<DocWrite>,
 }
 
 impl Upload<'_> {
-    /// All chunks, and the record.
+    /// Writes all chunks and then the record.
     async fn run(&mut self, draft: &Draft) -> Result<OutsideWrite, StoreError> {
         let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK) as u64, draft.bytes.len() as u64);
         self.venue.room(self.owner, QuotaUsage { documents: chunks + 1, bytes, ..QuotaUsage::default() }).await?;
@@ -68,7 +68,7 @@ impl Upload<'_> {
         self.venue.keep(self.owner, &writes).await
     }
 
-    /// Writes a chunk, where the store doesn't have it.
+    /// Writes a chunk unless the store has it.
     async fn put_chunk(&mut self, key: DocKey, chunk: &[u8]) -> Result<(), StoreError> {
         let mut version = 0;
         for _ in 0..TRIES {
@@ -88,7 +88,7 @@ impl Upload<'_> {
         Err(StoreError::Contended { what: format!("asset `{}`", self.id) })
     }
 
-    /// Deletes what it has written, unless somebody else has made the asset of it or stores it anew.
+    /// Deletes the chunks of this upload, unless another one has made an asset of them or rewritten them.
     async fn take_away(self) -> Result<(), StoreError> {
         if !self.written.is_empty() {
             let no_record = DocWrite::check(keys::asset(&self.id), 0);
@@ -99,12 +99,12 @@ impl Upload<'_> {
     }
 }
 
-/// What is said about an asset.
+/// Returns the record of an asset.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<AssetRecord>, StoreError> {
     venue.store.get(owner, &keys::asset(id)).await
 }
 
-/// The record of an asset, and what its content is by its first bytes; `None` when there is no such asset.
+/// Returns the record of an asset and the media type that its first bytes show; `None` if there is no such asset.
 pub async fn head(
     venue: &Venue,
     owner: &Owner,
@@ -115,7 +115,7 @@ pub async fn head(
     Ok(Some((record, sniffed)))
 }
 
-/// What a content is by its first bytes: remembered, because it never changes.
+/// Returns the media type that the first bytes of an asset show. It is cached, because content never changes.
 async fn first_bytes(
     venue: &Venue,
     owner: &Owner,
@@ -134,7 +134,7 @@ async fn first_bytes(
     Ok(sniffed)
 }
 
-/// An asset with its content, which is checked against its name.
+/// Returns an asset with its content, which is checked against its hash.
 pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<Asset>, StoreError> {
     let Some(record) = get(venue, owner, id).await? else { return Ok(None) };
     let keys: Vec<_> = (0..record.size.div_ceil(CHUNK)).map(|number| [keys::asset_chunk(id, number)]).collect();
@@ -150,7 +150,7 @@ pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Optio
     Ok(Some(Asset { id: id.clone(), record, bytes }))
 }
 
-/// A page of an owner's assets by name: no more than what is said of them weighs [`LIST_BYTES`] together.
+/// Lists a page of an owner's assets by name. The page ends where the records exceed [`LIST_BYTES`].
 pub async fn list(
     venue: &Venue,
     owner: &Owner,

@@ -1,4 +1,5 @@
-//! Between whom a process shares its places: whether the venue has several tenants, and which of them several users.
+//! Owners among whom a process shares its slots: whether the venue has several tenants, and which of them have several
+//! users.
 
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::share::Sharers;
@@ -10,10 +11,10 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// Tenants of which is known whether they have several users.
+/// Tenants whose number of users is cached.
 const TENANTS: usize = 16_384;
 
-/// Most tenants that one look at the store asks about.
+/// Most tenants that one look at the store checks.
 const LOOKED_UP: usize = 64;
 
 /// Pause between two looks where no sweep makes them.
@@ -22,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Owners that are read at a time.
 const PAGE: usize = 16;
 
-/// The owners of a venue, as far as places are shared among them.
+/// The owners of a venue, as far as slots are shared among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum OwnerSpread {
     /// At most one owner.
@@ -34,22 +35,22 @@ pub enum OwnerSpread {
     Tenants,
 }
 
-/// What a process knows of the owners of its venue. Before it has looked, places are shared: the first owner that it
-/// meets would else have all of them.
+/// What a process knows of the owners of its venue. Before its first look slots are shared: otherwise the first owner
+/// that it meets would get all of them.
 #[derive(Debug)]
 pub struct OwnerCensus {
     known: Mutex<KnownOwners>,
     has_several: Cache<OwnerPart, bool>,
-    /// User of each tenant that was met last.
+    /// The user of each tenant that was met last.
     met_users: Cache<OwnerPart, OwnerPart>,
 }
 
 #[derive(Debug)]
 struct KnownOwners {
     spread: OwnerSpread,
-    /// Tenants that were asked about and may have one user: they are looked up next.
+    /// Tenants that may have one user; the next look checks them.
     in_doubt: HashSet<OwnerPart>,
-    /// A share was computed since the last look at the store, which is worth another one.
+    /// Whether a share was computed since the last look at the store; if not, no look is needed.
     is_asked: bool,
     met: MetOwners,
 }
@@ -89,8 +90,8 @@ impl Default for OwnerCensus {
 }
 
 impl OwnerCensus {
-    /// Notes an owner that wants a place. Who has met two knows at once that places are shared, and not with the next look.
-    /// Returns whether more owners share them than before.
+    /// Notes an owner that wants a slot. After two owners, slots are shared at once and not with the next look. Returns
+    /// whether more owners share them than before.
     pub fn meet(&self, owner: &Owner) -> bool {
         if is_reserved(owner) {
             return false;
@@ -112,12 +113,12 @@ impl OwnerCensus {
         known.spread > before
     }
 
-    /// Whether an owner is alone and may have all places.
+    /// Whether one owner is alone and may have all slots.
     pub fn is_alone(&self) -> bool {
         self.known.lock().spread == OwnerSpread::Alone
     }
 
-    /// Between whom places are shared where a user of this tenant wants one.
+    /// Returns among whom slots are shared when a user of this tenant wants one.
     pub fn sharers(&self, tenant: &OwnerPart) -> Sharers {
         let mut known = self.known.lock();
         known.is_asked = true;
@@ -134,32 +135,32 @@ impl OwnerCensus {
         }
     }
 
-    /// [`OwnerCensus::sharers`] of an operation, whose places are shared also where an owner is alone.
+    /// Like [`OwnerCensus::sharers`], for an operation: its slots are shared even if an owner is alone.
     pub fn sharers_always(&self, tenant: &OwnerPart) -> Sharers {
         let sharers = self.sharers(tenant);
         Sharers { users: sharers.users || !sharers.tenants, ..sharers }
     }
 
-    /// Sets between whom places are shared.
+    /// Sets among whom slots are shared.
     pub fn set_spread(&self, spread: OwnerSpread) {
         self.known.lock().spread = spread;
     }
 
-    /// Notes whether a tenant has several users. Where two were met, it has.
+    /// Notes whether a tenant has several users. If two were met, it has.
     pub fn note_users(&self, tenant: OwnerPart, several: bool) {
         if several || self.has_several.get(&tenant) != Some(true) {
             self.has_several.insert(tenant, several);
         }
     }
 
-    /// Takes over what the store lists; owners that were met since the last look are there as well.
+    /// Takes over what the store lists, plus the owners that were met since the last look.
     fn note_look(&self, listed: OwnerSpread) {
         let mut known = self.known.lock();
         let met = std::mem::take(&mut known.met);
         known.spread = listed.max(met.spread);
     }
 
-    /// Asks the store once in a while, as long as somebody asks.
+    /// Looks at the store every two seconds if a share was computed since the last look.
     pub async fn follow(&self, venue: &Venue) -> Infallible {
         loop {
             if std::mem::take(&mut self.known.lock().is_asked)
@@ -171,7 +172,7 @@ impl OwnerCensus {
         }
     }
 
-    /// Asks the store, for a few tenants at a time.
+    /// Reads the spread of owners from the store, and checks a few tenants.
     pub async fn look(&self, venue: &Venue) -> Result<(), StoreError> {
         self.note_look(venue.owner_spread().await?);
         let (spread, in_doubt) = {
@@ -190,7 +191,7 @@ impl OwnerCensus {
 }
 
 impl Venue {
-    /// How many owners there are, as far as places are shared among them.
+    /// Returns how many owners there are, as far as slots are shared among them.
     pub async fn owner_spread(&self) -> Result<OwnerSpread, StoreError> {
         let Some(first) = self.next_owner(None).await? else { return Ok(OwnerSpread::Alone) };
         if self.next_owner(Some(&last_of(first.tenant()))).await?.is_some() {
@@ -200,7 +201,7 @@ impl Venue {
         Ok(if second.is_some() { OwnerSpread::Users } else { OwnerSpread::Alone })
     }
 
-    /// Whether a tenant has more users than one.
+    /// Whether a tenant has more than one user.
     pub async fn has_several_users(&self, tenant: &OwnerPart) -> Result<bool, StoreError> {
         let is_of_tenant = |owner: &Owner| owner.tenant() == tenant;
         let first = self.next_owner(Some(&first_of(tenant))).await?.filter(is_of_tenant);
@@ -208,10 +209,10 @@ impl Venue {
         Ok(self.next_owner(Some(&first)).await?.is_some_and(|second| is_of_tenant(&second)))
     }
 
-    /// The first owner after `after`, in the order of the store; the venue's and the tenants' own are passed over.
+    /// Returns the first owner after `after`, in the order of the store, without the venue's and the tenants' own.
     pub async fn next_owner(&self, after: Option<&Owner>) -> Result<Option<Owner>, StoreError> {
         let mut owners = self.store.all_owners().after(after.cloned()).of(PAGE);
-        // Those of the parts of a store stand together, and may be many.
+        // Owners of the parts of a store stand together and may be many.
         let last_part = self.history.parts().iter().max();
         while let Some(page) = owners.next().await? {
             if let Some(found) = page.iter().find(|owner| !is_reserved(owner)) {
@@ -226,12 +227,13 @@ impl Venue {
     }
 }
 
-/// Behind all users of a tenant, in the order of the store: of the letters of a key `z` is the last.
+/// Returns an owner after all users of a tenant, in the order of the store: `z` is the last letter of a key.
 fn last_of(tenant: &OwnerPart) -> Owner {
     Owner::new(tenant.clone(), OwnerPart::new("z".repeat(crate::domain::ids::MAX_ID_BYTES)).expect("a legal name"))
 }
 
-/// Before all users of a tenant but one of this very name: no name begins with what sorts before it.
+/// Returns an owner before all users of a tenant except one of this very name: no name begins with a character that
+/// sorts before it.
 fn first_of(tenant: &OwnerPart) -> Owner {
     Owner::new(tenant.clone(), OwnerPart::new("!").expect("a legal name"))
 }

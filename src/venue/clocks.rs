@@ -1,7 +1,8 @@
-//! The clock of this process beside those of the store and the queue: what is due is judged by the store's.
+//! Comparison of this process's clock with those of the store and the queue. The store's clock decides what is due.
 //!
-//! Each comparison sets [`Clock::now`] by the store's clock, so that deadlines, timers and retention mean the same in every
-//! process. A machine whose own clock is far off is a machine to distrust: its worker begins nothing until that is right.
+//! Each comparison sets [`Clock::now`] by the store's clock, so that deadlines, timers and retention mean the same in
+//! every process. A machine whose own clock is far off isn't trusted: its worker begins nothing until the clock is
+//! right.
 
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
@@ -10,10 +11,10 @@ use crate::venue::Venue;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Beyond it a difference is told.
+/// Difference above which a warning is logged.
 const NOTED: Duration = Duration::from_secs(1);
 
-/// An answer that took longer says too little of the time.
+/// Longest round trip whose answer is used; a longer one says too little of the time.
 const SLOWEST: Duration = Duration::from_secs(1);
 
 /// Longest wait for the first comparison of a process.
@@ -25,20 +26,20 @@ const ROUNDING: Duration = Duration::from_millis(2);
 /// How far the clock of this machine is from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockGap {
-    /// At least so far apart.
+    /// Smallest possible distance.
     pub apart: Duration,
-    /// This machine's is the one that is ahead.
+    /// Whether this machine's clock is ahead.
     pub is_ahead: bool,
 }
 
 impl ClockGap {
-    /// The gap between two readings that were taken within `exact_to` of each other.
+    /// Returns the gap between two readings that were taken within `exact_to` of each other.
     fn between(machine: Millis, other: Millis, exact_to: Duration) -> Self {
         let (is_ahead, apart) = (machine > other, machine.since(other).max(other.since(machine)));
         Self { apart: apart.saturating_sub(exact_to), is_ahead }
     }
 
-    /// Seconds that this machine's clock is ahead, negative behind.
+    /// Returns the seconds that this machine's clock is ahead; negative if it is behind.
     pub fn seconds(self) -> f64 {
         if self.is_ahead { self.apart.as_secs_f64() } else { -self.apart.as_secs_f64() }
     }
@@ -59,14 +60,14 @@ impl std::fmt::Display for ClockGap {
 /// Gaps to the clocks of the store and the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClockReport {
-    /// `None`: the store goes by the clock of this process, or its answer came too late to tell.
+    /// Gap to the store's clock; `None` if the store uses the clock of this process, or its answer took too long.
     pub store: Option<ClockGap>,
-    /// `None`: the queue has no clock of its own, or its answer came too late to tell.
+    /// Gap to the queue's clock; `None` if the queue has no clock of its own, or its answer took too long.
     pub bus: Option<ClockGap>,
 }
 
 impl ClockReport {
-    /// Whether one of them is so far that it is told.
+    /// Whether a gap is large enough for a warning.
     pub fn is_far(&self) -> bool {
         self.store.iter().chain(&self.bus).any(|gap| gap.apart > NOTED)
     }
@@ -81,7 +82,7 @@ impl std::fmt::Display for ClockReport {
     }
 }
 
-/// Reads the store's clock, and goes by it from now on; `None` where the store has none, or answers too late.
+/// Reads the store's clock and sets ours by it; `None` if the store has no clock, or its answer took too long.
 pub async fn follow_store(venue: &Venue) -> Result<Option<ClockGap>, StoreError> {
     let clock = &venue.clock;
     let asked = clock.steady();
@@ -114,7 +115,7 @@ pub async fn compare(venue: &Venue) -> Result<ClockReport, StoreError> {
     Ok(ClockReport { store, bus: bus.map(Reading::gap) })
 }
 
-/// Two clocks at one moment.
+/// Readings of two clocks at one moment.
 struct Reading {
     /// The moment, by the steady clock.
     at: Duration,
@@ -124,7 +125,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// A time that another clock has told between `asked` and now; `None` when that took too long.
+    /// Makes a reading of a time that another clock gave between `asked` and now; `None` if that took too long.
     fn new(clock: &Clock, asked: Duration, other: Millis) -> Option<Self> {
         let at = clock.steady();
         let took = at.saturating_sub(asked);
@@ -142,28 +143,28 @@ impl Reading {
     }
 }
 
-/// Compares now and then, and says what has changed.
+/// Compares the clocks from time to time, and logs what has changed.
 #[derive(Debug)]
 pub struct ClockWatch {
-    /// A worker whose clock is farther from the store's begins nothing.
+    /// Distance to the store's clock above which a worker begins nothing.
     limit: Duration,
     told: [bool; 2],
 }
 
 impl ClockWatch {
-    /// With this limit for the distance to the store's clock.
+    /// Makes a watch with this limit for the distance to the store's clock.
     pub const fn new(limit: Duration) -> Self {
         Self { limit, told: [false; 2] }
     }
 
-    /// The first comparison of a process: before it begins anything, if the servers answer soon.
+    /// Makes the first comparison of a process, before it begins anything; gives up after five seconds.
     pub async fn start(&mut self, venue: &Venue) {
         if tokio::time::timeout(FIRST, self.look(venue)).await.is_err() {
             tracing::debug!("clocks not compared yet; the servers take too long");
         }
     }
 
-    /// Compares every so often until `end`.
+    /// Compares the clocks every `every` until `end` is cancelled.
     pub async fn run(mut self, venue: &Venue, every: Duration, end: &CancellationToken) {
         let next = || venue.clock.until(venue.clock.steady() + every);
         while end.run_until_cancelled(next()).await.is_some()
@@ -171,7 +172,7 @@ impl ClockWatch {
         {}
     }
 
-    /// Compares, warns of what is new, and stops or lets go on what goes by [`Clock::is_wrong`].
+    /// Compares the clocks, warns of what is new, and sets or clears [`Clock::is_wrong`].
     pub async fn look(&mut self, venue: &Venue) {
         let report = match compare(venue).await {
             Ok(report) => report,

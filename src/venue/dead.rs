@@ -1,4 +1,4 @@
-//! Dead letters as operators see them: list, show. What drives them again is [`crate::ingress::redrive`].
+//! Dead letters as operators see them: list, show. [`crate::ingress::redrive`] runs them again.
 
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner};
@@ -7,12 +7,13 @@ use crate::store::{DocKey, DocWrite, StoreError, Window, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, ListPage};
 
-/// The write by which the commit that takes a dead task out of its mailbox keeps it.
+/// Returns the write that keeps a dead letter, in the commit that removes its task from the mailbox.
 pub fn kept(letter: &DeadLetter) -> DocWrite {
     DocWrite::json(keys::dead_letter(letter.died, &letter.job), letter)
 }
 
-/// A page of them, the last to die first: no more than weigh [`LIST_BYTES`](crate::domain::limits::LIST_BYTES) together.
+/// Lists a page of dead letters, the latest first, with at most [`LIST_BYTES`](crate::domain::limits::LIST_BYTES)
+/// together.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -26,9 +27,9 @@ pub async fn list(
     Ok(ListPage { items, total: page.total, next: offset + read })
 }
 
-/// That of a job.
+/// Returns the dead letter of a job, with the version of its document.
 pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(DeadLetter, u64)>, StoreError> {
-    // Its place follows from when its job failed.
+    // The key of the letter follows from the time at which its job failed.
     let Some(Job { updated, result: Some(result), .. }) = jobs::get(venue, owner, id).await? else { return Ok(None) };
     if result.error_code != Some(ErrorCode::Dead) {
         return Ok(None);
@@ -37,19 +38,19 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(Dea
     Ok(letter.map(|letter| (letter, version)))
 }
 
-/// The id under which a job is driven again, however often.
+/// Returns the event id under which a job is redriven: one for each job, however often it is redriven.
 pub(crate) fn id_of(venue: &Venue, job: &JobId) -> EventId {
     EventId::of_venue(&venue.key, IdOf::Redrive(job))
 }
 
-/// The job as which this one was driven again.
+/// Returns the job as which this one was redriven, if it was.
 pub async fn driven_as(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<JobId>, StoreError> {
     let again = JobId::derive(&venue.key, owner, &id_of(venue, job));
     let status = venue.store.doc(owner, &keys::job_status(&again)).await?;
     Ok(status.value.is_some().then_some(again))
 }
 
-/// Which of these jobs were driven again.
+/// Returns for each of these jobs whether it was redriven.
 pub async fn driven(venue: &Venue, owner: &Owner, jobs: &[JobId]) -> Result<Vec<bool>, StoreError> {
     let heads: Vec<DocKey> =
         jobs.iter().map(|job| keys::job_status(&JobId::derive(&venue.key, owner, &id_of(venue, job)))).collect();

@@ -1,5 +1,5 @@
-//! Erasing turns: what ran under a namespace that is erased keeps its place, its times and its costs,
-//! and nothing of what was read, said or returned.
+//! Erasure of turns: a turn that ran under an erased namespace keeps its place, its times and its costs, and nothing of
+//! what was read, said or returned.
 
 use crate::domain::approval::Approval;
 use crate::domain::authority::Authority;
@@ -23,32 +23,32 @@ use crate::venue::timers;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
-/// Records that one read takes.
+/// Records that one read returns.
 const RECORDS: usize = 200;
 /// Documents that one write changes.
 const WRITES: usize = 500;
-/// Stands in the stead of a job's input and output.
+/// Text that replaces a job's input and output.
 const ERASED: &str = lines::ERASED.text();
 
-/// What is erased: a namespace, or everything below it too.
+/// The namespace to erase, with or without everything below it.
 #[derive(Debug, Clone, Copy)]
 pub struct Erasure<'a> {
-    /// Without `r/`.
+    /// Path of the namespace, without `r/`.
     pub namespace: &'a str,
-    /// What lies below it too.
+    /// Whether everything below the namespace is erased, too.
     pub recursive: bool,
 }
 
-/// How much was erased.
+/// Numbers of what was erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Erased {
-    /// Turns.
+    /// Erased turns.
     pub turns: usize,
-    /// Jobs, with their inputs and outputs.
+    /// Jobs whose inputs and outputs were erased.
     pub jobs: usize,
-    /// Dead letters.
+    /// Deleted dead letters.
     pub dead: usize,
-    /// Timers.
+    /// Deleted timers.
     pub timers: usize,
 }
 
@@ -57,15 +57,15 @@ impl Erasure<'_> {
         namespace == self.namespace || (self.recursive && covers(self.namespace, namespace))
     }
 
-    /// What was done or sent under a grant of it: anything in it may come from there.
+    /// Whether a turn or a request had a grant on the namespace: anything in it may come from there.
     fn concerns(&self, authority: &Authority) -> bool {
         let granted = [Ability::Read, Ability::Write].map(|ability| authority.namespaces(ability.as_str()));
         granted.iter().flatten().any(|namespace| self.is_of(namespace))
     }
 }
 
-/// Erases the turns of an owner that ran under a namespace, their prompts, and their jobs; deletes the dead
-/// letters and the timers of requests under it.
+/// Erases the turns of an owner that ran under a namespace, their prompts, and their jobs. Deletes the dead letters and
+/// the timers of requests under it.
 pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<Erased, StoreError> {
     let mut erased = Erased::default();
     for agent in agents::all(venue, owner).await? {
@@ -80,21 +80,21 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         if !found.jobs.is_empty() {
             erase_asked(venue, owner, &found.jobs).await?;
         }
-        // Last: by its record a turn is found again, should this not come to its end.
+        // The records go last: after an interruption the turn is found again by its record.
         erased.turns += found.records.len();
         if !found.records.is_empty() {
             write(venue, owner, found.records).await?;
             mark(venue, owner).await?;
         }
     }
-    // Again, should an earlier one have ended between the two.
+    // Marked again, in case an earlier erasure was interrupted before its mark.
     mark(venue, owner).await?;
     erased.dead = dead_letters(venue, owner, erasure, &mut erased.jobs).await?;
     erased.timers = timers(venue, owner, erasure).await?;
     Ok(erased)
 }
 
-/// Workers that remember turns of before read them again.
+/// Marks the erasure, so that workers read the turns again that they have cached.
 async fn mark(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     write(venue, owner, vec![DocWrite::mark(keys::ERASURES)]).await
 }
@@ -134,7 +134,8 @@ async fn timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<us
     Ok(concerned.len())
 }
 
-/// Turns of an agent: their places among its records, those that are not erased yet, and their jobs.
+/// Turns of an agent under the namespace: their keys, their erased records that are still to be written, and their
+/// jobs.
 #[derive(Default)]
 struct Found {
     places: HashSet<String>,
@@ -168,7 +169,7 @@ async fn write(venue: &Venue, owner: &Owner, writes: Vec<DocWrite>) -> Result<()
     Ok(())
 }
 
-/// Erases what the records of these turns' prompts hold. `places` are `<session>/<turn>`.
+/// Erases the contents from the manifests of these turns' prompts. `places` are `<session>/<turn>`.
 async fn prompts(
     venue: &Venue,
     owner: &Owner,
@@ -214,13 +215,13 @@ async fn strip(
     fetch(&*venue.store, owner, period, lists.iter().cloned(), &mut parts).await?;
     gone.extend(Manifest::listed(&parts, lists));
     let mut writes: Vec<_> = gone.iter().map(|name| DocWrite::delete(keys::part(period, name))).collect();
-    // Last: by its lines the parts are found again.
+    // The manifest goes last: after an interruption its lines lead to the parts.
     writes.push(DocWrite::put(key, without(stored, lines)));
     write(venue, owner, writes).await
 }
 
-/// Deletes what people were asked in the service of these jobs, once it was answered: it has the
-/// arguments of calls. What still waits belongs to a turn that has not ended.
+/// Deletes the answered approvals of these jobs, which contain the arguments of calls. An unanswered one belongs to a
+/// turn that has not ended.
 async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
     let mut deletes = Vec::new();
     let mut look = |asked: Approval| {
@@ -232,7 +233,7 @@ async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Re
     write(venue, owner, deletes).await
 }
 
-/// Jobs of external workers that were started for a job: no turns of their own say what they had.
+/// Returns the jobs of external workers that a job has started: no turn of their own records their inputs.
 async fn outbound(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId>, StoreError> {
     let prefix = keys::job_children(job);
     let children = venue.store.scan(owner, &prefix, None, false, RECORDS).await?;
@@ -242,7 +243,7 @@ async fn outbound(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId
     Ok(ids.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_some()).map(|(id, _)| id).collect())
 }
 
-/// Erases a job's input and output. Whether there was anything to erase.
+/// Erases a job's input and output. Returns whether there was anything to erase.
 async fn job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
     let places = [(keys::job_head(job), "input"), (keys::job_result(job), "output"), (keys::job_result(job), "error")];
     let mut changed = false;

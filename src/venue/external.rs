@@ -1,6 +1,6 @@
 //! External workers: programs of other people, in any language, that do jobs of agents.
 //!
-//! # How a worker speaks
+//! # Protocol of a worker
 //!
 //! An agent calls `v/ops/queue/publish {queue, input}`. The job is a message on the subject
 //! `<prefix>.jobs.<queue>` of the work queue stream `<PREFIX>_JOBS`. A worker takes it with a pull
@@ -12,32 +12,32 @@
 //!  "token": "…", "answer": "trellis.in.acme.ann.clerk.result", "control": "trellis.ctl.acme.ann"}
 //! ```
 //!
-//! (times in milliseconds since the epoch; `scoped`, too, when the agent hands sections of its context
-//! on). It publishes what it has to say on the subject `answer`, as JSON with the `job` and `token` of
-//! its message, and acknowledges the message once its result is stored:
+//! (times in milliseconds since the epoch; with `scoped` if the agent passes sections of its context on). The worker
+//! publishes its answers on the subject `answer`, as JSON with the `job` and `token` of the message, and acknowledges
+//! the message once its result is stored:
 //!
-//! | it says | which means |
+//! | answer | meaning |
 //! |---|---|
-//! | `{job, token, status: "STARTED"}` | it has begun; said again, it is still at it. Needed until `startBy`, and then every `heartbeatSeconds` at least |
-//! | the same with `progress` | what those who watch the job are told, at most 8 KiB |
-//! | `{job, token, status: "COMPLETE", output}` | it has ended; `output` has at most 900,000 bytes |
-//! | `{job, token, status: "FAILED", error}` | it has ended without an output |
+//! | `{job, token, status: "STARTED"}` | the job has begun or still runs. Needed until `startBy`, and then at least every `heartbeatSeconds` |
+//! | the same with `progress` | progress that is shown to those who watch the job, at most 8 KiB |
+//! | `{job, token, status: "COMPLETE", output}` | the job has ended; `output` has at most 900,000 bytes |
+//! | `{job, token, status: "FAILED", error}` | the job has ended without an output |
 //!
-//! - A message can come twice: after a crash, on either side. The first end of a job counts. Later ones
-//!   change nothing; the record of the job has them (`outbound.ignored`), and the log.
-//! - When a job is cancelled or given up, its id goes out on the subject `control` (core NATS): a worker
-//!   that listens there can stop. It goes out again when a worker says `STARTED` of a job that has ended.
-//! - A wrong or missing token is answered on `<prefix>.out.…` with `REJECTED`, `FORGED`, and never counts.
-//! - Who begins too late, falls silent or takes too long has lost the job: it is `FAILED`, `TIMEOUT`. What
-//!   is already in the queue by then still counts for some seconds.
+//! - A message can be delivered twice, after a crash on either side. The first end of a job counts. Later ones change
+//!   nothing; they are in the record of the job (`outbound.ignored`) and in the log.
+//! - When a job is cancelled or given up, its id is sent on the subject `control` (core NATS), so that a worker that
+//!   listens there can stop. It is sent again when a worker says `STARTED` of a job that has ended.
+//! - An answer with a wrong or missing token gets the reply `REJECTED`, `FORGED` on `<prefix>.out.…`, and never counts.
+//! - A worker that begins too late, is silent for too long or takes too long loses the job, which is `FAILED`,
+//!   `TIMEOUT`. An answer that is in the queue by then still counts for some seconds.
 //!
-//! `config/examples/external_worker.py` is such a worker. A job whose stream is gone, and every job of an
-//! embedded queue, is `FAILED`, `QUEUE_UNAVAILABLE`; while the stream is full it waits in the outbox.
+//! `config/examples/external_worker.py` is such a worker. A job whose stream is gone, and every job of an embedded
+//! queue, is `FAILED`, `QUEUE_UNAVAILABLE`; while the stream is full the job waits in the outbox.
 //!
 //! # How a job is watched
 //!
-//! A document per job, and its place in an index by time, written before the job can be published. The
-//! sweep looks at those that are due. The document stays as long as the job; the place until it ends.
+//! Each job has a document and an entry in an index by time, both written before the job can be published. The sweep
+//! reads the entries that are due. The document stays as long as the job; the entry until the job ends.
 
 use crate::bus::{BusError, LiveSubject};
 use crate::domain::external::{WorkerAnswer, WorkerSaid, late};
@@ -54,10 +54,10 @@ use crate::venue::jobs;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// Jobs of one owner that are looked at in one step.
+/// Jobs of one owner that one step checks.
 const PAGE: usize = 64;
 
-/// The writes that replace a watch of this version, with its place.
+/// Returns the writes that replace a watch of this version, with its entry in the index.
 fn moved(before: Option<&Watch>, version: u64, watch: &Watch) -> Vec<DocWrite> {
     let mut writes = vec![DocWrite::json(keys::outbound(&watch.job), watch).at(version)];
     if let Some(before) = before.filter(|before| before.due != watch.due) {
@@ -69,7 +69,7 @@ fn moved(before: Option<&Watch>, version: u64, watch: &Watch) -> Vec<DocWrite> {
     writes
 }
 
-/// What is known of a job: its watch and its status, with their versions.
+/// The watch and the status of a job, with their versions.
 struct Known {
     watch: Option<Watch>,
     version: u64,
@@ -89,8 +89,8 @@ async fn known(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<Known, S
     })
 }
 
-/// Watches a job that is about to be opened. One that was opened before is watched already, and goes
-/// on as it was: this is returned.
+/// Stores the watch of a job that is about to be opened, and returns it. A job that was opened before keeps its watch,
+/// which is returned.
 pub async fn watch(venue: &Venue, owner: &Owner, watch: Watch) -> Result<Watch, StoreError> {
     let attempt = || async {
         let known = known(&*venue.store, owner, &watch.job).await?;
@@ -102,7 +102,7 @@ pub async fn watch(venue: &Venue, owner: &Owner, watch: Watch) -> Result<Watch, 
     venue.store.edit(venue.now(), owner, ("job", &watch.job), attempt).await
 }
 
-/// What comes of an attempt to publish the message of a job.
+/// Handles the result of an attempt to publish the message of a job.
 pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Result<(), StoreError> {
     let RelayedJob { job, entry, published } = relayed;
     let Err(why) = published else { return waits_no_more(venue, owner, job).await };
@@ -123,7 +123,7 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
         }
         Unpublished::Revoked(reason) => {
             tracing::info!(%owner, %job, reason, "job of an external worker is not published, and fails");
-            // The acknowledgement of an earlier try may have been lost.
+            // The acknowledgement of an earlier try may have been lost, so a worker may run the job.
             (JobResult::failed(ErrorCode::CapDenied, reason.clone()), true)
         }
     };
@@ -136,7 +136,7 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
     venue.store.published(owner, std::slice::from_ref(entry)).await
 }
 
-/// Ends a job, and tells the session that waits for it. The first end counts.
+/// Ends a job, and sends its result to the session that waits for it. The first end counts.
 async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -> Result<Finished, StoreError> {
     let told = outbox::completions(&venue.key, owner, head, result);
     let finish = JobFinish {
@@ -153,7 +153,7 @@ async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -
     Ok(finished)
 }
 
-/// A job that has ended is looked at no more. Should this not come about, its next look does it.
+/// Deletes the entry of a job that has ended. If this fails, the next check of the job does it.
 async fn leave(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     if let Some(watch) = known(&*venue.store, owner, job).await?.watch {
         let place = DocWrite::delete(keys::outbound_due(watch.due, job));
@@ -162,17 +162,16 @@ async fn leave(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreErr
     Ok(())
 }
 
-/// What became of an answer.
+/// Result of a worker's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerOutcome {
-    /// It counts, or did before.
+    /// The answer counts, or has counted before.
     Yes,
-    /// It changes nothing, for this reason; the job's record has it.
+    /// The answer changes nothing, for this reason; the job's record has it.
     Ignored(String),
 }
 
-/// Takes what a worker has said of a job of this owner, by right of its token. `message` names its
-/// message.
+/// Applies a worker's answer about a job of this owner, whose token was verified. `message` is the id of the message.
 pub async fn answered(
     venue: &Venue,
     owner: &Owner,
@@ -209,7 +208,7 @@ pub async fn answered(
     Ok(AnswerOutcome::Ignored(wrong))
 }
 
-/// The worker of a job has begun, or is at it; false: the job has ended.
+/// Records that the worker of a job has begun or still runs it; `false` if the job has ended.
 async fn began(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
     let attempt = || async {
         let known = known(&*venue.store, owner, job).await?;
@@ -228,7 +227,7 @@ async fn began(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreE
     venue.store.edit(venue.now(), owner, ("job", job), attempt).await
 }
 
-/// Keeps an answer that changed nothing.
+/// Records an answer that changed nothing.
 async fn note(venue: &Venue, owner: &Owner, job: &JobId, message: &str, reason: &str) -> Result<(), StoreError> {
     let attempt = || async {
         let known = known(&*venue.store, owner, job).await?;
@@ -247,7 +246,7 @@ async fn tell(venue: &Venue, to: &LiveSubject, piece: Option<Value>) {
     }
 }
 
-/// Tells the worker of a job that nobody waits for it any more.
+/// Signals the worker of a job that the job has ended.
 async fn stop(venue: &Venue, owner: &Owner, job: &JobId) {
     let control = LiveSubject::Control(owner.clone());
     if let Err(error) = venue.bus.signal(&control, Bytes::from(job.to_string())).await {
@@ -255,8 +254,8 @@ async fn stop(venue: &Venue, owner: &Owner, job: &JobId) {
     }
 }
 
-/// Looks at the jobs of an owner that are due; returns whether there are more. Any process may do it
-/// at any time, and several at once.
+/// Checks the jobs of an owner that are due; returns whether there are more. Any process may do it at any time, and
+/// several at once.
 pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     let now = venue.now();
     let found = venue.store.scan(owner, keys::OUTBOUND_DUE, None, false, PAGE).await?;
@@ -266,7 +265,7 @@ pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     for (at, job) in &due {
         match one(venue, owner, *at, job, now).await {
             Ok(()) => {}
-            // One damaged record must not keep the others from their time.
+            // A damaged record must not delay the checks of others.
             Err(error @ StoreError::Corrupt { .. }) => {
                 damaged += 1;
                 tracing::warn!(%owner, %job, %error, "job not looked at");
@@ -274,7 +273,7 @@ pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
             Err(error) => return Err(error),
         }
     }
-    // A page of damaged ones is the same at the next look.
+    // A page of only damaged records would be the same next time.
     Ok(due.len() == PAGE && damaged < PAGE)
 }
 
@@ -282,7 +281,7 @@ async fn one(venue: &Venue, owner: &Owner, at: Millis, job: &JobId, now: Millis)
     let known = known(&*venue.store, owner, job).await?;
     let place = || DocWrite::delete(keys::outbound_due(at, job));
     let Some(watch) = known.watch.filter(|watch| watch.due == at) else {
-        // Somebody has moved it since, or it was forgotten with its job.
+        // Another process has moved the entry, or the watch was deleted with its job.
         venue.store.write(now, owner, &[DocWrite::check(keys::outbound(job), known.version), place()]).await?;
         return Ok(());
     };
@@ -297,12 +296,12 @@ async fn one(venue: &Venue, owner: &Owner, at: Millis, job: &JobId, now: Millis)
             WatchLook::Over(why) => return give_up(venue, owner, job, &why).await,
         },
     };
-    // On a conflict somebody else was faster: what is there now is looked at again.
+    // On a conflict another process was faster, and its entry is checked later.
     venue.store.write(now, owner, &writes).await?;
     Ok(())
 }
 
-/// The time of a job is over.
+/// Fails a job whose time is over.
 async fn give_up(venue: &Venue, owner: &Owner, id: &JobId, why: &str) -> Result<(), StoreError> {
     let Some(job) = jobs::get(venue, owner, id).await? else { return Ok(()) };
     let waited =
@@ -315,7 +314,7 @@ async fn give_up(venue: &Venue, owner: &Owner, id: &JobId, why: &str) -> Result<
     Ok(())
 }
 
-/// The message of a job is published: what it waited for is over.
+/// Deletes the note that the job waits to be published.
 async fn waits_no_more(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let key = keys::job_wait(job);
     let waited = venue.store.doc(owner, &key).await?;

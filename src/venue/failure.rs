@@ -1,4 +1,4 @@
-//! Why an operation, or what it does on the way, has no result.
+//! Errors of operations and of what they call.
 
 use crate::domain::decode::Wrong;
 use crate::store::StoreError;
@@ -8,21 +8,21 @@ use crate::venue::workspace::WorkspaceError;
 /// Why an operation has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum OpError {
-    /// Arguments that don't fit.
+    /// Arguments are invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Arguments that don't fit the operation's schema.
+    /// Arguments don't fit the operation's schema.
     #[error("arguments of `{path}` are not valid: {}", listed(.wrong))]
     Arguments {
-        /// The operation.
+        /// Path of the operation.
         path: &'static str,
-        /// What is wrong with them: the first few.
+        /// The first few violations.
         wrong: Vec<Wrong>,
     },
-    /// No capability for it; the text is complete.
+    /// A capability is missing; the text is complete.
     #[error("{0}")]
     Denied(String),
-    /// No such agent, job, operation.
+    /// There is no such agent, job or operation.
     #[error("{0}")]
     NotFound(String),
     /// The state doesn't allow it.
@@ -31,22 +31,22 @@ pub enum OpError {
     /// A limit of what may run or be kept is reached.
     #[error("{0}")]
     Limit(String),
-    /// It was tried and failed.
+    /// The operation was tried and failed.
     #[error("{0}")]
     Failed(String),
-    /// Another server, which it needs, doesn't answer or answers nonsense.
+    /// Another server that the operation needs doesn't answer, or its reply is invalid.
     #[error("{0}")]
     Upstream(String),
-    /// Took longer than allowed; may be repeated, or had not begun.
+    /// The operation took longer than allowed; it may be repeated, or had not begun.
     #[error("{0}")]
     Timeout(String),
-    /// A call that must not be repeated was under way when it ended without a usable answer.
+    /// A call that must not be repeated ended without a usable answer.
     #[error("outcome unknown: {0}; it may or may not have happened; check before doing it again")]
     OutcomeUnknown(String),
-    /// The running turn lost its lease: stop everything.
+    /// The running turn has lost its lease: it must stop.
     #[error("the lease was lost")]
     Fenced,
-    /// The store: the whole turn is tried again later.
+    /// The store failed: the whole turn is tried again later.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

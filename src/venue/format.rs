@@ -1,4 +1,4 @@
-//! Which builds work on this store: its format is compared at the start, and raised by the first of a newer build.
+//! Format of the store: each build compares it at its start, and the first process of a newer build raises it.
 
 use super::{Venue, venue_owner};
 use crate::domain::format::{FORMAT, FormatError, FormatFit, StoreFormat, stands};
@@ -6,14 +6,14 @@ use crate::domain::time::Millis;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use std::time::Duration;
 
-/// What this build can't read stays in the queue for a newer one, and comes again after so long.
+/// Pause after which a message that this build can't read is delivered again, for a newer build to take it.
 pub const LEFT: Duration = Duration::from_secs(5);
 
-/// From this age on nobody newer comes for it: what lies in the queue takes the room of others.
+/// Age from which no newer build is expected to take such a message: until then it takes room in the queue.
 pub const LEFT_AT_MOST: Duration = Duration::from_hours(24);
 
-/// Compares the store's format with this build's. With `raise` the store has this build's from then on, where that is
-/// the newer one. A conflict means that another process has raised it: it is read again.
+/// Compares the store's format with this build's. With `raise` the store gets this build's format if that is newer. A
+/// conflict means that another process has raised it, and it is read again.
 pub async fn agree(store: &dyn Store, now: Millis, raise: bool) -> Result<Result<FormatFit, FormatError>, StoreError> {
     let owner = venue_owner();
     loop {
@@ -28,7 +28,7 @@ pub async fn agree(store: &dyn Store, now: Millis, raise: bool) -> Result<Result
 }
 
 impl Venue {
-    /// Whether a newer build than this has worked on the store: what this one can't read may be that one's.
+    /// Whether a newer build has worked on the store: what this build can't read may be of that one.
     pub async fn is_behind(&self) -> Result<bool, StoreError> {
         let found = self.store.get::<StoreFormat>(&venue_owner(), keys::FORMAT).await?;
         Ok(found.is_some_and(|found| found.format > FORMAT))

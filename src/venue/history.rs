@@ -1,4 +1,4 @@
-//! Whether the store is still what it has said: its history, and what is remembered against its loss.
+//! History of the store: whether the store still has what it has acknowledged.
 
 use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
@@ -18,7 +18,7 @@ pub struct History {
     journaled: Option<Arc<JournaledStore>>,
 }
 
-/// A store that is one part, and whose end nobody remembers.
+/// History of a store that is one part and has no log of its last changes.
 impl Default for History {
     fn default() -> Self {
         Self::of(None, None)
@@ -26,7 +26,8 @@ impl Default for History {
 }
 
 impl History {
-    /// Of a store whose last changes `tail` remembers; the nodes of a cluster have these shards, each on one of them.
+    /// Makes the history of a store whose last changes are in `tail`; `shards` are those of a cluster, each on one
+    /// node.
     pub fn of(tail: Option<Arc<TailStore>>, shards: Option<Shards>) -> Self {
         let owner =
             |n: u32| if n == 0 { venue_owner().to_string() } else { format!("_venue{n}/{}", super::VENUE_USER) };
@@ -35,36 +36,36 @@ impl History {
         Self { tail, parts, changes: AtomicU64::new(0), journaled: None }
     }
 
-    /// The history with the store whose changes the queue is told.
+    /// Returns the history with the store whose changes are journaled in the queue.
     #[must_use]
     pub fn with_journal(self, journaled: Arc<JournaledStore>) -> Self {
         Self { journaled: Some(journaled), ..self }
     }
 
-    /// The store whose changes the queue is told.
+    /// Returns the store whose changes are journaled in the queue.
     pub fn journal(&self) -> Option<&JournaledStore> {
         self.journaled.as_deref()
     }
 
-    /// Owners of the venue's own, each in a part of the store that can be set back by itself, and none in the same.
+    /// Returns owners of the venue's own: one in each part of the store that can be set back by itself.
     pub fn parts(&self) -> &[Owner] {
         &self.parts
     }
 
-    /// How often the history was found to be another: what was read before with its version may not be so any more.
+    /// Returns how often the generation has changed: values that were read before with a version may have changed.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// The end that is remembered.
+    /// Returns the log of the last acknowledged changes.
     pub fn tail(&self) -> Option<&TailStore> {
         self.tail.as_deref()
     }
 }
 
 impl Venue {
-    /// Compares what the store said last with what it says now, when its history is another; see
-    /// [`TailStore::compare`]. What was remembered of documents by their versions is forgotten then.
+    /// Compares the last acknowledged changes with the store, if its generation is another; see [`TailStore::compare`].
+    /// Then caches that depend on versions of documents are cleared.
     pub async fn compare_history(&self) -> Result<Option<Compared>, StoreError> {
         let Some(tail) = self.history.tail() else { return Ok(None) };
         let found = tail.compare(self.now(), || {

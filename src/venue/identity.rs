@@ -1,18 +1,18 @@
-//! The names that all processes on a store share: written by the first of them, compared by the others.
+//! Names that all processes on a store share: the first process writes them, the others compare theirs.
 
 use super::venue_owner;
 use crate::domain::identity::{NameMismatch, VenueNames};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 
-/// Rule of a process for names that aren't there yet, or differ.
+/// Rule of a process for names that are absent or differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
-    /// Names are compared.
+    /// Names are only compared.
     Compare,
-    /// Names are compared, and written where there are none.
+    /// Names are compared, and written if there are none.
     Register,
-    /// Names of this process replace those of others.
+    /// Names of this process replace stored ones.
     Adopt,
 }
 
@@ -27,7 +27,7 @@ pub async fn agree(
     let attempt = || async {
         let (found, version) = store.versioned::<VenueNames>(&owner, keys::NAMES).await?;
         let compared = found.as_ref().map_or(Ok(()), |found| found.compare(names));
-        // One that has its queue in the store says nothing of a prefix, and one made so has none to compare.
+        // A store that holds its queue has no prefix of a bus, and there is none to compare.
         let is_written = found.is_some_and(|found| found == *names || names.bus_prefix.is_none());
         let (writes, answer) = match (rule, compared) {
             (NameRule::Compare, compared) => (false, compared),

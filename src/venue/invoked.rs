@@ -1,9 +1,9 @@
-//! Operations that callers invoke, as jobs that workers run: admitted, taken, run, ended.
+//! Operations that callers invoke, as jobs that workers run: admitted, leased, run, ended.
 //!
-//! A document per job, and its place in an index by the time at which it is looked at: where jobs of
-//! external workers are watched the same way ([`crate::venue::external`]). All that changes is one write that holds
-//! only on what was read before; a wake makes it prompt, the sweep makes it certain. Who may not say any more
-//! that he runs it can't end it either.
+//! Each job has a document, and an entry in an index by the time at which it is checked; jobs of external workers are
+//! watched the same way ([`crate::venue::external`]). Each change is one write that holds only on the versions that
+//! were read; a wake makes it prompt, the sweep makes it certain. A worker that has lost its lease can't end the
+//! operation.
 
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::invoked::{self as rules, Asker, Invoked, InvokedLook};
@@ -24,10 +24,10 @@ use crate::venue::policy;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Operations of one owner that are looked at in one step.
+/// Operations of one owner that one step checks.
 const PAGE: usize = 64;
 
-/// Runs an operation for a caller outside turns. Under the same `key` it does what it does once.
+/// Runs an operation for a caller outside turns. `key` is the idempotency key of the run.
 pub async fn operate(
     venue: &Venue,
     caller: &Caller,
@@ -52,7 +52,7 @@ fn line(job: &JobId, status: JobStatus, now: Millis) -> DocWrite {
     DocWrite::put(keys::job_status(job), keys::encode_status(status, now))
 }
 
-/// What makes a job that isn't there, in this status.
+/// Returns the writes that create a job in this status; they fail if it exists.
 fn opened(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
     vec![
         DocWrite::json(keys::job_head(&head.id), head).at(0),
@@ -61,19 +61,19 @@ fn opened(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
     ]
 }
 
-/// What became of an operation that was invoked.
+/// Result of invoking an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvokedAdmission {
-    /// It is a job.
+    /// The operation became a job.
     Done,
-    /// There is a job of that id, or there was one.
+    /// A job of that id exists or existed.
     Known,
-    /// Too many of its owner's have not ended; nothing was written.
+    /// Too many operations of the owner have not ended; nothing was written.
     Full,
 }
 
-/// Makes a job of an operation, for a worker to run it. After it: it runs, whoever dies. A crash before it:
-/// nothing.
+/// Creates the job of an operation, for a worker to run it. Once it is written the operation runs, whatever process
+/// dies; after a crash before the write there is nothing.
 pub async fn admit(
     venue: &Venue,
     owner: &Owner,
@@ -94,7 +94,7 @@ pub async fn admit(
     Ok(InvokedAdmission::Done)
 }
 
-/// The write that lists an operation which ended with an unknown outcome.
+/// Returns the write that lists an operation whose outcome is unknown; `None` if it is known.
 fn outcome_listing(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
     let is_unknown = result.error_code == Some(ErrorCode::OutcomeUnknown);
     is_unknown.then(|| outcomes::listing_of_job(&head.id, head.op.as_deref().unwrap_or_default(), now))
@@ -106,7 +106,7 @@ fn count_outcome(venue: &Venue, result: &JobResult) {
     }
 }
 
-/// What the record of a job that is about to be run takes at least: its head, its status, its place and its result.
+/// Returns the least that the record of a job takes: its head, its status, its entry in the list and its result.
 pub fn least_record(head: &JobHead) -> QuotaUsage {
     let size = |write: &DocWrite| match &write.change {
         Change::Put(value) => (write.key.len() + value.len()) as u64,
@@ -116,8 +116,9 @@ pub fn least_record(head: &JobHead) -> QuotaUsage {
     QuotaUsage { documents: 4, jobs: 1, bytes: writes.iter().map(size).sum(), ..QuotaUsage::default() }
 }
 
-/// Records a job that has ended already; false: there is, or was, one of that id. What may have done something is recorded
-/// whatever its owner's quota is; the output of one that only reads can be had again, and is kept where there is room.
+/// Records a job that has ended already; `false` if a job of that id exists or existed. A job that may have changed
+/// something is recorded whatever the quota; the output of one that only reads can be had again, and needs room within
+/// the quota.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
@@ -135,7 +136,7 @@ pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, Sto
     Ok(is_new)
 }
 
-/// What is known of a job, with the versions that a change must find.
+/// The documents of a job, with the versions that a change must find.
 struct Known {
     invoked: Invoked,
     version: u64,
@@ -158,7 +159,7 @@ async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known
     }))
 }
 
-/// The writes that replace a record of this version, with its place.
+/// Returns the writes that replace a record of this version, with its entry in the index.
 fn moved(before: &Invoked, version: u64, after: &Invoked) -> Vec<DocWrite> {
     let mut writes = vec![DocWrite::json(keys::invoked(&after.job), after).at(version)];
     if before.due != after.due {
@@ -168,7 +169,7 @@ fn moved(before: &Invoked, version: u64, after: &Invoked) -> Vec<DocWrite> {
     writes
 }
 
-/// The writes after which nobody looks at it any more.
+/// Returns the writes that delete a record and its entry.
 fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
     [
         DocWrite::delete(keys::invoked(&invoked.job)).at(version),
@@ -177,18 +178,19 @@ fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
 }
 
 impl Known {
-    /// Its job has ended, or was deleted.
+    /// Whether the job has ended or was deleted.
     const fn has_ended(&self) -> bool {
         self.head.is_none() || self.status.is_terminal()
     }
 }
 
-/// Removes the record of an operation whose job has ended otherwise, or was deleted: its own end takes the record along.
-/// One that was running then, and must not be repeated, may have happened: it is listed.
+/// Deletes the record of an operation whose job was ended by others or deleted: an end by its worker deletes the
+/// record, too. An operation that was running then and must not be repeated may have happened, so it is listed as
+/// unknown.
 async fn clear(venue: &Venue, owner: &Owner, known: &Known) -> Result<(), StoreError> {
     let Known { invoked, version, head, .. } = known;
     let mut writes = left(invoked, *version).to_vec();
-    // One that an older build has begun says it by its head alone.
+    // For an operation that an older build has begun, only the head names it.
     let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, head))?.op.clone();
     let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| invoked.taken.is_some());
     writes.extend(begun.as_ref().map(|op| outcomes::listing_of_job(&invoked.job, op, venue.now())));
@@ -202,15 +204,15 @@ async fn clear(venue: &Venue, owner: &Owner, known: &Known) -> Result<(), StoreE
 /// How a worker runs operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
-    /// Its name.
+    /// Name of the worker.
     pub worker: &'a str,
-    /// It renews three times within so long, or another goes on.
+    /// Lease of an operation: the worker renews it three times within it, or another worker continues.
     pub lease: Duration,
-    /// Workers that one operation may kill.
+    /// Number of worker crashes after which an operation is given up.
     pub crash_limit: u32,
 }
 
-/// An operation that this worker, and no other, runs.
+/// An operation whose lease this worker holds.
 #[derive(Debug, Clone)]
 pub struct HeldOperation {
     invoked: Invoked,
@@ -220,29 +222,29 @@ pub struct HeldOperation {
     token: String,
 }
 
-/// What a job really runs; `None`: it can't be run.
+/// Resolves what a job runs; `None` if it can't be run.
 fn settle<'c>(venue: &'c Venue, head: &JobHead) -> Option<Settled<'c>> {
     let op = head.op.as_deref().unwrap_or_default();
     dispatch::settle(&venue.catalog, op, head.input.clone(), true).ok()
 }
 
-/// Effect of the operation of a job; `None`: it can't be run.
+/// Returns the effect of the operation of a job; `None` if it can't be run.
 fn effect(venue: &Venue, head: &JobHead) -> Option<Effect> {
     settle(venue, head).map(|settled| settled.found.spec.effect)
 }
 
-/// Whether running it again does no more than running it once.
+/// Whether running the operation again does no more than running it once.
 fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
     match effect(venue, head) {
-        // One that can't be run does nothing.
+        // An operation that can't be run does nothing.
         Some(Effect::Read | Effect::Idempotent) | None => true,
-        // Outside a turn nothing keeps a write until a commit.
+        // Outside a turn, writes aren't buffered until a commit.
         Some(Effect::Buffered | Effect::Once) => false,
     }
 }
 
-/// Whether an operation waits until its owner has room: one that must not be repeated and goes outside, for what it is
-/// answered may be much and must be kept.
+/// Whether an operation waits until its owner has room: one that must not be repeated and calls another server, because
+/// its answer may be large and must be kept.
 async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
     let settled = settle(venue, head);
     if !settled.is_some_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
@@ -254,8 +256,8 @@ async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<boo
     }
 }
 
-/// Takes an operation to run it; none when there is nothing to run: it has ended, or ends here, or another
-/// has it. That it is begun is written by then.
+/// Acquires the lease of an operation to run it; `None` if it has ended, ends here, or another worker holds it. The
+/// lease records that the operation has begun.
 pub async fn take(
     venue: &Venue,
     owner: &Owner,
@@ -275,7 +277,7 @@ pub async fn take(
         let now = venue.now();
         let op = head.op.clone().unwrap_or_default();
         if invoked.is_held(&mark) {
-            // It was written, and only the answer was lost.
+            // The write succeeded, and only its answer was lost.
             return Ok(Edit::nothing(Some(HeldOperation {
                 invoked,
                 version,
@@ -315,7 +317,7 @@ pub async fn take(
     venue.store.edit(venue.now(), owner, ("job", job), attempt).await
 }
 
-/// The same as it stands now, if it is still held; else nothing of it is to be done here any more.
+/// Re-reads the operation; `None` if its lease is lost.
 async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Option<HeldOperation>, StoreError> {
     let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
     if known.has_ended() {
@@ -326,12 +328,12 @@ async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Opt
     Ok(invoked.is_held(&held.token).then(|| HeldOperation { invoked, version, status_version, ..held.clone() }))
 }
 
-/// Removes what is kept of an operation that was ended by another while it ran here.
+/// Deletes the record of an operation that others have ended while it ran here.
 pub async fn clear_if_ended(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<(), StoreError> {
     still(venue, owner, held).await.map(drop)
 }
 
-/// Holds it for some time more; none when it was cancelled, or another has it.
+/// Renews the lease; `None` if the operation was cancelled or another worker holds it.
 pub async fn renew(
     venue: &Venue,
     owner: &Owner,
@@ -348,7 +350,7 @@ pub async fn renew(
     still(venue, owner, &held).await
 }
 
-/// The writes that end it so.
+/// Returns the writes that end an operation with this result.
 fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite> {
     let job = &held.invoked.job;
     let mut writes = left(&held.invoked, held.version).to_vec();
@@ -358,7 +360,8 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
     writes
 }
 
-/// Ends it so; false when it had ended, or another has it: then this end counts for nothing.
+/// Ends an operation with this result; `false` if it had ended or another worker holds it, and then this end doesn't
+/// count.
 pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
     match try_end(venue, owner, held, result).await {
         Err(StoreError::Over(over)) => {
@@ -371,7 +374,7 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
 
 async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
     let (now, writes) = (venue.now(), ending(held, result, venue.now()));
-    // What only reads fails where there is no room for its output.
+    // An operation that only reads fails if there is no room for its output.
     let is_read = effect(venue, &held.head) == Some(Effect::Read);
     let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
     let quota = venue.quota_to_end(bytes).await;
@@ -380,7 +383,7 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
         let held = still(venue, owner, held).await?;
         Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true).within(quota)))
     };
-    // Nothing has changed since, mostly.
+    // Mostly nothing has changed, and the first write succeeds.
     let has_ended =
         written == OutsideWrite::Done || venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
     if has_ended {
@@ -389,8 +392,8 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
     Ok(has_ended)
 }
 
-/// Gives it back before its end, to be looked at again after `pause`; what must not be repeated ends instead,
-/// its outcome unknown.
+/// Releases the lease before the end, to be tried again after `pause`. An operation that must not be repeated ends
+/// instead, with an unknown outcome.
 pub async fn give_back(venue: &Venue, owner: &Owner, held: &HeldOperation, pause: Duration) -> Result<(), StoreError> {
     if !may_be_repeated(venue, &held.head) {
         let worker = held.invoked.taken.as_ref().map_or("", |taken| taken.worker.as_str());
@@ -401,21 +404,21 @@ pub async fn give_back(venue: &Venue, owner: &Owner, held: &HeldOperation, pause
     let Some(held) = still(venue, owner, held).await? else { return Ok(()) };
     let now = venue.now();
     let back = held.invoked.clone().given_back(now.plus(pause));
-    // On a conflict it lapses.
+    // On a conflict the lease expires by itself.
     venue.store.write(now, owner, &moved(&held.invoked, held.version, &back)).await?;
     Ok(())
 }
 
-/// How a run went.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ran {
-    /// The job ends so.
+    /// The job ends with this result.
     Ended(JobResult),
-    /// The store didn't answer: it is run again later, where it may be.
+    /// The store didn't answer: the operation is run again later, if it may be repeated.
     Again,
 }
 
-/// Runs it for who asked, under what is left of what he might do then.
+/// Runs the operation for the caller who invoked it, with what is left of his authority.
 pub async fn run(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Ran, StoreError> {
     let Asker { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
     let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
@@ -442,7 +445,7 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<R
     })
 }
 
-/// The end of a job whose operation went so.
+/// Returns the end of a job from the result of its operation.
 pub fn ended(ran: Result<Output, OpError>) -> JobResult {
     let coded = |code, text| JobResult::failed(code, told(text));
     let failed = |text| JobResult { error_code: None, ..coded(ErrorCode::Internal, text) };
@@ -463,7 +466,7 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
     }
 }
 
-/// The operations of an owner that are due first. Places that stand for nothing go.
+/// Returns the operations of an owner that are due, at most one page. Deletes entries without a record.
 pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError> {
     let now = venue.now();
     let found = venue.store.scan(owner, keys::INVOKED_DUE, None, false, PAGE).await?;
@@ -478,7 +481,7 @@ pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError>
     for ((at, job), doc) in due.into_iter().zip(docs) {
         let record: Option<Invoked> = match doc.decode(&keys::invoked(&job)) {
             Ok(record) => record,
-            // One damaged record must not keep the others from being run.
+            // A damaged record must not keep others from being run.
             Err(error) => {
                 tracing::warn!(%owner, %job, %error, "operation not looked at");
                 continue;

@@ -1,4 +1,4 @@
-//! A job as callers see it: its record, why it waits, what people are asked, and what became of it.
+//! A job as callers see it: its record, why it waits, its approvals, and what became of it.
 
 use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, Job, JobStatus};
@@ -8,12 +8,12 @@ use crate::venue::operation::Caller;
 use crate::venue::{Venue, approvals, dead, outcomes, waits};
 use serde_json::{Value, json};
 
-/// What can be done about a task that was cancelled.
+/// Advice about a task that was cancelled.
 const CANCELLED_ADVICE: &str =
     "submit it again under a new id: its old id gives this job back, and only FAILED jobs are driven again";
 
-/// Returns a job's record with why it waits; of one that waits for a person with what is asked, of an operation of unknown
-/// outcome with what a person has found out.
+/// Returns a job's record with why it waits. A job that waits for a person has its approvals; an operation of unknown
+/// outcome has its settlement.
 pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
     let owner = &caller.owner;
     let mut job = job.clone();

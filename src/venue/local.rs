@@ -1,5 +1,5 @@
-//! The worker of this very process, where it has one: what is submitted here goes straight to a free slot of it, and no
-//! message lies between.
+//! The worker of this process, if it has one. What is submitted in the process goes straight to a free slot of it,
+//! without a message.
 
 use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, Intake, StoreError};
@@ -7,25 +7,25 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 use std::sync::{Arc, Weak};
 
-/// What became of a submission that was brought straight to a worker.
+/// Result of handing a submission directly to a worker.
 pub enum Brought {
-    /// The store was asked, and what it granted runs.
+    /// The store was asked, and the session runs if it granted the lease.
     Asked(Result<Intake, StoreError>),
-    /// No slot is free: nothing was done with it.
+    /// No slot is free, and nothing was done.
     Back(Box<Admit>),
 }
 
-/// A worker that is there to be asked directly.
+/// A worker that takes submissions directly.
 #[async_trait]
 pub trait DirectWorker: Send + Sync {
-    /// Has the store take an event and grant its session to a free slot, and runs what is granted. Whoever asks may go
-    /// away: what is granted runs.
+    /// Admits an event with a lease of its session for a free slot, and runs the session if the lease is granted, even
+    /// if the caller is dropped.
     ///
     /// After it: as after [`crate::store::Store::admit`]; the session needs no wake. A crash before it: nothing, or the
-    /// event is taken and its session is due when the lease is over.
+    /// event is admitted and its session is due when the lease expires.
     async fn admit(&self, admit: Admit) -> Brought;
 
-    /// Why this worker has no API key for a model, where it is the environment that would have to have it.
+    /// Returns why this worker has no API key for a model, if the key would have to come from its environment.
     fn missing_key(&self, model: &ModelSettings) -> Option<String>;
 }
 
@@ -34,23 +34,23 @@ pub trait DirectWorker: Send + Sync {
 pub struct LocalWorker(RwLock<Option<(String, Weak<dyn DirectWorker>)>>);
 
 impl LocalWorker {
-    /// From now on this one, of this name, is asked, until it is dropped.
+    /// Registers the worker under this name, until it is dropped.
     pub fn is(&self, name: &str, worker: &Arc<dyn DirectWorker>) {
         *self.0.write() = Some((name.to_owned(), Arc::downgrade(worker)));
     }
 
-    /// The name of the worker that this process has, or had.
+    /// Returns the name of the worker that this process has or had.
     pub fn name(&self) -> Option<String> {
         self.0.read().as_ref().map(|(name, _)| name.clone())
     }
 
-    /// Why the worker of this process has no API key for a model; `None` also where there is no worker.
+    /// Returns why the worker of this process has no API key for a model; `None` also if there is no worker.
     pub fn missing_key(&self, model: &ModelSettings) -> Option<String> {
         let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         worker.and_then(|worker| worker.missing_key(model))
     }
 
-    /// Brings an event to the worker.
+    /// Hands an event to the worker; without one the event comes back.
     pub async fn admit(&self, admit: Admit) -> Brought {
         let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         match worker {

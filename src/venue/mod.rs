@@ -1,7 +1,7 @@
-//! What a venue keeps and does, whoever asks: agents, jobs, approvals, resources, what is spent. Comes in from
-//! operations, HTTP and turns; goes out as documents of the store and messages in outboxes. It runs no turn.
+//! What a venue stores and does: agents, jobs, approvals, resources, spending. Operations, HTTP and turns call it; it
+//! writes documents of the store and messages of outboxes. It runs no turn.
 //!
-//! [`Venue`] is what every role holds: the seams, the clock and the key, wired once by `app`.
+//! [`Venue`] is what every role holds: the store, the bus, the clock and the key, built once by `app`.
 
 pub mod failure;
 pub mod local;
@@ -72,84 +72,84 @@ use std::sync::Arc;
 
 /// Document with the key that job ids are derived with.
 const KEY_DOC: &str = "key";
-/// Document of its copy.
+/// Document with the copy of that key.
 const KEY_COPY: &str = "key.copy";
-/// Owners that are asked for jobs before a key is made.
+/// Owners whose jobs are counted before a key is made.
 const KEY_OWNERS: usize = 500;
-/// Digits of a whole key.
+/// Hexadecimal digits of a complete key.
 const KEY_DIGITS: usize = 64;
 
 /// The shared parts of a process.
 pub struct Venue {
-    /// Durable state.
+    /// Store of all durable state.
     pub store: Arc<dyn Store>,
-    /// The queue.
+    /// The queue, through which messages go.
     pub bus: Arc<dyn Bus>,
-    /// The time.
+    /// Clock of the process, set by the store's.
     pub clock: Clock,
     /// Name shown in prompts and on `status`.
     pub name: String,
     /// Key of job ids, the same for every process on the same store.
     pub key: Vec<u8>,
-    /// Operations.
+    /// Catalogue of the operations.
     pub catalog: Catalog,
-    /// Keys of secrets.
+    /// Keys that seal secrets.
     pub secrets: Vault,
-    /// Resource namespaces at and above which no request is granted anything.
+    /// Namespaces of resources at and above which a request is granted nothing.
     pub boundaries: Vec<Boundary>,
     /// Caps on spending, and prices.
     pub spend: SpendSettings,
-    /// What owners may keep.
+    /// Quotas of owners.
     pub quota: QuotaSettings,
-    /// What prompts have in common.
+    /// Cache for prompts.
     pub prompts: PromptCache,
-    /// Where calls of models are counted for their rate limits.
+    /// Counters of model calls for their rate limits.
     pub meters: rates::Meters,
-    /// The worker of this process.
+    /// The worker of this process, if it has one.
     pub local: local::LocalWorker,
-    /// What the list of workers said last.
+    /// Cached list of workers.
     pub fleet: roll::FleetCache,
-    /// Whether the store is still what it has said.
+    /// History of the store: whether it still has what it acknowledged.
     pub history: History,
-    /// Counters.
+    /// Counters of the process.
     pub metrics: Arc<Metrics>,
 }
 
 impl Venue {
-    /// The time now.
+    /// Returns the current time.
     pub fn now(&self) -> Millis {
         self.clock.now()
     }
 
-    /// The time now, and the date of the day that spending counts by.
+    /// Returns the current time, and the date of the day that spending counts by.
     pub fn day(&self) -> (Millis, String) {
         let now = self.now();
         (now, self.spend.zone.day(now).date)
     }
 
-    /// How full the store is, as the metrics show it from now on.
+    /// Returns how full the store is, and sets the metric of it.
     pub async fn fill(&self) -> Fill {
         let fill = self.store.fill(self.clock.steady()).await.unwrap_or_default();
         self.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
         fill
     }
 
-    /// What an owner may keep, where operators haven't said otherwise of it.
+    /// Returns the quota of an owner for whom operators have set none.
     pub async fn quota(&self) -> Quota {
         self.quota.of(self.fill().await.limit)
     }
 
-    /// The tree of an owner, whose quota holds for what is written there.
+    /// Returns the tree of an owner; writes there must fit its quota.
     pub async fn workspace(&self, owner: &Owner, scope: Scope) -> Workspace {
         Workspace::new(Arc::clone(&self.store), owner.clone(), scope).within(self.quota().await)
     }
 
-    /// Writes what somebody asks to be kept, within the owner's quota.
+    /// Writes documents for an owner, within the quota.
     pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
         self.store.write_within(self.now(), owner, writes, &self.quota().await).await
     }
 
-    /// Writes one of the venue's own documents under `prefix`, of which the newest `most` are kept.
+    /// Writes one of the venue's own documents under `prefix`, and deletes the oldest above `most`.
     pub async fn keep_newest(&self, prefix: &str, most: usize, new: DocWrite) -> Result<(), StoreError> {
         let owner = venue_owner();
         let window = Window { reverse: false, skip: 0, limit: 0, values: false };
@@ -163,15 +163,15 @@ impl Venue {
         Ok(())
     }
 
-    /// Whether so much may come to what an owner keeps. For what can't be written within the quota by one call:
-    /// what others do meanwhile may pass it by as much as they do.
+    /// Checks that an owner's quota has room for `adds`. For what several writes make: concurrent writes may exceed the
+    /// quota by as much as they add.
     pub async fn room(&self, owner: &Owner, adds: QuotaUsage) -> Result<(), StoreError> {
         let Standing { used, own } = self.store.usage(owner).await?;
         self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
     }
 
-    /// Whether an owner may keep a result, a reason or an answer of so many bytes, which ends work that was accepted. Of up
-    /// to [`END_BYTES`] it always may.
+    /// Checks that an owner's quota has room for a result, a reason or an answer of so many bytes, which ends accepted
+    /// work. Up to [`END_BYTES`] it always has.
     pub async fn room_to_end(&self, owner: &Owner, bytes: usize) -> Result<(), StoreError> {
         if bytes <= END_BYTES {
             return Ok(());
@@ -179,12 +179,13 @@ impl Venue {
         self.room(owner, QuotaUsage { bytes: bytes as u64, ..QuotaUsage::default() }).await
     }
 
-    /// The quota that holds for a write of such a result, reason or answer; none for one of up to [`END_BYTES`].
+    /// Returns the quota for a write of such a result, reason or answer; `None` up to [`END_BYTES`].
     pub async fn quota_to_end(&self, bytes: usize) -> Option<Quota> {
         if bytes <= END_BYTES { None } else { Some(self.quota().await) }
     }
 
-    /// What lies in the outbox until it is published: those of `messages` that do, and `more`.
+    /// Returns the entries that the outbox holds until they are published: those of `messages` that are kept, and
+    /// `more`.
     pub fn lasting(&self, messages: &[Outgoing], more: &[OutboxEntry]) -> Vec<OutboxEntry> {
         let mut entries = outbox::lasting(&*self.bus, messages);
         entries.extend_from_slice(more);
@@ -195,7 +196,7 @@ impl Venue {
         Outlet { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
     }
 
-    /// Publishes outbox entries and crosses them off; what fails is left to the sweep, with a log line.
+    /// Publishes outbox entries and deletes them; what fails is left to the sweep, with a log line.
     pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
         if !entries.is_empty() {
             let relayed = outbox::relay(self.outlet(), owner, entries).await;
@@ -203,7 +204,7 @@ impl Venue {
         }
     }
 
-    /// The same for messages of which the [lasting](Self::lasting) ones lie in the outbox.
+    /// Publishes messages, of which the [lasting](Self::lasting) ones are in the outbox, and deletes their entries.
     pub async fn send(&self, owner: &Owner, messages: Vec<Outgoing>) {
         if !messages.is_empty() {
             let relayed = outbox::send(self.outlet(), owner, messages).await;
@@ -216,20 +217,21 @@ impl Venue {
         outbox::cross_off(&*self.store, owner, &done).await;
     }
 
-    /// As [`Venue::relay`], for who has something better to do than to wait until they are crossed off.
+    /// Publishes like [`Venue::relay`], but deletes the entries in a task of its own, for callers that can't wait for
+    /// it.
     pub async fn relay_at_once(&self, owner: &Owner, entries: &[OutboxEntry]) {
         let relayed = outbox::relay(self.outlet(), owner, entries).await;
         let (done, store, owner) = (self.noted(owner, relayed).await, Arc::clone(&self.store), owner.clone());
         tokio::spawn(async move { outbox::cross_off(&*store, &owner, &done).await });
     }
 
-    /// Ids of those that are to be crossed off.
+    /// Handles the results of publishing, and returns the ids of the entries to delete.
     async fn noted(&self, owner: &Owner, relayed: Relayed) -> Vec<String> {
         if let Err(error) = relayed.outcome {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
         }
         for job in &relayed.jobs {
-            // The end of a job has messages of its own.
+            // Boxed, because the end of a job sends messages of its own.
             if let Err(error) = Box::pin(crate::venue::external::relayed(self, owner, job)).await {
                 tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
             }
@@ -244,13 +246,12 @@ impl Venue {
         done
     }
 
-    /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a
-    /// log line.
+    /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a log line.
     pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
         self.call(owner, session, &Message::wake(owner, session)).await;
     }
 
-    /// The same, and more sessions of the owner are due than are woken.
+    /// Wakes a worker like [`Venue::wake`], and says that more sessions of the owner are due.
     pub async fn wake_of_many(&self, owner: &Owner, session: &SessionKey) {
         self.call(owner, session, &Message::wake_of_many(owner, session)).await;
     }
@@ -262,10 +263,10 @@ impl Venue {
     }
 }
 
-/// User of the owner under which a tenant's shared documents are.
+/// User of the owner of a tenant's shared documents.
 const VENUE_USER: &str = "_venue";
 
-/// The owner of what a tenant's operators keep for all its users; it has no agents and no jobs.
+/// Returns the owner of what a tenant's operators store for all its users; it has no agents and no jobs.
 pub fn tenant_owner(owner: &Owner) -> Owner {
     Owner::new(owner.tenant().clone(), OwnerPart::new(VENUE_USER).expect("a legal name"))
 }
@@ -275,12 +276,12 @@ pub fn is_reserved(owner: &Owner) -> bool {
     owner.user().as_str() == VENUE_USER
 }
 
-/// The store's key of job ids; `None` when it isn't made yet. Where it is gone or damaged, its copy counts.
+/// Returns the store's key of job ids; `None` if there is none yet. If the key is missing or damaged, its copy is used.
 pub async fn load_key(store: &dyn Store) -> Result<Option<Vec<u8>>, StoreError> {
     Ok(stored_key(store).await?.map(|(key, _)| key))
 }
 
-/// The key, and whether it lies at both places as it must.
+/// Returns the key, and whether both documents have it.
 async fn stored_key(store: &dyn Store) -> Result<Option<(Vec<u8>, bool)>, StoreError> {
     let owner = venue_owner();
     let read = async |place: &str| match store.doc(&owner, place).await {
@@ -293,7 +294,7 @@ async fn stored_key(store: &dyn Store) -> Result<Option<(Vec<u8>, bool)>, StoreE
     let is_same = matches!((&key, &copy), (Ok(Some(key)), Ok(Some(copy))) if key == copy);
     let copy = copy.ok().flatten().filter(is_whole);
     match (key, copy) {
-        // One without a copy is of a build that made none.
+        // A key without a copy was made by a build that wrote none.
         (Ok(Some(key)), None) => Ok(Some((key.to_vec(), false))),
         (Ok(Some(key)), Some(_)) if is_whole(&key) => Ok(Some((key.to_vec(), is_same))),
         (Ok(_) | Err(_), Some(copy)) => Ok(Some((copy.to_vec(), false))),
@@ -309,12 +310,12 @@ async fn have_jobs(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(!owners.is_empty() && store.kept(&owners).await?.iter().any(|kept| kept.jobs > 0))
 }
 
-/// The store's key of job ids; made on first use, and the same for all processes from then on.
+/// Returns the store's key of job ids; made on first use, and then the same for all processes.
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
     if let Some((key, is_at_both)) = stored_key(store).await? {
         let written = [KEY_DOC, KEY_COPY].map(|place| DocWrite::put(place, key.clone()));
-        // A full store takes nothing new, and a worker must be able to begin on it.
+        // A full store takes nothing new, and a worker must be able to start with it.
         if !is_at_both && let Err(error) = store.write(now, &owner, &written).await {
             tracing::warn!(%error, "the venue's key is not written again");
         }
@@ -326,7 +327,7 @@ pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>,
         return Err(StoreError::Corrupt { store: "documents".into(), reason: reason.into() });
     }
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
-    // A conflict means that it is there already.
+    // A conflict means that another process has made the key.
     store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh.clone()).at(0), DocWrite::put(KEY_COPY, fresh)]).await?;
     load_key(store).await?.ok_or_else(|| StoreError::Corrupt {
         store: "documents".into(),

@@ -1,5 +1,5 @@
-//! Calls that must not be repeated and have begun, as they are stored until their end is recorded: begun, ended, looked
-//! at by the sweep, which lists those whose end nobody can record any more.
+//! Calls that must not be repeated and have begun. Their records are stored until their end is recorded; the sweep
+//! lists those whose end nobody can record any more.
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::call::Outcome;
@@ -15,20 +15,20 @@ use crate::venue::agents;
 use crate::venue::agents::sessions;
 use crate::venue::outcomes;
 
-/// Records that are read in one step.
+/// Records that one step reads.
 const PAGE: usize = 64;
 
 /// Operation of an entry whose record can't be read.
 const UNREADABLE: &str = "unreadable record";
 
-/// The write with which a call begins, and the key of its record, which is looked at at `due`.
+/// Returns the write with which a call begins, and the key of its record, which the sweep checks at `due`.
 pub fn record_write(open: &OpenCall, due: Millis) -> (DocKey, DocWrite) {
     let key = keys::open_call(due, &open.listed.id);
     (key.clone(), DocWrite::json(key, open))
 }
 
-/// Keys of all records of the call that is listed as `id`: the sweep moves the record of one that outlasts its lease, and
-/// a predecessor leaves one of its own.
+/// Returns the keys of all records of the call that is listed as `id`: the sweep moves the record of a call that
+/// outlasts its lease, and a predecessor leaves one of its own.
 pub async fn record_keys(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec<DocKey>, StoreError> {
     let mut found = Vec::new();
     let mut pages = venue.store.docs(owner, keys::OPEN_CALLS);
@@ -40,12 +40,12 @@ pub async fn record_keys(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec
     Ok(found)
 }
 
-/// Takes a call off the list whose end became known after all, unless a person has settled it.
+/// Removes a call from the list after its end became known, unless a person has settled it.
 pub async fn withdraw(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(), StoreError> {
     let key = keys::outcome(id);
     let (listed, version) = venue.store.versioned::<UnknownOutcome>(owner, &key).await?;
     if listed.is_some_and(|listed| listed.settled.is_none()) {
-        // On a conflict a person was faster.
+        // On a conflict a person has settled it.
         venue.store.write(venue.now(), owner, &[DocWrite::delete(key).at(version)]).await?;
     }
     Ok(())
@@ -63,7 +63,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
             match look(venue, owner, &id, (&key, &doc)).await {
                 Ok(()) => {}
                 Err(error) if error.is_transient() => return Err(error),
-                // One damaged record keeps no other from being looked at.
+                // A damaged record doesn't keep others from being checked.
                 Err(error) => tracing::warn!(%owner, call = %id, %error, "a call that has begun is not looked at"),
             }
         }
@@ -74,7 +74,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
 async fn look(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)) -> Result<(), StoreError> {
     let open = match doc.decode::<OpenCall>(key) {
         Ok(Some(open)) => open,
-        // It says no more than that a call has begun.
+        // An unreadable record shows only that a call has begun.
         Ok(None) | Err(_) => unreadable_call(id.clone(), venue.now()),
     };
     let session = match (&open.maker, &open.listed.call) {
@@ -93,7 +93,7 @@ async fn look(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)
     Ok(())
 }
 
-/// Lists a call, unless it is listed, in the place of its record, which `gone` deletes.
+/// Lists a call, unless it is listed already, and deletes its record by the write `gone`.
 pub async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, gone: DocWrite) -> Result<(), StoreError> {
     let listed = &open.listed;
     let before = venue.store.doc(owner, &keys::outcome(&listed.id)).await?;
@@ -117,7 +117,7 @@ fn unreadable_call(id: JobId, at: Millis) -> OpenCall {
     OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() }
 }
 
-/// The session of a call as it is now; `None` of one that is gone or can't be read.
+/// Returns the session of a call as it is; `None` if it is gone or unreadable.
 async fn caller_session(
     venue: &Venue,
     owner: &Owner,
@@ -145,7 +145,7 @@ async fn is_recorded(venue: &Venue, owner: &Owner, call: &UnknownCall) -> Result
     Ok(made.is_some_and(|outcome| !unmade.contains(&outcome.as_str())))
 }
 
-/// Whether a successor will go on with the turn: neither its task nor its agent has ended.
+/// Whether a successor will continue the turn: neither its task nor its agent has ended.
 async fn may_resume(venue: &Venue, owner: &Owner, open: &OpenCall, call: &UnknownCall) -> Result<bool, StoreError> {
     let agent = agents::get(venue, owner, &call.session.agent).await?;
     if agent.is_none_or(|(agent, _)| agent.status == AgentStatus::Terminated) {

@@ -1,7 +1,7 @@
-//! Calls whose outcome is unknown, as they are stored: read, list, settle.
+//! Calls of unknown outcome as they are stored: read, list, settle.
 //!
-//! Each is written with what records the call as unknown: the commit of its turn, or the end of the operation's job. A
-//! settlement is beside that: no job and no turn is changed by it.
+//! Each is written together with the record of the call: the commit of its turn, or the end of the operation's job. A
+//! settlement changes no job and no turn.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
@@ -14,26 +14,27 @@ use crate::venue::jobs::ListPage;
 use crate::venue::operation::{Caller, OpError};
 use std::cmp::Reverse;
 
-/// The ability of settling an outcome, on its job, or on its agent where there is no job.
+/// Ability to settle an outcome, on its job, or on its agent if there is no job.
 const SETTLE: &str = "job/settle";
 
-/// The write that lists a call, which isn't listed yet; `version` is that of the document.
+/// Returns the write that lists a call which isn't listed yet; `version` is that of the document.
 pub fn listing(outcome: &UnknownOutcome, version: u64) -> DocWrite {
     DocWrite::json(keys::outcome(&outcome.id), outcome).at(version)
 }
 
-/// The same of an operation that was invoked as a job.
+/// Returns the write that lists an operation which was invoked as a job.
 pub fn listing_of_job(job: &JobId, operation: &str, at: Millis) -> DocWrite {
     let outcome = UnknownOutcome { job: Some(job.clone()), ..UnknownOutcome::new(job.clone(), operation, at) };
     listing(&outcome, 0)
 }
 
-/// One unknown outcome, settled or not.
+/// Returns one unknown outcome, settled or not.
 pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<UnknownOutcome>, StoreError> {
     venue.store.get(owner, &keys::outcome(id)).await
 }
 
-/// A page of an owner's unknown outcomes, the newest first: of those that nobody has settled, or of all that are kept.
+/// Lists a page of an owner's unknown outcomes, the newest first: the unsettled ones, or with `all` every one that is
+/// kept.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -53,7 +54,8 @@ pub async fn list(
     Ok(ListPage { items, total: places.len(), next })
 }
 
-/// Says for a caller whether a call has happened. The same again changes nothing; something else is a conflict.
+/// Settles for a caller whether a call has happened. The same settlement again changes nothing; another one is a
+/// conflict.
 pub async fn settle(
     venue: &Venue,
     caller: &Caller,
@@ -96,7 +98,7 @@ pub async fn settle(
     Ok(outcome)
 }
 
-/// The bytes of what it says.
+/// Checks a settlement, and returns the bytes of its texts.
 fn check(settlement: &Settlement) -> Result<usize, OpError> {
     if !settlement.done && settlement.result.is_some() {
         return Err(OpError::Invalid("what was not done has no result".into()));

@@ -1,11 +1,11 @@
-//! Records of the venue's own that can't be read: they begin anew, for the work of all owners goes by them.
+//! Records of the venue itself that can't be read: they are reset, because the work of all owners depends on them.
 
 use crate::domain::tail::{Loss, Losses};
 use crate::store::{DocKey, DocWrite, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
 use serde::de::DeserializeOwned;
 
-/// Makes a change of these documents of the venue; once more where those of them that can't be read had to be deleted.
+/// Changes these documents of the venue. If some can't be read, they are deleted and the change is made again.
 pub async fn change_or_reset<D: DeserializeOwned, T, F: Future<Output = Result<T, StoreError>> + Send>(
     venue: &Venue,
     documents: &[DocKey],
@@ -17,7 +17,8 @@ pub async fn change_or_reset<D: DeserializeOwned, T, F: Future<Output = Result<T
     }
 }
 
-/// Deletes those of these documents of the venue that can't be read, and tells operators of it. Whether there were any.
+/// Deletes those of these documents of the venue that can't be read, and reports the loss to operators. Returns whether
+/// there were any.
 async fn reset_damaged<T: DeserializeOwned>(venue: &Venue, documents: &[DocKey]) -> Result<bool, StoreError> {
     let (owner, now) = (venue_owner(), venue.now());
     let mut is_any = false;

@@ -1,7 +1,7 @@
-//! An owner's policy as it is stored: roots and revocations. Its version is a part of every commit,
-//! so that what is revoked stops a turn that is already running.
+//! An owner's policy as it is stored: roots and revocations. Its version is a part of every commit, so that a
+//! revocation stops a turn that is already running.
 //!
-//! It is stored twice. A policy that is gone or can't be read is not taken for none, which would restore what was
+//! It is stored twice. A policy that is missing or can't be read doesn't count as none, which would restore what was
 //! revoked: its copy is in force until it is written again.
 
 use crate::domain::authority::capability::Capability;
@@ -14,13 +14,13 @@ use crate::venue::auth::caller::Recognised;
 use crate::venue::{Venue, venue_owner};
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// The policy of an owner, and the version that a commit compares; 0 without one.
+/// Returns the policy of an owner, and the version that a commit compares; 0 if there is none.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
     let [policy, copy] = policies::read_policy(store, owner).await?;
     policies::in_force(policy, copy)
 }
 
-/// What is wrong with a policy or its copy, in words.
+/// Returns what is wrong with a policy or its copy, as a text.
 pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, StoreError> {
     let [policy, copy] = policies::read_policy(store, owner).await?;
     Ok(describe_damage(owner, &policy, &copy))
@@ -28,7 +28,7 @@ pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, 
 
 fn describe_damage(owner: &Owner, policy: &StoredPolicy, copy: &StoredPolicy) -> Option<String> {
     match (&policy.value, &copy.value) {
-        // Builds before this one have made no copy.
+        // Older builds have made no copy.
         (Ok(Some(_)), Ok(_)) | (Ok(None), Ok(None)) => None,
         (Ok(Some(_)), Err(error)) => Some(format!("the copy of the policy of `{owner}` can't be read: {error}")),
         (Ok(None), Ok(Some(_))) => Some(format!("the policy of `{owner}` is gone; its copy is in force")),
@@ -41,7 +41,7 @@ fn describe_damage(owner: &Owner, policy: &StoredPolicy, copy: &StoredPolicy) ->
     }
 }
 
-/// Writes a policy or a copy again that is gone or can't be read; what was wrong, where it did.
+/// Writes a policy or a copy again that is missing or can't be read. Returns what was wrong, if it did.
 pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreError> {
     let store = &*venue.store;
     let [policy, copy] = policies::read_policy(store, owner).await?;
@@ -67,27 +67,27 @@ pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreE
     if !write(version).await? {
         return Ok(None);
     }
-    // Whoever knows the policy by its version must not take this one for an older one.
+    // The version must not be lower than one at which a reader knows the policy.
     let next = version.unwrap_or(0) + 1;
     stream::iter(next..of.1).then(|version| write(Some(version))).try_collect::<Vec<_>>().await?;
     Ok(found)
 }
 
-/// [`load`] with what operators have taken back in every owner.
+/// Loads the policy like [`load`], with the revocations by operators for every owner.
 pub async fn load_in_force(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
     let (mut policy, version) = load(store, owner).await?;
     policy.revocations.extend(operator_revocations(store).await?);
     Ok((policy, version))
 }
 
-/// Revocations by operators of tokens of their own, which act in every owner.
+/// Returns the revocations by operators of their own tokens, which act in every owner.
 pub async fn operator_revocations(store: &dyn Store) -> Result<Vec<Revocation>, StoreError> {
     Ok(load(store, &venue_owner()).await?.0.revocations)
 }
 
-/// A caller with what is left of its token: without what its own owner, and the one that it acts
-/// for, have taken back from it by its name or by the id of a grant. [`TokenRefused::Revoked`] when
-/// that is all. Without a token nothing was granted that could be taken back.
+/// Returns a caller without what its own owner, and the owner that it acts for, have revoked from it by its name or by
+/// the id of a grant. [`TokenRefused::Revoked`] if everything is revoked. A caller without a token has no grant that
+/// could be revoked.
 pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Recognised, TokenRefused>, StoreError> {
     let Some(own) = known.token_owner.clone() else { return Ok(Ok(known)) };
     let other = (known.caller.owner != own).then(|| known.caller.owner.clone());
@@ -102,13 +102,13 @@ pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Rec
     Ok(Ok(known))
 }
 
-/// The part of a commit that holds only under this version.
+/// Returns the part of a commit that holds only at this version of the policy.
 pub fn unchanged(version: u64) -> DocWrite {
     DocWrite::check(keys::POLICY, version)
 }
 
-/// Takes something back: from the next check on, that of a running commit included. The oldest
-/// revocations don't fall out: at the limit the new one is refused.
+/// Revokes a grant: from the next check on, including that of a running commit. Old revocations are never dropped: at
+/// the limit the new one is refused.
 pub async fn revoke(venue: &Venue, owner: &Owner, revocation: Revocation) -> Result<Option<Policy>, StoreError> {
     change(venue, owner, |policy| {
         if policy.revocations.len() >= MAX_REVOCATIONS {
@@ -120,12 +120,12 @@ pub async fn revoke(venue: &Venue, owner: &Owner, revocation: Revocation) -> Res
     .await
 }
 
-/// [`revoke`] for every owner: what an operator's token has begun lies with others.
+/// Revokes like [`revoke`], in every owner: what an operator's token has begun may belong to other owners.
 pub async fn revoke_everywhere(venue: &Venue, revocation: Revocation) -> Result<Option<Policy>, StoreError> {
     revoke(venue, &venue_owner(), revocation).await
 }
 
-/// Takes a revocation back, and with `everywhere` what it took back in every owner. `None` when there is none of that name.
+/// Removes a revocation, and with `everywhere` what it revoked in every owner. `None` if there is none of that id.
 pub async fn restore(venue: &Venue, owner: &Owner, id: &str, everywhere: bool) -> Result<Option<Policy>, StoreError> {
     if everywhere {
         remove_revocation(venue, &venue_owner(), id).await?;
@@ -142,7 +142,7 @@ async fn remove_revocation(venue: &Venue, owner: &Owner, id: &str) -> Result<Opt
     .await
 }
 
-/// Sets what anything of an owner may do at most; `None` = no limit.
+/// Sets the most that anything of an owner may do; `None` = no limit.
 pub async fn set_roots(
     venue: &Venue,
     owner: &Owner,
@@ -155,7 +155,7 @@ pub async fn set_roots(
     .await
 }
 
-/// Sets what people want to be asked about.
+/// Sets the capabilities whose use needs an approval.
 pub async fn set_approvals(
     venue: &Venue,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! What an owner keeps and may keep, as people look at it, and what operators set.
+//! Quota of an owner and what is used of it, for people; and the limits that operators set.
 
 use crate::domain::ids::Owner;
 use crate::domain::quota::{Own, QuotaKind};
@@ -6,7 +6,8 @@ use crate::store::{DocWrite, Edit, Standing, StoreError, keys};
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
-/// What is used of what is allowed. `limit` is absent where any number may be kept; `own`: operators have set it.
+/// Returns what is used of each limit. `limit` is absent if any number may be kept; `own` says that operators have set
+/// it.
 pub async fn shown(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
     let Standing { used, own } = venue.store.usage(owner).await?;
     let quota = venue.quota().await.of_owner(own);
@@ -21,7 +22,7 @@ pub async fn shown(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
     Ok(shown)
 }
 
-/// Sets limits of an owner; `None` = as the venue says of all.
+/// Sets limits of an owner; `None` restores the venue's.
 pub async fn set(venue: &Venue, owner: &Owner, limits: &[(QuotaKind, Option<u64>)]) -> Result<(), StoreError> {
     let attempt = || async {
         let doc = venue.store.doc(owner, keys::QUOTA).await?;

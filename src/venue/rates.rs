@@ -11,23 +11,23 @@ use crate::venue::{Venue, venue_owner};
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// Pause after a booking that others got in the way of.
+/// Pause after a booking that failed because of others.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Shortest pause between two renewals.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The limits of a venue's models.
+/// Rate limits of a venue's models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// Of providers and models.
+    /// Limits of providers and models.
     pub limits: Vec<Limit>,
-    /// A call that isn't renewed for so long counts as lost: the lease of a session, after which the call of a killed
-    /// worker is made again.
+    /// Time after which a call that isn't renewed counts as lost: that of a session's lease, after which another worker
+    /// repeats the call of a killed one.
     pub hold: Duration,
 }
 
-/// A call that may be made.
+/// A booked model call.
 #[derive(Debug)]
 pub struct Booked {
     limits: Vec<Limit>,
@@ -53,7 +53,7 @@ pub async fn book(
     match booked {
         Ok(booked) => Ok(booked.map(|_nobody| place)),
         Err(error) => {
-            // It may be booked all the same, and is not going to be made.
+            // The call may be booked all the same, but isn't made.
             if let Err(error) = settle(venue, place, 0).await {
                 tracing::debug!(%error, "a model call that is not made may count until it is lost");
             }
@@ -62,7 +62,7 @@ pub async fn book(
     }
 }
 
-/// Renews the place of a call that runs, three times per hold, until it is dropped.
+/// Renews the booking of a running call three times per `hold`, until the future is dropped.
 pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible {
     let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.concurrency.is_some()).cloned().collect();
     if limits.is_empty() {
@@ -78,7 +78,7 @@ pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible 
     }
 }
 
-/// The call has ended, with so many tokens used.
+/// Settles a call that has ended, with the tokens that it used.
 pub async fn settle(venue: &Venue, booked: Booked, used: u64) -> Result<(), StoreError> {
     let Booked { limits, call } = booked;
     let limits: Vec<_> = limits.into_iter().filter(Limit::holds).collect();
@@ -95,19 +95,19 @@ pub async fn settle(venue: &Venue, booked: Booked, used: u64) -> Result<(), Stor
     Ok(())
 }
 
-/// The name of a call, after its turn.
+/// Returns the name of a call, after its turn.
 pub fn id(owner: &Owner, session: &SessionKey, turn: u64) -> String {
     format!("{}/{}/{turn}", owner.token(), session.token())
 }
 
-/// Whose it is.
+/// Returns the owner and session in the name of a call.
 fn of(id: &str) -> Option<(Owner, SessionKey)> {
     let (place, _turn) = id.rsplit_once('/')?;
     let (at, _) = place.match_indices('/').nth(1)?;
     Some((Owner::from_token(&place[..at]).ok()?, SessionKey::from_token(&place[at + 1..]).ok()?))
 }
 
-/// What a call does to the meters of its limits.
+/// Change that a call makes to the meters of its limits.
 #[derive(Debug)]
 pub struct Metering {
     limits: Vec<Limit>,
@@ -123,12 +123,12 @@ enum Step {
     Settle { call: RatedCall, used: u64 },
 }
 
-/// Where what the calls of one process do to meters meets.
+/// Groups the changes of all calls of one process.
 pub type Meters = Grouped<Metering>;
 
 impl GroupEdit for Metering {
     type Sheet = Meter;
-    /// Whom to tell that a place is free; a call that waits changes the meters when it is the first in line.
+    /// Calls to wake because a place is free; a call that waits changes the meters if it is the first in line.
     type Answer = Result<Vec<String>, Wait>;
 
     fn keys(&self) -> &[DocKey] {
@@ -157,8 +157,8 @@ impl GroupEdit for Metering {
     }
 }
 
-/// Changes all meters, or none, together with what other calls of the same provider do. Where other processes were
-/// always faster, the call is to wait.
+/// Changes all meters or none, together with the changes of other calls of the same provider. If other processes were
+/// always faster, the call has to wait.
 async fn change(venue: &Venue, limits: &[Limit], step: Step) -> Result<Result<Vec<String>, Wait>, StoreError> {
     let Some(first) = limits.first() else { return Ok(Ok(Vec::new())) };
     let provider = first.of.split('/').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A call that must not be repeated and that a request of the API makes: nobody may be left to tell its end, as when the
-//! client has gone away or the process dies.
+//! A call of an API request that must not be repeated: its end may stay unknown, if the client disconnects or the
+//! process dies.
 
 use crate::domain::ids::{EventId, IdOf, JobId, Owner};
 use crate::domain::kept::KeptKeys;
@@ -14,21 +14,21 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-/// A call is over so long after the longest time of an operation.
+/// Time after the longest time of an operation at which a call counts as ended.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A call that a request has begun. Dropped before its end, it is listed as of unknown outcome.
+/// A call that a request has begun. If it is dropped before its end, it is listed as of unknown outcome.
 pub struct RequestCall {
     venue: Arc<Venue>,
     owner: Owner,
     open: OpenCall,
-    /// Key of its record; `None` when its end is told.
+    /// Key of the record; `None` after the end.
     record: Option<DocKey>,
 }
 
 impl RequestCall {
-    /// Records that a request begins the operation at this catalog path. After it: should the process die, the call is
-    /// listed. `job` is the job that records its end, where there will be one.
+    /// Records that a request begins the operation at this catalogue path. After it: if the process dies, the call is
+    /// listed. `job` is the job that will record its end, if there is one.
     pub async fn begin(
         venue: &Arc<Venue>,
         caller: &Caller,
@@ -48,14 +48,14 @@ impl RequestCall {
         let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
         let (record, write) = open_calls::record_write(&open, venue.now().plus(OPERATION_TIME + GRACE));
         if let Err(error) = venue.store.write(venue.now(), owner, &[write]).await {
-            // It may be written, its answer lost: the call isn't made.
+            // The record may be written although the answer is lost, so it is deleted: the call isn't made.
             let _ = venue.store.write(venue.now(), owner, &[DocWrite::delete(record)]).await;
             return Err(error);
         }
         Ok(Self { venue: Arc::clone(venue), owner: owner.clone(), open, record: Some(record) })
     }
 
-    /// The end is known, and told to the caller or recorded with its job.
+    /// Deletes the record: the end is known, and was returned to the caller or recorded with its job.
     pub async fn end(mut self) {
         let Some(record) = self.record.take() else { return };
         let (venue, owner) = (&self.venue, &self.owner);
@@ -65,7 +65,7 @@ impl RequestCall {
         }
     }
 
-    /// Nobody knows the end: lists the call, or leaves that to the sweep while the store is away.
+    /// Lists the call, because its end is unknown; if the store is away, the sweep lists it.
     pub async fn end_unknown(mut self) {
         let Some(record) = self.record.take() else { return };
         list(&self.venue, &self.owner, &self.open, record).await;

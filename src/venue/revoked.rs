@@ -1,4 +1,4 @@
-//! What a revocation stops: everything of an owner that goes back to what was taken back.
+//! What a revocation stops: everything of an owner that descends from what was revoked.
 
 use crate::domain::authority::policy::Revocation;
 use crate::domain::authority::{Authority, ResourcePath};
@@ -15,15 +15,15 @@ use crate::venue::jobs::list::{JobFilter, find};
 use crate::venue::timers;
 use serde_json::{Value, json};
 
-/// What goes back to a holder or a grant.
+/// What descends from a holder or a grant.
 #[derive(Debug, Default)]
 pub struct RevocationReach {
     agents: Vec<AgentId>,
     timers: Vec<Waits>,
     jobs: Vec<Job>,
-    /// Operations that a worker is running, or one outside may have: what they do may have happened.
+    /// Operations that a worker runs, or that an external worker may have: their effects may have happened.
     running: Vec<Job>,
-    /// There is more than is listed: older jobs that were not looked at, or what may not be shown.
+    /// Whether there is more than is listed: older jobs that were not read, or what the reader may not see.
     more: bool,
 }
 
@@ -35,8 +35,8 @@ struct Waits {
     next: Option<Millis>,
 }
 
-/// Agents that were made, timers that were set and jobs that run or wait under what a revocation
-/// names; nothing when it names a path alone, which is taken from everybody.
+/// Returns the agents that were made, the timers that were set and the jobs that are open under what a revocation
+/// names. Returns nothing if it names only a path, which is revoked from everybody.
 pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> Result<RevocationReach, StoreError> {
     let mut reached = RevocationReach::default();
     if !revocation.names_some() {
@@ -78,8 +78,8 @@ pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> R
     Ok(reached)
 }
 
-/// Nothing cuts it off: a worker has begun it, or it was published for one outside. One that says what it waits for is
-/// not published yet, and never will be.
+/// Whether nothing can interrupt a job: a worker has begun it, or it was published for an external worker. A job with a
+/// reason to wait is not published yet, and never will be.
 fn is_running(job: &Job) -> bool {
     job.head.op.is_some()
         && if job.head.agent.as_str() == NO_AGENT {
@@ -90,12 +90,12 @@ fn is_running(job: &Job) -> bool {
 }
 
 impl RevocationReach {
-    /// How many of each are listed.
+    /// Returns how many of each are listed.
     fn counts(&self) -> [usize; 4] {
         [self.agents.len(), self.timers.len(), self.jobs.len(), self.running.len()]
     }
 
-    /// The same without what somebody may not read about.
+    /// Returns the reach without what this authority may not read.
     #[must_use]
     pub fn to(mut self, authority: &Authority) -> Self {
         let reads = |resource: ResourcePath| authority.permits("crud/read", resource).is_ok();
@@ -109,7 +109,7 @@ impl RevocationReach {
         self
     }
 
-    /// For callers, at most so many of each.
+    /// Returns the reach for callers, at most [`REVOKED_LISTED`] of each.
     pub fn shown(&self) -> Value {
         let full = self.counts().into_iter().any(|n| n > REVOKED_LISTED);
         let timer = |timer: &Waits| json!({"timer": timer.timer, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)});

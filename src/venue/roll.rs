@@ -1,6 +1,6 @@
-//! The list of workers as it is kept: each signs it, and an operator's order to leave stands there.
+//! Registry of workers: each worker registers itself, and an operator's order to drain stands in its record.
 //!
-//! The order lies in the store and not in a message: whoever may publish on some subject of the queue, as a tenant may,
+//! The order is in the store and not in a message: whoever may publish on some subject of the queue, as a tenant may,
 //! can't give one. It takes an operator of the API, or the store's own password.
 
 use super::{Venue, venue_owner};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Age at which the list of workers is read again.
+/// Age at which the registry is read again.
 const FLEET_AGE: Duration = Duration::from_secs(1);
 
-/// What the list of workers said last, and when it was read.
+/// Cached registry, with the time at which it was read.
 #[derive(Default)]
 pub struct FleetCache(Mutex<Option<(Duration, Arc<FleetState>)>>);
 
@@ -25,10 +25,10 @@ impl FleetCache {
     }
 }
 
-/// A worker says what it is and does now. Returns the order that was given since it began. One that is leaving doesn't
-/// take the place of another that has begun under its name.
+/// Registers a worker with its current state. Returns the order that was given since it began. A worker that is leaving
+/// doesn't replace another one that has begun under its name.
 ///
-/// After it: it is on the list. A crash before it: it is as it was.
+/// After it: the worker is in the registry. A crash before it: the registry is as it was.
 pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
     let (owner, key) = (venue_owner(), keys::worker(&me.name));
     let attempt = || async {
@@ -36,7 +36,7 @@ pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>
         if me.leaving && before.as_ref().is_some_and(|before| !before.is_of(me)) {
             return Ok(Edit::nothing(None));
         }
-        // What was ordered before it began was meant for another of its name.
+        // An older order was meant for another worker of this name.
         let drain = before.as_ref().and_then(|before| before.drain.clone()).filter(|drain| drain.at >= me.since);
         let kept = before.map(|before| before.kept).unwrap_or_default();
         let now = WorkerRecord { drain: drain.clone(), kept, ..me.clone() };
@@ -47,13 +47,13 @@ pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>
     signed
 }
 
-/// The order to a worker, where there is one.
+/// Returns the order to a worker, if there is one.
 pub async fn order_to(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
     let found = venue.store.get::<WorkerRecord>(&venue_owner(), &keys::worker(&me.name)).await?;
     Ok(found.and_then(|found| found.drain).filter(|drain| drain.at >= me.since))
 }
 
-/// A worker has ended. What another has said that has begun under its name stays.
+/// Removes a worker that has ended. The record of another worker under its name stays.
 pub async fn strike(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> {
     let (owner, key) = (venue_owner(), keys::worker(&me.name));
     let attempt = || async {
@@ -68,7 +68,7 @@ pub async fn strike(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> 
     struck
 }
 
-/// All that are on the list, by name. Those that nobody needs to know of any more are struck off.
+/// Returns all registered workers by name. Deletes records that are past their retention.
 pub async fn all(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
     let (owner, now) = (venue_owner(), venue.now());
     let (mut workers, mut gone) = (Vec::new(), Vec::new());
@@ -87,7 +87,7 @@ pub async fn all(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
     Ok(workers)
 }
 
-/// What those that live say together, as of a second ago at most; what this process signs or strikes is in it at once.
+/// Returns the state of the live workers together, at most a second old; changes by this process are in it at once.
 pub async fn fleet(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
     let now = venue.clock.steady();
     let known = venue.fleet.0.lock().clone();
@@ -99,14 +99,14 @@ pub async fn fleet(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
     Ok(fleet)
 }
 
-/// The list as operators see it.
+/// Returns the registry as operators see it.
 pub async fn list(venue: &Venue) -> Result<Value, StoreError> {
     let now = venue.now();
     Ok(json!({"workers": all(venue).await?.iter().map(|worker| worker.to_json(now)).collect::<Vec<_>>()}))
 }
 
-/// Orders workers to leave: each takes nothing new, ends or hands back what it has, and ends, as with SIGTERM. Returns
-/// their names.
+/// Orders workers to drain: each takes nothing new, finishes or hands back what it has, and ends, as with SIGTERM.
+/// Returns their names.
 ///
 /// After it: they read the order with their next sweep. Repeated, the first order stands.
 pub async fn drain(venue: &Venue, whom: &Whom, by: &str) -> Result<Vec<String>, OpError> {
@@ -118,11 +118,11 @@ pub async fn drain(venue: &Venue, whom: &Whom, by: &str) -> Result<Vec<String>, 
             let (found, version) = venue.store.versioned::<WorkerRecord>(&owner, &key).await?;
             let writes = match found {
                 Some(found) if found.drain.is_none() => {
-                    // By its own clock it has begun before.
+                    // By the worker's own clock the order must not be older than its beginning.
                     let drain = DrainOrder { at: venue.now().max(found.since), by: by.to_owned() };
                     vec![DocWrite::json(key.as_str(), &WorkerRecord { drain: Some(drain), ..found }).at(version)]
                 }
-                // It was told already, or has ended meanwhile.
+                // The worker has an order already, or has ended meanwhile.
                 Some(_) | None => Vec::new(),
             };
             Ok::<_, StoreError>(Edit::write(writes, ()))

@@ -1,8 +1,7 @@
-//! What is spent, as people look at it: by day, model and session as commits say, and what calls hold and
-//! have used of the caps.
+//! Spending for people: by day, model and session as commits record it, and what calls have reserved and used of the
+//! caps.
 //!
-//! The two may differ a little: a cap also counts calls that run, and those whose worker died, of which
-//! nobody knows whether they must be paid.
+//! The two may differ a little: a cap also counts calls that run, and calls of dead workers, whose costs are unknown.
 
 use crate::domain::budget::dollars;
 use crate::domain::cap::{Book, Cap, Ceiling, Of};
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What an owner has spent today, as its sessions' commits say: of the first [`LIST_LOOKS`] of them.
+/// Returns what an owner has spent today, by the commits of its sessions; of the first [`LIST_LOOKS`] of them.
 pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, StoreError> {
     let day = venue.spend.zone.day(venue.now());
     let prefix = keys::session_days(&day.date);
@@ -53,8 +52,8 @@ pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, 
     }))
 }
 
-/// The caps of an owner's day, of the day of one of its users, of a session and of the models, with what is used of them. How much all owners
-/// together have used of a model only operators see.
+/// Returns the caps of an owner's day, of a user's day, of a session and of the models, with what is used of them. Only
+/// operators see how much all owners together have used of a model.
 pub async fn caps(
     venue: &Venue,
     (owner, user): (&Owner, &str),
@@ -87,7 +86,7 @@ pub async fn caps(
     Ok(shown)
 }
 
-/// One cap with what its book says, which begins after turn `since` of its session.
+/// Returns one cap with its account, which begins after turn `since` of the session.
 async fn one(
     venue: &Venue,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! Messages whose subject means nothing: what the queue took and nobody can get is kept to be seen.
+//! Messages with an unreadable subject, which no consumer gets: they are kept for operators.
 
 use crate::bus::subject::subject;
 use crate::domain::dead::Stray;
@@ -10,21 +10,21 @@ use crate::domain::visible::beginning;
 use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
 
-/// Keeps one, and the newest of those before it. They are the venue's own: whoever publishes under the
-/// name of an owner that isn't there makes none.
+/// Keeps a message, and the newest ones before it. They belong to the venue: a message under the name of an unknown
+/// owner doesn't create that owner.
 ///
-/// After it: it is counted, once, however often it is delivered.
+/// After it: the message is counted once, however often it is delivered.
 pub async fn keep(venue: &Venue, stray: &Stray, sequence: u64) -> Result<(), StoreError> {
     let new = DocWrite::json(keys::stray(stray.received, sequence), stray);
     venue.keep_newest(keys::STRAYS, STRAYS_KEPT, new).await
 }
 
-/// The subject of an address below the prefix of the queue, which only the queue knows.
+/// Returns the subject of an address below the prefix, which only the queue knows.
 pub fn subject_below_prefix(to: &Address) -> String {
     subject("", to).trim_start_matches('.').to_owned()
 }
 
-/// Keeps the message of an agent that the queue takes neither now nor later.
+/// Keeps the message of an agent that the queue will never take.
 pub async fn keep_unsendable(venue: &Venue, owner: &Owner, message: &Message, reason: &str) -> Result<(), StoreError> {
     let subject = subject_below_prefix(&message.to);
     let mut body = message.body.clone();
@@ -48,7 +48,7 @@ pub async fn keep_unsendable(venue: &Venue, owner: &Owner, message: &Message, re
     keep(venue, &stray, 0).await
 }
 
-/// The newest of an owner, or of all, and how many there are.
+/// Lists the newest of an owner, or of all, and returns their number.
 pub async fn list(venue: &Venue, of: Option<&Owner>, limit: usize) -> Result<(Vec<Stray>, usize), StoreError> {
     let window = Window { reverse: true, skip: 0, limit: STRAYS_KEPT, values: true };
     let page = venue.store.page(&venue_owner(), keys::STRAYS, window).await?;

@@ -1,7 +1,7 @@
-//! Timers as they are stored: listed, cancelled. What sets and fires them is [`crate::ingress::timers`].
+//! Timers as they are stored: listed, cancelled. [`crate::ingress::timers`] sets and fires them.
 //!
-//! A timer is a document with two places in indexes: among those that are due, always, and among
-//! those of its agent while it fires. All are written together, under the version of the document.
+//! A timer is a document with entries in two indexes: always among those that are due, and while it is active among
+//! those of its agent. All are written together, under the version of the document.
 
 use crate::bus::Alarm;
 use crate::domain::ids::{AgentId, Owner};
@@ -11,13 +11,13 @@ use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
 
-/// A timer, and the version of its document, which is there without a timer, too.
+/// Returns a timer, and the version of its document, which also exists without a timer.
 pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<Timer>, u64), StoreError> {
     venue.store.versioned(owner, &keys::timer(id)).await
 }
 
-/// A page of the timers of an owner, or of one agent, by the time at which they fire next: of those
-/// that still fire, or of all that are kept. It ends where they would weigh more than [`crate::domain::limits::LIST_BYTES`].
+/// Lists a page of the timers of an owner, or of one agent, by their next time: the active ones, or all that are kept.
+/// It ends where the timers exceed [`crate::domain::limits::LIST_BYTES`].
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -38,7 +38,7 @@ pub async fn list(
     Ok(ListPage { items, total: places.len(), next })
 }
 
-/// Shows all timers that an owner keeps, one after the other.
+/// Calls `look` with each timer that an owner keeps.
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + Send)) -> Result<(), StoreError> {
     let mut timers = venue.store.docs(owner, keys::TIMERS);
     while let Some(page) = timers.records().await? {
@@ -49,13 +49,13 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + S
     Ok(())
 }
 
-/// Cancels a timer. One that fires no more stays as it is.
+/// Cancels a timer. A timer that isn't active stays as it is.
 pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option<Timer>, StoreError> {
     end(venue, owner, id, &Phase::Cancelled).await
 }
 
-/// A timer as it is when cancelled, and the writes that do it, for a write of more than that. `None` where it doesn't fire
-/// any more, or its record can't be read.
+/// Returns a cancelled timer and the writes that cancel it, for a larger write. `None` if it isn't active, or its
+/// record can't be read.
 pub(crate) async fn cancellation(
     venue: &Venue,
     owner: &Owner,
@@ -67,13 +67,13 @@ pub(crate) async fn cancellation(
     };
     let Some(known) = known.filter(Timer::is_active) else { return Ok(None) };
     let timer = known.clone().ended(Phase::Cancelled, venue.now());
-    // Other writes than checks have no condition there.
+    // The larger write has no conditions except checks.
     let mut writes = vec![DocWrite::check(keys::timer(id), version)];
     writes.extend(moved(Some(&known), version, &timer));
     Ok(Some((timer, writes)))
 }
 
-/// Deletes a timer with everything that it says.
+/// Deletes a timer with its content.
 pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), StoreError> {
     let attempt = || async {
         let (known, version) = get(venue, owner, id).await?;
@@ -82,7 +82,7 @@ pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), Sto
     venue.store.edit(venue.now(), owner, ("timer", id), attempt).await
 }
 
-/// The writes that delete the timer of this version with its places in the indexes.
+/// Returns the writes that delete the timer of this version with its entries in the indexes.
 pub(crate) fn gone(timer: &Timer, version: u64) -> [DocWrite; 3] {
     [
         DocWrite::delete(keys::timer(&timer.id)).at(version),
@@ -91,7 +91,7 @@ pub(crate) fn gone(timer: &Timer, version: u64) -> [DocWrite; 3] {
     ]
 }
 
-/// Ends all timers of an agent that is there no more; those of a later one of its name go on.
+/// Fails all timers of a deleted agent; those of a later agent of that name continue.
 pub async fn fail_all(
     venue: &Venue,
     owner: &Owner,
@@ -129,7 +129,7 @@ async fn end(venue: &Venue, owner: &Owner, id: &TimerId, phase: &Phase) -> Resul
     Ok(timer)
 }
 
-/// Puts a timer over `before`, unless that has another version by now. Whether it did.
+/// Replaces `before` by a timer, unless it has another version. Returns whether it did.
 pub(crate) async fn put(
     venue: &Venue,
     owner: &Owner,
@@ -144,7 +144,7 @@ pub(crate) async fn put(
     Ok(done)
 }
 
-/// The writes that put a timer over `before`, which has this version, with its places in the indexes.
+/// Returns the writes that replace `before` of this version by a timer, with its entries in the indexes.
 pub(crate) fn moved(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<DocWrite> {
     let mut writes = vec![DocWrite::json(keys::timer(&timer.id), timer).at(version)];
     if let Some(before) = before {
@@ -162,7 +162,8 @@ pub(crate) fn moved(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<
     writes
 }
 
-/// Has the queue ring when the timer is due. What goes wrong costs time only: a sweep finds it.
+/// Sets the queue's alarm for the time at which the timer is due. A failure only costs time, until a sweep finds the
+/// timer.
 pub(crate) async fn arm(venue: &Venue, owner: &Owner, timer: &Timer) {
     let Some(alarms) = venue.bus.alarms() else { return };
     let armed = match timer.phase {
@@ -171,7 +172,7 @@ pub(crate) async fn arm(venue: &Venue, owner: &Owner, timer: &Timer) {
             let alarm = Alarm { owner: owner.clone(), timer: id.clone(), generation: *generation, at: *due };
             alarms.set(&alarm).await
         }
-        // What has rung is gone.
+        // An alarm that has fired is gone.
         Phase::Fired => Ok(()),
         Phase::Cancelled | Phase::Failed { .. } => alarms.clear(owner, &timer.id).await,
     };

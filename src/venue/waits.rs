@@ -1,5 +1,5 @@
-//! Why jobs, sessions and agents wait, as any process can tell it: by the records of sessions, the notes of workers that
-//! gave work back, and the list of workers.
+//! Why jobs, sessions and agents wait. Any process can tell it: by the records of sessions, the notes of workers that
+//! gave work back, and the registry of workers.
 
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::event::EventKind;
@@ -17,7 +17,7 @@ use crate::venue::agents::{self, sessions};
 use crate::venue::roll;
 use crate::venue::{Venue, approvals, jobs};
 
-/// Sessions that one question looks at: a parent, its children and theirs.
+/// Sessions that one request reads: a parent, its children and theirs.
 const LOOKS: usize = 24;
 
 /// Sessions of an agent that are read at a time: their states may be large.
@@ -26,22 +26,21 @@ const SESSIONS_STEP: usize = 20;
 /// Sessions of an agent that are read for one that waits.
 const SESSIONS: usize = 1_000;
 
-/// Sessions of an agent that wait and are asked why, until a person has to do something for one.
+/// Waiting sessions of an agent whose reasons are read, until one needs a person.
 const EXPLAINED: usize = 24;
 
-/// Sets why a job does not go on, as this reader may know it.
+/// Sets why a job waits, as far as this reader may know it.
 pub async fn explain(venue: &Venue, owner: &Owner, reader: &Reader, job: &mut Job) -> Result<(), StoreError> {
     match WaitLook::new(venue, owner, reader).job(job).await? {
         Some(wait) => job.tell_wait(wait),
-        // It runs: what it waited for is over.
+        // The job runs: its old reason is removed.
         None if !job.status.is_terminal() => (job.wait, job.waiting) = (None, None),
         None => {}
     }
     Ok(())
 }
 
-/// Why a session does not go on now, as this reader may know it; `None` while it runs, and of one in which nothing is to be
-/// done.
+/// Returns why a session waits, as far as this reader may know it; `None` while it runs, and if it has nothing to do.
 pub async fn session_reason(
     venue: &Venue,
     owner: &Owner,
@@ -55,13 +54,14 @@ pub async fn session_reason(
 /// What an agent waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentWait {
-    /// The reason of a session, first of one for which a person has to do something; `None`: none that was read waits.
+    /// Reason of a session, preferably of one that needs a person; `None` if no session that was read waits.
     pub reason: Option<WaitReason>,
     /// Whether the agent has more sessions than were read.
     pub is_partial: bool,
 }
 
-/// Why an agent's work does not go on, as this reader may know it: it is suspended, or a session of it waits.
+/// Returns why an agent's work waits, as far as this reader may know it: the agent is suspended, or one of its sessions
+/// waits.
 pub async fn agent_reason(
     venue: &Venue,
     owner: &Owner,
@@ -100,15 +100,15 @@ pub async fn agent_reason(
 
 /// A turn that a worker runs.
 pub struct RunningTurn {
-    /// Its number in the session, from 1.
+    /// Number of the turn in the session, from 1.
     pub turn: u64,
     /// Name of the worker.
     pub worker: String,
-    /// When that worker took the session.
+    /// When that worker acquired the session.
     pub since: Millis,
 }
 
-/// The turn of a task that runs now; `None` while the task waits, and when it has ended.
+/// Returns the turn of a task that runs now; `None` while the task waits, and when it has ended.
 pub async fn running_turn(venue: &Venue, owner: &Owner, job: &Job) -> Result<Option<RunningTurn>, StoreError> {
     if job.status.is_terminal() || job.head.op.is_some() {
         return Ok(None);
@@ -125,16 +125,16 @@ fn is_leased(facts: &SessionFacts, now: Millis) -> bool {
     facts.lease_until.is_some_and(|until| until > now)
 }
 
-/// One question of one reader.
+/// Search for the reasons of one reader.
 struct WaitLook<'v> {
     venue: &'v Venue,
     owner: &'v Owner,
     reader: &'v Reader,
-    /// Sessions that it may still look at.
+    /// Sessions that may still be read.
     left: usize,
 }
 
-/// What a session waits for, and the job of the task that it serves next; `None`: nothing is to be done in it.
+/// Why a session waits, and the job of the task that it serves next; `None` if it has nothing to do.
 type SessionWait = Option<(Option<WaitReason>, Option<JobId>)>;
 
 impl<'v> WaitLook<'v> {
@@ -142,8 +142,8 @@ impl<'v> WaitLook<'v> {
         Self { venue, owner, reader, left: LOOKS }
     }
 
-    /// A reason that concerns a job or a session which isn't the reader's to read; of an agent that he may read, he may
-    /// know why it is suspended, and its limit.
+    /// Withholds a reason that concerns a job or a session which the reader may not read. If he may read the agent, he
+    /// may know why it is suspended, and its limit.
     fn withhold(&self, reason: WaitReason, agent: &AgentId) -> WaitReason {
         let is_agents = match &reason {
             WaitReason::Suspended { agent: of, .. } | WaitReason::AgentLimit { agent: of, .. } => of == agent,
@@ -166,7 +166,7 @@ impl<'v> WaitLook<'v> {
         if is_agents && self.reader.reads_agent(agent) { reason } else { reason.withheld() }
     }
 
-    /// How much the reader sees of a job that is known by its id; of one without a record nothing.
+    /// Returns how much the reader sees of a job that is known by its id; nothing of a job without a record.
     async fn sight(&self, job: &JobId) -> Result<JobSight, StoreError> {
         if self.reader.operator {
             return Ok(JobSight::Whole);
@@ -175,7 +175,7 @@ impl<'v> WaitLook<'v> {
         Ok(head.map_or(JobSight::Nothing, |head| self.reader.sees(&head)))
     }
 
-    /// Why a session that was asked for waits.
+    /// Returns why a session waits, for a reader who has asked for it.
     async fn entry(&mut self, facts: &SessionFacts) -> Result<Option<WaitReason>, StoreError> {
         let Some((Some(reason), task)) = self.session(facts).await? else { return Ok(None) };
         let agent = &facts.key.agent;
@@ -186,14 +186,14 @@ impl<'v> WaitLook<'v> {
         Ok(Some(if is_readable { reason } else { self.withhold(reason, agent) }))
     }
 
-    /// Why an open job does not go on now; `None` while it runs, and of one that has ended.
+    /// Returns why an open job waits; `None` while it runs, and if it has ended.
     async fn job(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let reason = self.whole_reason(job).await?;
         let is_whole = self.reader.sees(&job.head) == JobSight::Whole;
         Ok(reason.map(|reason| if is_whole { reason } else { self.withhold(reason, &job.head.agent) }))
     }
 
-    /// The same for who may read all of the job.
+    /// Returns why an open job waits, with nothing withheld.
     async fn whole_reason(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let id = &job.head.id;
         if job.status.is_terminal() {
@@ -222,7 +222,7 @@ impl<'v> WaitLook<'v> {
         })
     }
 
-    /// A task waits until the session has ended an earlier one.
+    /// Returns the reason of a task that waits until the session has ended an earlier one.
     async fn earlier_task_reason(
         &self,
         first: JobId,
@@ -235,7 +235,7 @@ impl<'v> WaitLook<'v> {
         Ok(if sight == JobSight::Nothing { behind.withheld() } else { behind })
     }
 
-    /// A job that is no task: an external worker's, or an operation that was invoked.
+    /// Returns why a job waits that is no task: an external worker's, or an operation.
     async fn operation(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let begun = job.status != JobStatus::Pending;
         if let Some(watch) = &job.outbound {
@@ -282,7 +282,8 @@ impl<'v> WaitLook<'v> {
         if let Some(person) = self.person(&facts.key.agent, state, job).await? {
             return Ok(Some(person));
         }
-        // One that was given back until a time is looked at just then; else something has happened since.
+        // A session that was given back until a time is due at that time; another time shows that something has
+        // happened.
         let is_valid = |note: &Waiting| note.until.is_some_and(|until| until > now && facts.due == Some(until));
         if let Some(note) = note.filter(is_valid) {
             return Ok(Some(note.to_reason()));
@@ -297,7 +298,7 @@ impl<'v> WaitLook<'v> {
         self.slot(facts, agent.as_ref()).await.map(Some)
     }
 
-    /// What the session needs to run is a slot.
+    /// Returns why a session that needs a slot waits.
     async fn slot(&self, facts: &SessionFacts, agent: Option<&AgentRecord>) -> Result<WaitReason, StoreError> {
         let fleet = roll::fleet(self.venue).await?;
         if let Some(none) = fleet.no_worker() {
@@ -319,14 +320,14 @@ impl<'v> WaitLook<'v> {
         Ok(fleet.due_reason(self.owner))
     }
 
-    /// What the last worker has noted that gave the session back.
+    /// Returns the note of the last worker that gave the session back.
     async fn note(&self, facts: &SessionFacts, job: Option<&JobId>) -> Result<Option<Waiting>, StoreError> {
         let key = job.map_or_else(|| keys::session_wait(&facts.key), keys::job_wait);
         self.venue.store.get(self.owner, &key).await
     }
 
-    /// The approvals of the session that nobody has answered; by name those of the task that it serves, and of an agent
-    /// that the reader may read.
+    /// Returns the unanswered approvals of the session. It names those of the task that it serves, and those of an
+    /// agent that the reader may read.
     async fn person(
         &self,
         agent: &AgentId,
@@ -342,8 +343,8 @@ impl<'v> WaitLook<'v> {
         Ok(is_open.then(|| WaitReason::Person { approvals: named.map(|approval| approval.id).collect() }))
     }
 
-    /// The child that it waits for: of several the one for which a person has to do something, else one that waits; one
-    /// that has ended where no other is open.
+    /// Returns the child that the session waits for: preferably one that needs a person, else one that waits; an ended
+    /// child if no other is open.
     async fn child(&mut self, state: &SessionState) -> Result<Option<WaitReason>, StoreError> {
         let pending: Vec<JobId> = state.pending.keys().cloned().collect();
         let ended = jobs::cancelled(self.venue, self.owner, &pending).await?;
@@ -366,7 +367,7 @@ impl<'v> WaitLook<'v> {
         Ok(Some(if is_named { child } else { child.withheld() }))
     }
 
-    /// A child without a record: its message lies in the queue.
+    /// Returns the reason for a child without a record: its message is in the queue.
     fn unadmitted_child(&self, state: &SessionState, job: &JobId, others: usize) -> Option<WaitReason> {
         let agent = state.pending.get(job)?.agent.clone();
         let is_named = self.reader.reads_agent(&agent);
@@ -383,7 +384,7 @@ impl<'v> WaitLook<'v> {
     }
 }
 
-/// The task that the session serves: the one that was begun, else the first open one.
+/// Returns the task that the session serves: the one that was begun, else the first open one.
 fn next_task<'f>(facts: &'f SessionFacts, state: &SessionState) -> Option<&'f MailboxEntry<()>> {
     let begun = state.task.as_ref().map(|progress| &progress.job);
     let open = || facts.mailbox.iter().filter(|entry| entry.open_task().is_some());

@@ -1,4 +1,4 @@
-//! Work of the whole venue that waits or runs: one figure, for whoever chooses the number of workers.
+//! Work of the whole venue that waits or runs, as one number for choosing the number of workers.
 
 use super::Venue;
 use crate::bus::BusError;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Time within which it isn't measured again, however often it is asked for.
+/// Age of a measurement up to which it is used again.
 const MEASURED_FOR: Duration = Duration::from_secs(5);
 
 /// Amount of work that waits or runs.
@@ -34,7 +34,7 @@ pub enum WorkError {
 }
 
 impl Venue {
-    /// Counts what waits and what runs, as the metrics show it from now on.
+    /// Counts the work that waits and the work that runs, and sets the metrics.
     pub async fn work(&self) -> Result<Work, WorkError> {
         let (now, metrics) = (self.clock.steady(), &self.metrics);
         let is_fresh = metrics.work_measured.lock().is_some_and(|last| now < last + MEASURED_FOR);

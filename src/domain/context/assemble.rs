@@ -1,8 +1,7 @@
-//! `assemble`: the inputs of a turn become its prompt and its ledger.
+//! Assembles the prompt and the ledger of a turn from its inputs.
 //!
-//! Required sections are laid down first; then every other part, by priority, is given what it asks
-//! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
-//! order in which bytes were given.
+//! Required sections are placed first. Then each other part, by priority, gets the bytes that it asks for, or those
+//! that are left, or none. The order in the prompt is that of [`Section`], not the order in which bytes were given.
 
 use super::attach::{self, AttachmentPlan, references_of};
 use super::events::EventRoom;
@@ -30,103 +29,104 @@ mod layout;
 
 /// Bytes between two parts of a message.
 const GAP: usize = 2;
-/// From so many percent of the budget on, loads are unpinned.
+/// Percentage of the budget from which on loads are unpinned.
 const UNPIN_AT: usize = 90;
-/// They are unpinned until less than so many percent are used.
+/// Percentage of the budget down to which loads are unpinned.
 const UNPIN_TO: usize = 70;
-/// What is left for values is counted in so many parts of the budget, so that they are not cut anew in every turn.
+/// Number of steps in which the bytes left for values are counted, so that values are not cut differently in every
+/// turn.
 const ASK_STEPS: usize = 16;
 
-/// A prompt, and what is to be known of it.
+/// A prompt with its ledger and the data that later turns need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assembled {
-    /// What goes to the model.
+    /// The request to the model.
     pub request: ModelRequest,
-    /// What every part of it is.
+    /// Record of each part of the prompt.
     pub ledger: Ledger,
-    /// Results and messages that are in it; others stay in the mailbox.
+    /// Results and messages in the prompt; the others stay in the mailbox.
     pub shown: Vec<ShownEvent>,
-    /// Loads that must go, for the context is nearly full.
+    /// Paths of loads that must leave because the context is nearly full.
     pub unpinned: Vec<String>,
-    /// Places of the messages of the conversation before this turn, in the request; the open task excepted.
+    /// Indexes of the conversation before this turn in the request's messages, without the open task.
     pub conversation: Vec<usize>,
-    /// What the session's next prompt keeps in its stable part, as far as it doesn't change.
+    /// Stable part of the prompt that the session's next prompt continues where it doesn't change.
     pub prefix: Option<StablePrefix>,
-    /// Of each message of the request, the parts of the prompt that its bytes are of.
+    /// For each message of the request, the parts of the prompt that its bytes belong to.
     pub tiles: Vec<MessageTiles>,
 }
 
 impl Assembled {
-    /// The rows of the prompt, with every byte of its texts in one of them.
+    /// Returns the rows of the prompt; each byte of its texts belongs to one row.
     pub fn prompt_rows(&self) -> PromptRows {
         PromptRows::new(&self.ledger, &self.request, &self.tiles)
     }
 }
 
-/// Why there is no prompt.
+/// Why a prompt can't be assembled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// What must be in the prompt doesn't fit.
+    /// The required parts exceed the budget.
     #[error(
         "the required context has {required} bytes, expected at most {budget} ({sizes}); raise `contextBudget` or shorten them"
     )]
     Overflow {
-        /// Bytes needed.
+        /// Bytes of the required parts.
         required: usize,
-        /// Bytes allowed.
+        /// Bytes of the budget.
         budget: usize,
-        /// Bytes by section.
+        /// Bytes of each section, as a text.
         sizes: String,
     },
-    /// Placeholders without a value, with `strictPlaceholders`.
+    /// Placeholders have no value, and the agent sets `strictPlaceholders`.
     #[error(transparent)]
     Unresolved(#[from] UnresolvedPlaceholders),
-    /// A required entry isn't there.
+    /// A required entry is absent.
     #[error("required context `{label}` is unavailable: {reason}")]
     RequiredMissing {
-        /// Its label.
+        /// Label of the entry.
         label: String,
-        /// Why.
+        /// Reason for its absence.
         reason: String,
     },
 }
 
-/// No prompt, and the ledger of what there would have been.
+/// The error of a prompt, with its ledger as far as it was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
-    /// Why.
+    /// Why the prompt can't be assembled.
     pub error: ContextError,
-    /// As far as it came.
+    /// Ledger of the parts that were placed.
     pub ledger: Ledger,
 }
 
-/// A part that asks for bytes.
+/// A part of a prompt that asks for bytes.
 enum Part<'i> {
     /// An item of the inputs.
     Item(&'i Item),
     /// A result or a message.
     Event(Section, &'i str, &'i Event),
-    /// What was said before the turn that is still unanswered.
+    /// The conversation before this turn.
     Transcript,
 }
 
-/// What a part got.
+/// The bytes that a part got.
 #[derive(Default)]
 struct Placed<'i> {
-    /// `None` when it isn't in the prompt.
+    /// Text of the part; `None` if it is not in the prompt.
     text: Option<Text<'i>>,
     row: Option<Row>,
-    /// Bytes that it would take, were there room.
+    /// Bytes that the part would take with enough room.
     wants: usize,
 }
 
-/// Builds the prompt of a turn.
+/// Assembles the prompt of a turn.
 pub fn assemble(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
     let refused = match pack(inputs) {
         Err(refused) if matches!(refused.error, ContextError::Overflow { .. }) => refused,
         built => return built,
     };
-    // Loads have a line each in the map, which is never cut: without any there may be room.
+    // Each load has a line in the map, which is never cut: without loads the prompt may fit.
     let (loads, items): (Vec<_>, Vec<_>) =
         inputs.items.iter().cloned().partition(|item| item.section == Section::Loads);
     if loads.is_empty() {
@@ -147,7 +147,7 @@ struct Assembly<'i> {
     filled: &'i Filled<'i>,
     budget: usize,
     used: usize,
-    /// Of these, by results and messages.
+    /// Bytes of `used` that results and messages take.
     events: usize,
     system: String,
     /// Everything that asks for bytes, in the order of the prompt.
@@ -155,18 +155,18 @@ struct Assembly<'i> {
     placed: Vec<Placed<'i>>,
     transcript: transcript::Cut<'i>,
     attachments: AttachmentPlan,
-    /// The fixed parts of the last message.
+    /// Fixed parts of the last message.
     tail: Tail,
     unpinned: Vec<String>,
 }
 
 struct Tail {
     date: String,
-    /// Children that are still running.
+    /// Lines of the children that are still running.
     open: Option<String>,
-    /// The text of the task, where it has a message of its own.
+    /// Text of the task, if it has a message of its own.
     task: Option<String>,
-    /// The task and how it ends, or that there is nothing to do.
+    /// The task and how it ends, or the note that there is nothing to do.
     input: Option<String>,
 }
 
@@ -220,7 +220,7 @@ impl<'i> Assembly<'i> {
         Ok(self.finish())
     }
 
-    /// Sections that are never cut, with their bytes.
+    /// Returns the sections that are never cut, with their bytes.
     fn required(&self) -> Vec<(&'static str, usize)> {
         let Tail { date, open, task, input } = &self.tail;
         let input = [Some(date), open.as_ref(), task.as_ref(), input.as_ref()];
@@ -237,7 +237,7 @@ impl<'i> Assembly<'i> {
         fixed.into_iter().chain(attached).chain(scoped).chain([("input", input.sum())]).collect()
     }
 
-    /// How many messages of reference data there may be.
+    /// Returns the most messages of reference data that the prompt can have.
     fn headings(&self) -> usize {
         let before = match &self.inputs.layout {
             Layout::MapFirst => return 1,
@@ -248,12 +248,12 @@ impl<'i> Assembly<'i> {
             PiecePlace::Turn(turn) => Some(turn),
             PiecePlace::Front | PiecePlace::Tail => None,
         });
-        // Besides these the front, this turn and the tail.
+        // Three more: the front, this turn and the tail.
         places.collect::<BTreeSet<_>>().len() + 3
     }
 
-    /// Required parts first, then by priority; ties in the order of the prompt. Without a task the
-    /// first event is what the turn is for; a result is what its task waits for.
+    /// Returns the order of a part: required parts first, then by priority; ties keep the order of the prompt. Without
+    /// a task the first event is required; a result is required because the task waits for it.
     fn rank(&self, at: usize) -> (bool, i32) {
         match &self.parts[at] {
             Part::Item(item) => (item.required, item.priority),
@@ -272,7 +272,7 @@ impl<'i> Assembly<'i> {
         match self.parts[at] {
             Part::Transcript => {
                 self.unpin();
-                // The last tenth is left for what comes next; a full prompt has no room to work in.
+                // The last tenth of the budget stays free for the turn's reply and results.
                 let room = (self.budget / 100 * UNPIN_AT).saturating_sub(self.used);
                 let trim = match &self.inputs.layout {
                     Layout::MapFirst => Trim::Single,
@@ -326,8 +326,8 @@ impl<'i> Assembly<'i> {
         }
     }
 
-    /// What an item asks for. What a value asks for itself follows from the items before it alone: results and
-    /// messages differ from turn to turn, and the value would with them.
+    /// Returns the bytes that an item asks for. The default of a value depends only on the items before it: results and
+    /// messages differ from turn to turn, and would change the value with them.
     fn asked(&self, item: &Item) -> Option<usize> {
         match (item.asked, &item.content, &self.inputs.layout) {
             (None, Content::Value(_), Layout::StableFirst(_)) => {
@@ -353,7 +353,7 @@ impl<'i> Assembly<'i> {
             return Err(self.overflow(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
         }
         let is_result = matches!(self.parts[at], Part::Event(Section::Pending, ..));
-        // Each stands in a message of its own, below its heading.
+        // Each result stands in a message of its own, below its heading.
         let heading = match self.inputs.layout {
             Layout::StableFirst(_) if is_result => text::PENDING.len() + 1,
             Layout::MapFirst | Layout::StableFirst(_) => 0,
@@ -363,7 +363,7 @@ impl<'i> Assembly<'i> {
         Ok(())
     }
 
-    /// Nothing to show is never silent.
+    /// Places a note for an item that is absent, so that absence is always visible.
     fn absent(&mut self, at: usize, item: &Item, why: Absence, reason: &str) -> Result<(), Box<Refused>> {
         let name = item.label.as_deref().unwrap_or(&item.key);
         let note = text::unavailable(name, reason);
@@ -392,8 +392,8 @@ impl<'i> Assembly<'i> {
         self.put(at, false, (fits.then(|| Text::own(note)), wants), row)
     }
 
-    /// Loads leave the prompt, the newest first, until there is room to work in. What counts is what
-    /// there would be, the transcript and what waits in the mailbox apart: they have their own measure.
+    /// Removes loads from the prompt, the newest first, until enough room is free. The measure is the wanted bytes
+    /// without the transcript and the events left in the mailbox, which have their own limits.
     fn unpin(&mut self) {
         let parts = self.parts.iter().zip(&self.placed);
         let items = parts.filter(|(part, _)| matches!(part, Part::Item(_))).map(|(_, placed)| placed.wants);
@@ -426,7 +426,7 @@ impl<'i> Assembly<'i> {
         self.headings() * (text::REFERENCE.len() + GAP)
     }
 
-    /// Bytes that everything would have, were there room: without the map.
+    /// Returns the bytes that everything would have with enough room, without the map.
     fn wanted(&self) -> usize {
         let headings = match self.inputs.layout {
             Layout::MapFirst => 0,
@@ -466,7 +466,7 @@ fn tail(inputs: &Inputs) -> Tail {
                     let is_plain = inputs.frame.prompt == PromptStyle::Plain;
                     let whole = || text::task_message(job, caller.as_deref(), input);
                     message = Some(if is_plain { text::plain_task(input) } else { whole() });
-                    // What a refused text lacks was said where it was refused.
+                    // The refusal of an earlier text has said what it lacks.
                     match inputs.output() {
                         output if is_plain && inputs.frame.completion == CompletedBy::Implicit => {
                             let notes = (served.remind && output.is_none(), served.last);

@@ -1,4 +1,4 @@
-//! Pictures and files of assets in a prompt: which of those that are referred to it shows.
+//! Decides which pictures and files of assets a prompt shows.
 //!
 //! | referred to in | is shown |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | a piece of context, a result, a message | while there is room |
 //! | earlier turns | the newest that there is room for |
 //!
-//! An asset stands where it is referred to first. A line stands in the place of what is not shown.
+//! An asset stands where it is first referred to. A line replaces each asset that is not shown.
 
 use super::inputs::{Inputs, Served};
 use super::item::Item;
@@ -22,18 +22,18 @@ use crate::media::{Attachment, LINE_BYTES, References, references};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Part of the budget that attachments may take, those of the open task apart.
+/// Part of the budget (1/3) that attachments may take, without those of the open task.
 const SHARE: usize = 3;
-/// Attachments of earlier turns leave a prompt in steps of so many: each step costs the provider's cache.
+/// Number of attachments of earlier turns that leave a prompt at once, because each change costs the provider's cache.
 const STEP: usize = 5;
-/// Characters of an asset's name in the ledger.
+/// Characters of an asset's hash in the ledger.
 const KEY_CHARS: usize = 12;
-/// Why an attachment of an earlier turn isn't shown.
+/// Reason for hiding an attachment of an earlier turn.
 const OLD: &str = "it is older than those that a prompt has room for; refer to it again to see it";
-/// Why an attachment isn't shown a second time.
+/// Reason for hiding an attachment that is shown above.
 const REPEATED: &str = "it stands above";
 
-/// Assets that an event refers to.
+/// Returns the assets that an event refers to.
 pub fn references_of(event: &Event) -> References {
     match &event.payload {
         Payload::Task { input, .. } | Payload::Message { input, .. } => references(input),
@@ -42,8 +42,8 @@ pub fn references_of(event: &Event) -> References {
     }
 }
 
-/// Assets that a prompt may show, in the order of their weight: those of the open task, of pieces of context and of
-/// events, and then the newest of earlier turns; so many as are looked up.
+/// Returns the assets that a prompt may show, in the order of their importance: those of the open task, of pieces of
+/// context and of events, and then the newest of earlier turns, up to the limit of lookups.
 pub fn assets_to_look_up(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Vec<AssetId> {
     let mut found: Vec<AssetId> = Vec::new();
     let groups = Groups::collect(items, served, turns);
@@ -55,12 +55,12 @@ pub fn assets_to_look_up(items: &[Item], served: &Served, turns: &[Arc<Transcrip
     found
 }
 
-/// Assets by what refers to them.
+/// Assets grouped by what refers to them.
 struct Groups {
     task: Vec<AssetId>,
-    /// Of pieces of context, results and messages.
+    /// Assets of pieces of context, results and messages.
     current: Vec<AssetId>,
-    /// Of earlier turns, by the last of them that refers to it.
+    /// Assets of earlier turns, in the order of the last turn that refers to each.
     earlier: Vec<AssetId>,
 }
 
@@ -80,7 +80,7 @@ impl Groups {
     }
 }
 
-/// Why a new task gets no prompt: something that it refers to can't be shown. With what that is.
+/// Returns the label and the reason if a new task gets no prompt because it refers to something that can't be shown.
 pub(super) fn missing(inputs: &Inputs) -> Option<(String, String)> {
     let task = inputs.served.task.as_ref()?;
     if inputs.transcript.iter().any(|turn| turn.job.as_ref() == task.job()) {
@@ -109,17 +109,17 @@ pub(super) fn missing(inputs: &Inputs) -> Option<(String, String)> {
     None
 }
 
-/// What becomes of each attachment of a prompt.
+/// The decision on each attachment of a prompt.
 #[derive(Debug, Default)]
 pub(super) struct AttachmentPlan {
     known: BTreeMap<AssetId, Attachment>,
-    /// Bytes of the budget that those take which are shown.
+    /// Bytes of the budget that the shown attachments take.
     weight: usize,
     budget: PromptBudget,
 }
 
 impl AttachmentPlan {
-    /// Plans a prompt whose fixed parts leave so many bytes of the budget.
+    /// Plans a prompt whose fixed parts leave `left` bytes of the budget.
     pub(super) fn new(inputs: &Inputs, left: usize) -> Self {
         let budget = inputs.moment.budget;
         let known = inputs.attachments.iter().map(|known| (known.asset.clone(), known.clone())).collect();
@@ -140,12 +140,12 @@ impl AttachmentPlan {
         plan
     }
 
-    /// Shows the newest of earlier turns. What leaves does so in steps, from the oldest on.
+    /// Shows the newest attachments of earlier turns. The oldest leave in steps.
     fn earlier(&mut self, earlier: &[AssetId], taken: &mut Taken, room: usize) {
         let is_open = |asset: &&AssetId| self.known.contains_key(*asset) && !taken.assets.contains(*asset);
         let all = earlier.len();
         let earlier: Vec<&AssetId> = earlier.iter().filter(is_open).collect();
-        // Steps are counted from the first of all, so that one more doesn't move them.
+        // Steps are counted from the first of all attachments, so that a new one doesn't move them.
         let before = all - earlier.len();
         let newest_first = || earlier.iter().enumerate().rev();
         let mut trial = taken.clone();
@@ -203,7 +203,7 @@ impl AttachmentPlan {
         }
     }
 
-    /// Bytes of text that cost as much.
+    /// Returns the bytes of text that cost as much as an attachment.
     fn weight_of(&self, attachment: &Attachment) -> usize {
         attachment.tokens.saturating_mul(self.budget.ratio as usize) / 1_000
     }
@@ -215,12 +215,12 @@ impl AttachmentPlan {
         self.known.insert(asset.clone(), known);
     }
 
-    /// Bytes of the budget that it takes.
+    /// Returns the bytes of the budget that the shown attachments take.
     pub(super) const fn weight(&self) -> usize {
         self.weight
     }
 
-    /// Puts into the messages what is known of their attachments.
+    /// Sets content and reasons of the attachments in messages.
     pub(super) fn resolve(&self, messages: &mut [ChatMessage]) {
         let mut shown = BTreeSet::new();
         for message in messages {
@@ -234,14 +234,14 @@ impl AttachmentPlan {
         }
     }
 
-    /// Its lines in the ledger.
+    /// Returns the ledger's rows of the attachments.
     pub(super) fn rows(&self) -> Vec<Row> {
         let row = |attachment: &Attachment| {
             let weight = self.weight_of(attachment);
             let given = if attachment.is_shown() { weight } else { 0 };
             let status = match &attachment.withheld {
                 None => Status::Full,
-                // It can be shown, and nothing is known of it that says otherwise.
+                // The asset could be shown, but there was no room.
                 Some(_) if attachment.media.is_some() => Status::Dropped,
                 Some(_) => Status::Failed,
             };
@@ -254,7 +254,7 @@ impl AttachmentPlan {
     }
 }
 
-/// Attachments that the plan shows so far.
+/// The attachments that the plan shows so far.
 #[derive(Debug, Clone, Default)]
 struct Taken {
     assets: BTreeSet<AssetId>,

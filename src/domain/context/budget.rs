@@ -5,44 +5,44 @@ use crate::chat::ModelSettings;
 use crate::limits::CONTEXT_BYTES;
 use serde::{Deserialize, Serialize};
 
-/// Characters per token, in thousandths, until a model's own usage says otherwise.
+/// Default of the characters per token, in thousandths, until a model reports its usage.
 pub const RATIO_DEFAULT: u32 = 4_000;
 
-/// Ratios that a model's usage is believed: what lies outside is a wrong count, not a tokenizer.
+/// Plausible ratios in thousandths; a ratio outside comes from a wrong count.
 const RATIO: std::ops::RangeInclusive<u64> = 1_000..=8_000;
 
-/// Weight of the newest usage in the running mean, as one part of so many.
+/// Divisor of the newest usage in the running mean.
 const NEWEST: u64 = 4;
 
-/// The budget of one turn.
+/// The budget of one prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptBudget {
-    /// Bytes that the prompt may have.
+    /// Most bytes of the prompt.
     pub bytes: usize,
-    /// Thousandths of a character per token, by which tokens are estimated.
+    /// Characters per token in thousandths, by which tokens are estimated.
     pub ratio: u32,
 }
 
 impl PromptBudget {
-    /// The strictest of what the agent asks for and what the model's window leaves beside its
-    /// longest reply, both in tokens. Bytes count as characters: of other scripts a little less fits.
+    /// Returns the smallest budget of the agent's settings and the model's window without its longest reply, both in
+    /// tokens. Bytes count as characters, so a little less fits of scripts with longer characters.
     pub fn of(asked: ContextBudget, window: Option<u32>, reply: Option<u32>, ratio: u32) -> Self {
         let bytes_of = |tokens: usize| tokens.saturating_mul(ratio as usize) / 1_000;
         let default = if asked.tokens.is_none() { Some(CONTEXT_BYTES) } else { None };
         let window = window.map(|window| window.saturating_sub(reply.unwrap_or(0)) as usize);
         let limits = [asked.bytes.or(default), asked.tokens.map(bytes_of), window.map(bytes_of)];
-        // Never 0: shares of it are taken.
+        // The budget is never 0, because shares of it are divided.
         Self { bytes: limits.into_iter().flatten().min().unwrap_or(CONTEXT_BYTES).max(1), ratio }
     }
 
-    /// The same for an agent's model and its fallbacks: the smallest window counts, for nobody knows beforehand which of
-    /// them will answer.
+    /// Returns the budget for an agent's model and its fallbacks. The smallest window counts, because any of them may
+    /// answer.
     pub fn of_models(asked: ContextBudget, model: &ModelSettings, ratio: u32) -> Self {
         Self::of(asked, model.prompt_tokens(), None, ratio)
     }
 
-    /// Estimated tokens of so many bytes.
+    /// Returns the estimated tokens of so many bytes.
     pub fn tokens(&self, bytes: usize) -> usize {
         bytes.saturating_mul(1_000) / self.ratio.max(1) as usize
     }
@@ -54,9 +54,9 @@ impl Default for PromptBudget {
     }
 }
 
-/// The ratio after a model said that `bytes` were `tokens` to it; nonsense changes nothing.
+/// Returns the ratio after a model has counted `bytes` as `tokens`; implausible counts change nothing.
 pub fn corrected(ratio: u32, bytes: usize, tokens: u64) -> u32 {
-    // A tokenizer's overhead per message hides its ratio in a short prompt.
+    // In a short prompt the tokenizer's overhead per message hides its ratio.
     if tokens < 100 {
         return ratio;
     }

@@ -7,14 +7,14 @@ use crate::tools::ToolTable;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of everything that the model sees: of the request as `turn show --prompt` prints it, without
-/// the name of the turn, as canonical JSON after RFC 8785. Anybody can compute it.
+/// Returns the SHA-256 of everything that the model sees: of the request as `turn show --prompt` prints it, without the
+/// name of the turn, as canonical JSON of RFC 8785. Every reader can compute it.
 pub fn prompt_hash(request: &ModelRequest) -> String {
     sha256_hex(&seen(request))
 }
 
-/// The canonical form of a [`ModelRequest`] without the name of its turn. It is most of the work of a hash, and nearly
-/// all of it is texts: those are written by themselves.
+/// Writes the canonical form of a [`ModelRequest`] without the name of its turn. This is most of the work of a hash,
+/// and nearly all of it is texts, so these are written directly.
 fn seen(request: &ModelRequest) -> Vec<u8> {
     let ModelRequest { model, system, messages, tools, output, turn: _, stable: _ } = request;
     let mut out = Vec::with_capacity(system.len() + messages.iter().map(room).sum::<usize>());
@@ -39,7 +39,7 @@ fn seen(request: &ModelRequest) -> Vec<u8> {
     out
 }
 
-/// About what the text of a message takes.
+/// Estimates the bytes of a message in the canonical form.
 fn room(message: &ChatMessage) -> usize {
     let (ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) =
         message;
@@ -69,9 +69,8 @@ fn say(out: &mut Vec<u8>, message: &ChatMessage) {
     out.push(b'}');
 }
 
-/// The hash that versions before have recorded: SHA-256 of everything that the model sees: model, system prompt, tools (by their own hash) and
-/// messages. Every field stands behind its length and every list behind its number, so that no two
-/// prompts are the same bytes.
+/// Returns the hash that older versions have recorded: SHA-256 of model, system prompt, tools (by their own hash) and
+/// messages. Each field follows its length and each list its number, so that two prompts never have the same bytes.
 pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
     let ModelRequest { model, system, messages, tools: _, output: _, turn: _, stable: _ } = request;
     let mut fields = Fields(Sha256::new());

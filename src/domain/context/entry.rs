@@ -1,4 +1,4 @@
-//! What a turn must fetch for its prompt: of the entries of an agent and of what is loaded.
+//! What a turn must fetch for its prompt: entries of the agent, and loads.
 
 use super::item::{Kept, Section, Tags};
 use crate::agent::AgentState;
@@ -6,29 +6,29 @@ use crate::agent::entry::{ContextEntry, Source};
 use crate::lattice::Path;
 use crate::load::Load;
 
-/// What a turn must fetch for its prompt.
+/// One piece of context that a turn must fetch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Read {
     /// Section that it belongs to.
     pub section: Section,
-    /// Its key in the ledger, `context/<label>` or `loads/<path>`.
+    /// Key in the ledger, `context/<label>` or `loads/<path>`.
     pub key: String,
     /// Heading in the prompt.
     pub label: Option<String>,
-    /// Where from, or why nowhere.
+    /// Source to fetch from, or the reason why there is none.
     pub source: Result<Source, String>,
     /// Bytes asked for.
     pub asked: Option<usize>,
-    /// Higher ones get their bytes first.
+    /// Priority; parts with higher ones get their bytes first.
     pub priority: i32,
     /// The turn fails without it.
     pub required: bool,
-    /// What counts when it is handed on.
+    /// Tags that count when it is handed on.
     pub tags: Tags,
 }
 
-/// What is to be fetched: the entries in their order, then the loads, of which an inner one shadows
-/// an outer one of the same path. `loads` goes from the outermost level to the innermost.
+/// Returns what is to be fetched: the entries in their order, then the loads; an inner load replaces an outer one of
+/// the same path. `loads` goes from the outermost level to the innermost.
 pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[Load]]) -> Vec<Read> {
     let mut reads: Vec<Read> = entries.into_iter().enumerate().map(|(at, entry)| read(at, entry)).collect();
     for (level, list) in loads.iter().enumerate() {
@@ -42,7 +42,7 @@ pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[
     reads
 }
 
-/// [`plan`] of an agent: its configured entries, those that it keeps, its loads and its session's.
+/// Returns the [`plan`] of an agent: its configured entries, its stored ones, its loads and those of its session.
 pub fn plan_of(config: &[ContextEntry], state: &AgentState, session: &[Load]) -> Vec<Read> {
     let mut reads = plan(config.iter().chain(&state.context), &[&state.loads, session]);
     let entries = config.len() + state.context.len();

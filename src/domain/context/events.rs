@@ -1,8 +1,7 @@
-//! Results and messages in a prompt: how much of its room each takes, and how the rest of a cut one is read.
+//! Results and messages in a prompt: how much of its room each takes, and where the rest of a cut one can be read.
 //!
-//! What a prompt shows is consumed, so that nothing is cut while there is room for it. An event that has no room beside
-//! the others of its turn stays in the mailbox; of one that has none even alone the beginning is shown, with the path
-//! of the rest.
+//! Shown events are consumed, so nothing is cut while there is room for it. An event without room beside the others of
+//! its turn stays in the mailbox. If it has no room even alone, its beginning is shown with the path of the rest.
 
 use super::item::Content;
 use super::ledger::{Row, Status};
@@ -17,25 +16,25 @@ use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
 use crate::render::{RenderOptions, render, render_within};
 use std::borrow::Cow;
 
-/// Part of the budget that events may take in any case.
+/// Part of the budget (1/4) that events may always take.
 const EVENTS_SHARE: usize = 4;
-/// Parts of the budget that stay free where events take more than that, for they must be shown again beside the next
-/// reply and the results of its calls.
+/// Parts of the budget (1/3 and 1/10) that stay free if events take more than that, because the events must be shown
+/// again beside the next reply and the results of its calls.
 const RESERVES: [usize; 2] = [3, 10];
-/// Key of a session's scratch space under which messages are that a prompt could not show whole.
+/// Key in a session's scratch space for messages that a prompt could not show whole.
 const KEPT: &str = "messages";
 
 /// Room for one of the events of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventRoom {
-    /// Bytes for it now.
+    /// Bytes for it in this prompt.
     now: usize,
-    /// Bytes for it if it were the only one.
+    /// Bytes for it if it were the only event.
     alone: usize,
 }
 
 impl EventRoom {
-    /// Room where `left` bytes of the budget are left and `taken` were taken by other events.
+    /// Returns the room if `left` bytes of the budget are left and other events have taken `taken`.
     pub(super) fn of(budget: usize, left: usize, taken: usize) -> Self {
         let reserved: usize = RESERVES.iter().map(|share| budget / share).sum();
         let room = |left: usize, taken: usize| {
@@ -44,13 +43,13 @@ impl EventRoom {
         Self { now: room(left, taken), alone: room(left.saturating_add(taken), 0) }
     }
 
-    /// Room below a header of so many bytes.
+    /// Returns the room below a header of so many bytes.
     const fn below(self, header: usize) -> Self {
         Self { now: self.now.saturating_sub(header), alone: self.alone.saturating_sub(header) }
     }
 }
 
-/// What an event gets behind its `header`.
+/// Offers an event's content behind its `header` the room that it has.
 pub(super) fn offer<'c>(event: &Event, header: &str, content: &Content, room: EventRoom) -> Offer<'c> {
     let room = room.below(header.len());
     let limit = most(event).min(room.alone);
@@ -74,7 +73,8 @@ pub(super) fn offer<'c>(event: &Event, header: &str, content: &Content, room: Ev
     Offer { wants: text.len(), text: Some(fit(text, text::is_inline(header))), row }
 }
 
-/// Bytes of an event's content that a prompt shows at most: a result is kept by its job, a message nowhere else.
+/// Returns the most bytes of an event's content in a prompt. A result is also stored with its job, a message nowhere
+/// else.
 const fn most(event: &Event) -> usize {
     match &event.payload {
         Payload::Result { .. } | Payload::Decision { .. } => TOOL_RESULT_BYTES,
@@ -82,7 +82,7 @@ const fn most(event: &Event) -> usize {
     }
 }
 
-/// All of a content as it stands behind its header, if it has no more than `limit` bytes.
+/// Returns the whole content as it stands behind its header, if it has at most `limit` bytes.
 fn in_full(content: &Content, inline: bool, limit: usize) -> Option<String> {
     let text = match content {
         Content::Text(text) => quote(text, inline),
@@ -103,12 +103,13 @@ fn fit<'t>(text: impl Into<Cow<'t, str>>, inline: bool) -> Foreign<'t> {
     if inline { Foreign::inline(text) } else { Foreign::text(text) }
 }
 
-/// An event's content behind its header in at most `limit` bytes: all of it, or the beginning.
+/// Returns an event's content behind its header in at most `limit` bytes: all of it, or the beginning.
 pub(super) fn body(event: &Event, (header, content): (&str, &Content), limit: usize) -> String {
     in_full(content, text::is_inline(header), limit).unwrap_or_else(|| cut(event, (header, content), limit))
 }
 
-/// The beginning of an event's content in at most `limit` bytes, and how the rest is read.
+/// Returns the beginning of an event's content in at most `limit` bytes, with a mark that says where the rest can be
+/// read.
 fn cut(event: &Event, (header, content): (&str, &Content), limit: usize) -> String {
     let (inline, rest) = (text::is_inline(header), rest(event));
     let mark = |characters| cut_mark(limit, content.bytes(), &rest, characters);
@@ -118,7 +119,7 @@ fn cut(event: &Event, (header, content): (&str, &Content), limit: usize) -> Stri
         Content::Text(text) | Content::Excerpt { text, .. } => {
             let mut end = text.floor_char_boundary(budget);
             let mut shown = quote(&text[..end], inline);
-            // Quoted lines are longer than they were.
+            // Quoted lines are longer than the original ones.
             while shown.len() > budget && end > 0 {
                 end = text.floor_char_boundary(end.saturating_sub(shown.len() - budget));
                 shown = quote(&text[..end], inline);
@@ -130,7 +131,7 @@ fn cut(event: &Event, (header, content): (&str, &Content), limit: usize) -> Stri
     format!("{shown}{}", mark(characters))
 }
 
-/// Where an event's content is when it is consumed.
+/// Returns where an event's content is stored after the event is consumed.
 fn rest(event: &Event) -> Rest {
     let path = match &event.payload {
         Payload::Result { job, result } => {
@@ -141,13 +142,13 @@ fn rest(event: &Event) -> Rest {
     path.map_or(Rest::Lost, |path| Rest::At { path, field: None })
 }
 
-/// Where a message is kept that a prompt could not show whole.
+/// Returns the path at which a message is stored that a prompt could not show whole.
 pub fn kept_path(id: &EventId) -> Option<Path> {
     Path::from_segments([Namespace::Session.prefix(), KEPT, id.as_str()].map(str::to_owned).to_vec()).ok()
 }
 
-/// Whether what a transcript keeps of a message ends with the path of the rest. Another text that ends so makes its own
-/// message be kept, and nothing else.
+/// Whether the transcript's text of a message ends with the path of the rest. Another text with such an end only causes
+/// its own message to be stored.
 pub fn is_cut(event: &Event, heard: &str) -> bool {
     let Rest::At { path, .. } = rest(event) else { return false };
     let mark = heard.rsplit_once(" [cut to ").map(|(_, mark)| mark);

@@ -1,5 +1,5 @@
-//! Placeholders of the configured texts: the system prompt, labels and literal entries. What was
-//! fetched is data, and is never expanded.
+//! Fills in the placeholders of configured texts: the system prompt, labels and literal entries. Fetched content is
+//! data and is never expanded.
 
 use super::inputs::Inputs;
 use super::item::{Content, Item, Section};
@@ -14,18 +14,18 @@ use std::borrow::Cow;
 pub(crate) struct Filled<'i> {
     pub(super) system: Cow<'i, str>,
     pub(crate) items: Vec<Cow<'i, Item>>,
-    /// What became of the placeholders.
+    /// Report on the placeholders.
     pub(super) report: Report,
 }
 
-/// What became of the placeholders of several texts.
+/// Used, missing and cut values of the placeholders in several texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Keys that had a value, each once.
+    /// Keys with a value, each once.
     pub used: Vec<UsedKey>,
-    /// Keys that had none, each once, with the first text that has it.
+    /// Keys without a value, each once, with the first text that has it.
     pub missed: Vec<MissedKey>,
-    /// Keys whose values were too long, with what was inserted.
+    /// Notes on values that were too long: key, inserted and given bytes.
     pub cut: Vec<String>,
 }
 
@@ -47,13 +47,13 @@ impl Report {
         }
     }
 
-    /// The keys without a value.
+    /// Returns the keys without a value.
     pub fn missed_keys(&self) -> Vec<String> {
         self.missed.iter().map(|missed| missed.key.clone()).collect()
     }
 }
 
-/// Fills in everything that is configured in `inputs`.
+/// Fills in all configured texts of `inputs`.
 pub(crate) fn fill(inputs: &Inputs) -> Filled<'_> {
     let mut report = Report::default();
     let lookup = |key: &str| inputs.values.get(key).map(Cow::Borrowed);
@@ -62,24 +62,24 @@ pub(crate) fn fill(inputs: &Inputs) -> Filled<'_> {
     Filled { system, items, report }
 }
 
-/// What the placeholders of a prompt insert.
+/// Returns the values of a prompt's placeholders.
 pub fn known(system: &str, items: &[Item], resolver: &Resolver) -> KnownValues {
     let texts = items.iter().flat_map(|item| [label(item), literal(item)]).flatten();
     KnownValues::of(texts.chain([system]), resolver)
 }
 
-/// The label of an item in which placeholders are filled in. What a model writes, the label of a
-/// load, is data, and so is the name of a bucket: it can't ask for values that it isn't shown.
+/// Returns the label of an item if its placeholders are filled in. A label that a model writes, that of a load, is
+/// data, and so is the name of a bucket: it can't request values that it isn't shown.
 fn label(item: &Item) -> Option<&str> {
     item.label.as_deref().filter(|label| is_configured(item) && has_any(label))
 }
 
-/// Whether a configuration says it, and not a model or another agent.
+/// Whether the configuration wrote the item, not a model or another agent.
 fn is_configured(item: &Item) -> bool {
     !matches!(item.section, Section::Loads | Section::Resource | Section::Scope)
 }
 
-/// The same of its content: what is configured, not what was fetched.
+/// Returns the content of an item if its placeholders are filled in: configured text, not fetched content.
 fn literal(item: &Item) -> Option<&str> {
     match (&item.source, &item.content) {
         (None, Content::Text(literal)) if is_configured(item) && has_any(literal) => Some(literal),
@@ -99,7 +99,7 @@ fn filled<'i, 'v>(
     }
     let mut filled = item.clone();
     if let Some(label) = label {
-        // A value can't break the line that a header is.
+        // A value can't break the line of a header.
         filled.label = Some(name(&report.take(&item.key, expand(label, lookup))).into_owned());
     }
     if let Some(literal) = literal {
@@ -119,11 +119,11 @@ fn text<'t, 'v>(
     }
     let expanded = expand(template, lookup);
     let inserted = expanded.inserted.clone();
-    // What the author wrote is the author's; a value makes no line of the venue in it.
+    // The author's text stays as it is, but an inserted value can't form a line of the venue.
     Cow::Owned(filled_in(report.take(place, expanded), &inserted))
 }
 
-/// Fills in every text of an operation's input; with what became of the placeholders.
+/// Fills in all texts of an operation's input; returns the report on the placeholders.
 pub fn input(value: Value, resolver: &Resolver) -> (Value, Report) {
     let mut report = Report::default();
     let value = within(value, resolver, &mut report);

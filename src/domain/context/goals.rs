@@ -1,5 +1,5 @@
-//! What a prompt shows of the goal tree: the frames above in a few bytes each, the summaries of what
-//! was compacted, and which turns are shown in full.
+//! The goal tree in a prompt: the frames above in a few bytes each, the summaries of compacted turns, and which turns
+//! are shown in full.
 
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
@@ -14,53 +14,53 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Bytes of the frames above, the nearest first; every further one has as many as the last.
+/// Bytes for each frame above, the nearest first; each further one gets as many as the last.
 const ABOVE: [usize; 4] = [300, 150, 75, 50];
-/// Said of a goal whose result has a type.
+/// Note behind a goal whose result has a type.
 const TYPED: &str = " (Its result must be JSON of the type that `complete` takes.)";
-/// In fewer bytes only the goal itself has room.
+/// Bytes below which only the goal of a frame is shown.
 const GOAL_ALONE: usize = 200;
 
-/// The goal tree as one prompt shows it. Recorded with the prompt: the turns of the frames above get
+/// The goal tree as one prompt shows it. It is recorded with the prompt, because the turns of the frames above get
 /// their results later.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct View {
-    /// The frame whose turns are shown.
+    /// Id of the frame whose turns are shown; 0 for the conversation.
     pub frame: u32,
-    /// Its goal; none of frame 0.
+    /// Goal of the frame; `None` for frame 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// The frames above, outermost first, as they are shown.
+    /// Rendered frames above, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<String>,
-    /// What was compacted, oldest first, as it is shown.
+    /// Rendered summaries of compacted turns, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<String>,
-    /// What segments stand for.
+    /// Turns that the summaries replace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compacted: Vec<Compacted>,
 }
 
-/// Turns that a segment stands for: up to one, as far as its writer could see them.
+/// Turns that a summary replaces: up to `to`, as far as its writer could see them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compacted {
-    /// The last of them.
+    /// Number of the last turn.
     pub to: u64,
-    /// What its writer was allowed to do.
+    /// Authority of the summary's writer.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
-    /// What its request may do at most.
+    /// Most authority of the writer's request.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
 }
 
 impl View {
-    /// Of a session with these turns, as far as `viewer` may see them. `task` is the input of the
-    /// open task.
+    /// Makes the view of a session with these turns, as far as `viewer` may see them. `task` is the input of the open
+    /// task.
     pub fn of(goals: &Goals, turns: &[Arc<TranscriptTurn>], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
         let path = goals.path();
-        // Only the frames above show anything of turns.
+        // Only the frames above show parts of turns.
         let turns = if path.is_empty() { &[] } else { turns };
         let seen = turns.iter().zip(sights(turns, viewer, |_| false));
         let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| &***turn).collect();
@@ -101,7 +101,7 @@ impl View {
         }
     }
 
-    /// There is nothing to show but the session's conversation.
+    /// Whether the prompt shows only the session's conversation.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
@@ -113,7 +113,7 @@ impl View {
         turn.frame == self.frame && !self.compacted.iter().any(summarised)
     }
 
-    /// What stands before the turns: where the frame is in the tree.
+    /// Returns the text before the turns with the frame's position in the goal tree.
     pub fn place(&self) -> Option<String> {
         let goal = self.goal.as_ref()?;
         let mut lines = self.above.clone();
@@ -122,7 +122,7 @@ impl View {
     }
 }
 
-/// A frame above in short: its goal, how long it has worked, and what it said last.
+/// Summarises a frame above: its goal, its number of turns, and its latest text.
 fn digest(frame: Option<&GoalFrame>, id: u32, turns: &[&TurnRecord], task: Option<&Value>) -> Value {
     let goal = match (frame, task) {
         (Some(frame), _) => json!(frame.description),

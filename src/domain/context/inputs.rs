@@ -1,4 +1,4 @@
-//! Everything that a prompt is made of: what the shell fetched, and what a record of it keeps.
+//! Everything that a prompt is made of: what the worker fetched, and what a record of it stores.
 
 use super::budget::PromptBudget;
 use super::item::Item;
@@ -22,13 +22,13 @@ use std::sync::Arc;
 /// The inputs of one prompt. The same inputs give the same bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
-    /// Who, with which model, under which limits.
+    /// Agent, model and limits.
     pub frame: Frame,
-    /// What changes with every turn.
+    /// Values that change with every turn.
     pub moment: Moment,
-    /// The system prompt as it is configured.
+    /// System prompt as it is configured.
     pub system: String,
-    /// What its placeholders insert, and those of the items.
+    /// Values of the placeholders in the system prompt and in the items.
     pub values: KnownValues,
     /// Entries, loads and resources, in the order of the prompt.
     pub items: Vec<Item>,
@@ -36,26 +36,26 @@ pub struct Inputs {
     pub tools: Arc<ToolTable>,
     /// Turns of the session, oldest first.
     pub transcript: Vec<Arc<TranscriptTurn>>,
-    /// What the turn serves.
+    /// Events that the turn serves.
     pub served: Served,
-    /// The order of the prompt.
+    /// Order of the prompt.
     pub layout: Layout,
     /// Attachments of this prompt: each asset that an item, an event or a turn refers to, as it was looked up.
     pub attachments: Vec<Attachment>,
 }
 
-/// The order of a prompt, and what decides on the places in it.
+/// The order of a prompt, with the prefix that decides about the places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// The context map before the transcript, the open task at the end: the order of older records, in which alone
+    /// The context map before the transcript, the open task at the end. Older records have this order, and only in it
     /// they give their recorded hash.
     MapFirst,
-    /// What stays before what changes, after what the session's last prompt had in its stable part.
+    /// Stable parts before parts that change, continuing the stable prefix of the session's last prompt.
     StableFirst(Option<StablePrefix>),
 }
 
 impl Layout {
-    /// The stable prefix of the session's last prompt.
+    /// Returns the stable prefix of the session's last prompt.
     pub const fn before(&self) -> Option<&StablePrefix> {
         match self {
             Self::MapFirst => None,
@@ -64,22 +64,22 @@ impl Layout {
     }
 }
 
-/// What stays the same over the turns of a configuration.
+/// Values that stay the same over the turns of a configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Frame {
-    /// The agent.
+    /// Id of the agent.
     pub agent: AgentId,
     /// Name of the venue.
     pub venue: String,
-    /// The model.
+    /// Settings of the model.
     pub model: ModelSettings,
-    /// What the turn may do.
+    /// Authority of the turn.
     pub authority: Authority,
-    /// How it is told so; absent in older records, and where nothing limits.
+    /// How the prompt tells the model its authority; absent in older records, and where nothing is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disclosure: Option<Disclosure>,
-    /// What its request may do at most.
+    /// Most authority of the turn's request.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
     /// What completes a task.
@@ -87,13 +87,13 @@ pub struct Frame {
     /// A placeholder without a value fails the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
-    /// Paths of the seed's catalog (`v/ops/covia/…`) are in use.
+    /// Paths of the seed's catalogue (`v/ops/covia/…`) are in use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aliases: bool,
-    /// Nobody's own agent: its configured text is the whole system prompt.
+    /// The agent is anonymous: its configured text is the whole system prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
-    /// What of the venue stands in the prompt.
+    /// Which texts of the venue stand in the prompt.
     #[serde(default, skip_serializing_if = "is_full")]
     pub prompt: PromptStyle,
 }
@@ -104,74 +104,74 @@ fn is_full(prompt: &PromptStyle) -> bool {
 }
 
 impl Frame {
-    /// As whom its turn looks at the turns before it.
+    /// Returns the authority with which its turn views earlier turns.
     pub const fn viewer(&self) -> Viewer<'_> {
         Viewer { authority: &self.authority, bound: &self.bound }
     }
 }
 
-/// What changes with every turn.
+/// Values that change with every turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Moment {
-    /// `owner/agent/session/turn`.
+    /// Name of the turn, `owner/agent/session/turn`.
     pub turn: String,
-    /// `YYYY-MM-DD`.
+    /// Date as `YYYY-MM-DD`.
     pub date: String,
-    /// Bytes allowed.
+    /// Budget of the prompt.
     pub budget: PromptBudget,
 }
 
-/// What a turn serves.
+/// The events and jobs that a turn serves.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Served {
     /// The open task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Event>,
-    /// Completions of child jobs, each with its key in the mailbox.
+    /// Results of child jobs, each with its key in the mailbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<(String, Event)>,
-    /// Notifications, each with its key in the mailbox.
+    /// Messages for the session, each with its key in the mailbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<(String, Event)>,
-    /// Children that are still running.
+    /// Child jobs that are still running.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<(JobId, PendingJob)>,
-    /// The agent has said something without completing its task, in `explicit` mode.
+    /// The agent must be reminded: it has written a text without completing its task, in `explicit` mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
-    /// Where in the tree of its goals it is.
+    /// Position in the goal tree.
     #[serde(default, skip_serializing_if = "View::is_plain")]
     pub goals: View,
-    /// A limit is reached: the task ends with this turn.
+    /// The task ends with this turn because a limit is reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
 }
 
 impl Inputs {
-    /// The type of a text that is the output of the task that is served; `None` inside a goal of it.
+    /// Returns the output format for the text of the served task; `None` inside a goal of it.
     pub fn output(&self) -> Option<OutputFormat> {
         let serves = self.served.task.is_some() && self.served.goals.goal.is_none();
         self.tools.output().filter(|_| serves)
     }
 }
 
-/// An event that the prompt really shows.
+/// An event that the prompt shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownEvent {
-    /// Its key in the mailbox.
+    /// Key in the mailbox.
     pub key: String,
-    /// Its id.
+    /// Id of the event.
     pub id: EventId,
-    /// As it is shown.
+    /// Text as the prompt shows it.
     pub text: String,
     /// Assets that are shown with it.
     pub attachments: Vec<AssetId>,
 }
 
 impl ShownEvent {
-    /// What the transcript keeps of it.
+    /// Makes the transcript's entry of the event.
     pub fn heard(&self) -> Heard {
         Heard { job: None, text: self.text.clone(), attachments: self.attachments.clone() }
     }

@@ -1,4 +1,4 @@
-//! A fetched piece of context with where it came from.
+//! A fetched piece of context with its origin.
 
 use crate::authority::{Authority, ResourcePath};
 use crate::ids::AssetId;
@@ -16,30 +16,31 @@ use std::borrow::Cow;
 pub enum Section {
     /// Identity, lattice reference, capabilities.
     System,
-    /// What the model may call.
+    /// Tools that the model may call.
     Tools,
     /// Entries of the configuration and the agent's state.
     Context,
     /// Paths that the agent loaded.
     Loads,
-    /// Resources.
+    /// Resources of the agent.
     Resource,
-    /// What was said.
+    /// The conversation so far.
     Transcript,
-    /// What all of this costs.
+    /// Context map with the size of all parts.
     Map,
     /// Results of child jobs.
     Pending,
-    /// Messages.
+    /// Messages to the session.
     Inbox,
     /// Sections of the caller's context that came with the task.
     Scope,
-    /// The task.
+    /// The task, and how it ends.
     Input,
 }
 
 impl Section {
-    /// Who gets bytes first; required sections don't ask.
+    /// Returns the priority of the section; parts with a higher one get bytes first. Required sections always have
+    /// room.
     pub const fn priority(self) -> i32 {
         match self {
             Self::System | Self::Tools | Self::Map | Self::Input => i32::MAX,
@@ -60,7 +61,7 @@ impl Section {
 pub struct Item {
     /// Section that it belongs to: context, loads or resource.
     pub section: Section,
-    /// Its key in the ledger.
+    /// Key in the ledger.
     pub key: String,
     /// Heading; literal text may have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,110 +69,110 @@ pub struct Item {
     /// Path, asset, job or operation that it came from; `None` for literal text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The capability that allowed it.
+    /// Capability that allowed the read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
-    /// Bytes asked for; by its kind when absent.
+    /// Bytes asked for; a default by the kind of content when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<usize>,
-    /// Higher ones get their bytes first.
+    /// Priority; parts with higher ones get their bytes first.
     pub priority: i32,
     /// The turn fails without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
-    /// Placeholders of its source's input that had no value.
+    /// Placeholders in its source's input that had no value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
-    /// What counts when it is handed on.
+    /// Tags that count when it is handed on.
     #[serde(default, skip_serializing_if = "Tags::is_default")]
     pub tags: Tags,
-    /// In which version it was read, and what was read for it.
+    /// Version that was read, and the sources that were read for it.
     #[serde(default, skip_serializing_if = "Origin::is_unknown")]
     pub origin: Origin,
-    /// What there is to show.
+    /// Content to show.
     pub content: Content,
-    /// Assets that stand behind it.
+    /// Assets that stand behind the item.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<AssetId>,
 }
 
-/// What counts when a piece of context is handed on with a call.
+/// Facts that count when a piece of context is handed on with a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tags {
-    /// The instance that it is of; absent = of all.
+    /// Instance that it belongs to; absent for all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Who keeps it from turn to turn; absent = it is configured.
+    /// Who stores it from turn to turn; absent if it is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
-    /// Ability and resource of everything that reading it needed.
+    /// Ability and resource of each read that it needed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<(String, ResourcePath)>,
-    /// Of a conversation: what its turns were allowed to do at most.
+    /// For a conversation: the most authority of its turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under: Option<Authority>,
 }
 
 impl Tags {
-    /// Nothing is said.
+    /// Whether no tag is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Who keeps a piece of context from turn to turn.
+/// Who stores a piece of context from turn to turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kept {
     /// The agent, in all of its sessions.
     Agent,
-    /// The session.
+    /// The session alone.
     Session,
 }
 
-/// What a piece of context shows.
+/// The content of a piece of context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
-    /// Text, shown as it is.
+    /// A text, shown as it is.
     Text(String),
     /// A structured value, rendered within its budget.
     Value(Value),
-    /// What its budget shows of a value that is too large to be kept.
+    /// The rendered beginning of a value that is too large to be recorded.
     Excerpt {
-        /// As rendered.
+        /// Rendered text of the beginning.
         text: String,
-        /// Bytes of the whole.
+        /// Bytes of the whole value.
         of: usize,
     },
-    /// Nothing, with the reason.
+    /// No content, with the reason.
     Absent(Absence, String),
 }
 
-/// Why there is nothing to show.
+/// Why there is no content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Absence {
-    /// Nothing is there.
+    /// Nothing is stored there.
     Missing,
-    /// No capability for it.
+    /// The authority has no capability for it.
     Denied,
-    /// It could not be fetched.
+    /// The content could not be fetched.
     Failed,
 }
 
 /// Text within a budget, and whether it is all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown<'c> {
-    /// The text.
+    /// The text to show.
     pub text: Cow<'c, str>,
     /// Nothing is left out.
     pub whole: bool,
 }
 
 impl Content {
-    /// A fetched value; too large a one is cut to `budget` bytes.
+    /// Makes the content of a fetched value; a value that is too large is cut to `budget` bytes.
     pub fn of(value: Value, budget: usize) -> Self {
         let content = match value {
             Value::String(text) => Self::Text(text),
@@ -185,7 +186,7 @@ impl Content {
         Self::Excerpt { text, of: bytes }
     }
 
-    /// About how many bytes it has.
+    /// Returns its size in bytes, estimated for values.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Excerpt { text, .. } => text.len(),
@@ -194,8 +195,7 @@ impl Content {
         }
     }
 
-    /// Bytes that it gets when its entry says nothing: a text as many as it has, a value a
-    /// twentieth of what is left.
+    /// Returns the bytes that it asks for by default: a text all that it has, a value a twentieth of `left`.
     pub fn asks(&self, left: usize) -> usize {
         match self {
             Self::Text(text) | Self::Excerpt { text, .. } => text.len(),
@@ -204,7 +204,7 @@ impl Content {
         }
     }
 
-    /// It in at most about `budget` bytes.
+    /// Renders it in at most about `budget` bytes.
     pub fn show(&self, budget: usize) -> Result<Shown<'_>, (Absence, &str)> {
         match self {
             Self::Text(text) if text.len() <= budget => Ok(Shown { text: text.into(), whole: true }),
@@ -220,8 +220,8 @@ impl Content {
     }
 }
 
-/// What one turn takes of these: required ones first, then by priority, ties in their order, at most
-/// [`INPUTS_BYTES`] together. What is over it is absent, with the reason.
+/// Limits the items of one turn to [`INPUTS_BYTES`] together: required ones first, then by priority, ties in their
+/// order. Items over the limit become absent, with the reason.
 pub fn bounded(mut items: Vec<Item>) -> Vec<Item> {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse((items[*at].required, items[*at].priority)));

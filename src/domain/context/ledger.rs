@@ -1,30 +1,30 @@
-//! The ledger: what every part of a prompt was, where it came from, and why it was cut.
+//! The ledger: what each part of a prompt was, where it came from, and why it was cut.
 
 use super::budget::PromptBudget;
 use crate::origin::Origin;
 use crate::values::placeholder::UsedKey;
 use serde::{Deserialize, Serialize};
 
-/// What became of a part.
+/// How much of a part is in the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// All of it is in the prompt.
     Full,
-    /// A part of it is.
+    /// A part of it is in the prompt.
     Shrunk,
-    /// It is not, for want of room.
+    /// There was no room for it.
     Dropped,
-    /// Nothing was there.
+    /// Nothing was stored there.
     Missing,
-    /// No capability for it.
+    /// The authority had no capability for it.
     Denied,
     /// It could not be fetched.
     Failed,
 }
 
 impl Status {
-    /// As tables show it.
+    /// Returns the word for tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -37,17 +37,17 @@ impl Status {
     }
 }
 
-/// One part of a prompt.
+/// The record of one part of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// `system`, `tools`, `context/<label>`, `loads/<path>`, `map`, `transcript`, `pending/<job>`,
+    /// Key: `system`, `tools`, `context/<label>`, `loads/<path>`, `map`, `transcript`, `pending/<job>`,
     /// `inbox/<event>`, `scope/<key>`, `input`.
     pub key: String,
     /// Path, asset, job or operation that it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The capability that allowed it.
+    /// Capability that allowed the read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
     /// Bytes that it asked for.
@@ -56,18 +56,18 @@ pub struct Row {
     pub given: usize,
     /// Bytes that it has in the prompt.
     pub rendered: usize,
-    /// What became of it.
+    /// How much of it is in the prompt.
     pub status: Status,
     /// Why it is not whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// `version` and `hash` of what was there, and what was read for it.
+    /// `version` and `hash` of the source, and the sources that were read for it.
     #[serde(flatten)]
     pub origin: Origin,
 }
 
 impl Row {
-    /// A part that is never cut.
+    /// Makes the row of a part that is never cut.
     pub fn fixed(key: &str, bytes: usize) -> Self {
         Self {
             key: key.to_owned(),
@@ -83,17 +83,17 @@ impl Row {
     }
 }
 
-/// What a model saw in one turn, part by part.
+/// The record of what a model saw in one turn, part by part.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ledger {
-    /// Bytes allowed and the ratio of bytes to tokens.
+    /// Bytes of the budget, and the ratio of characters to tokens.
     pub budget: PromptBudget,
-    /// Bytes used.
+    /// Bytes used by the prompt.
     pub used: usize,
     /// Parts in the order of the prompt.
     pub rows: Vec<Row>,
-    /// Placeholders that were filled in, and from which tier.
+    /// Placeholders that were filled in, with the tier of each value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<UsedKey>,
     /// Placeholders without a value.
@@ -104,39 +104,39 @@ pub struct Ledger {
     pub cut: Vec<String>,
     /// Names of the tools that were offered.
     pub tools: Vec<String>,
-    /// Tools that could not be offered, and why.
+    /// Tools that could not be offered, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<(String, String)>,
-    /// Bindings and `_auto` rows that could not be kept: place or tool, and why.
+    /// Bindings and `_auto` rows that could not be kept: place or tool, and the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reports: Vec<(String, String)>,
     /// SHA-256 of system prompt and tools, which a provider's cache keeps.
     pub prefix: String,
     /// SHA-256 of the whole prompt.
     pub prompt: String,
-    /// Of which form of it.
+    /// Form of the prompt that was hashed.
     #[serde(default)]
     pub form: Form,
 }
 
-/// What of a prompt is hashed.
+/// The form of a prompt that is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// The request without `turn`, as canonical JSON after RFC 8785.
+    /// The request without `turn`, as canonical JSON of RFC 8785.
     #[default]
     Canonical,
-    /// Its fields behind their lengths: what versions before have recorded.
+    /// Fields with their lengths in front, as older versions recorded it.
     Fields,
 }
 
 impl Ledger {
-    /// Bytes that were not used.
+    /// Returns the bytes of the budget that were not used.
     pub const fn left(&self) -> usize {
         self.budget.bytes.saturating_sub(self.used)
     }
 
-    /// Percent of the budget that was used.
+    /// Returns the percentage of the budget that was used.
     pub const fn percent(&self) -> usize {
         self.used.saturating_mul(100) / self.budget.bytes
     }

@@ -1,4 +1,4 @@
-//! Section 7, the context map: what the context costs, what is loaded, what was left out.
+//! The context map of a prompt: what the context costs, what is loaded, and what was left out.
 
 use super::item::{Item, Section};
 use super::ledger::{Row, Status};
@@ -7,41 +7,41 @@ use crate::lines;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// From so many percent on, the model is warned.
+/// Percentage of the budget from which on the model is warned.
 const WARN_AT: usize = 70;
-/// From so many percent on, it must make room.
+/// Percentage of the budget from which on the model must make room.
 const COMPACT_AT: usize = 90;
-/// Bytes of the line that names what was left out.
+/// Most bytes of the line that names what was left out.
 const OMITTED: usize = 200;
-/// Bytes of the lines that are always there, and the warning.
+/// Bytes of the lines that are always there, with the warning.
 const FIXED: usize = 320;
 
-/// At least as many bytes as [`text`] will have for these items.
+/// Returns an upper bound of the bytes that the map will have for these items.
 pub(super) fn reserve(items: &[Cow<'_, Item>]) -> usize {
     FIXED + OMITTED + loads(items).map(|item| line(item).len()).sum::<usize>()
 }
 
-/// What the map tells.
+/// The data of a context map.
 pub(super) struct Map<'m> {
-    /// Pieces of the prompt.
+    /// Pieces of context in the prompt.
     pub(super) items: &'m [Cow<'m, Item>],
-    /// What became of them, of results and of messages.
+    /// Ledger rows of the pieces, results and messages.
     pub(super) rows: &'m [&'m Row],
-    /// What of the transcript isn't shown.
+    /// Description of the turns that are not shown.
     pub(super) turns: Option<String>,
-    /// Bytes allowed.
+    /// Bytes of the budget.
     pub(super) budget: usize,
-    /// Its numbers and what is loaded are shown, and not only what was left out.
+    /// Numbers and loads are shown, not only what was left out.
     pub(super) is_full: bool,
-    /// The agent has the tool that makes room in its transcript.
+    /// The agent has the tool that compacts its transcript.
     pub(super) compacts: bool,
 }
 
 impl Map<'_> {
-    /// Its text. `fixed` are the bytes of everything else, `wanted` those that it would have, were there
-    /// room: by these the model is warned. The map's own are counted in both.
+    /// Writes the map. `fixed` are the bytes of everything else, `wanted` those with enough room for everything; the
+    /// warning depends on `wanted`. Both exclude the map's own bytes, which are added here.
     pub(super) fn text(&self, fixed: usize, wanted: usize) -> String {
-        // Its length depends on the numbers in it, which are at most a digit longer the second time.
+        // The length depends on the numbers in the text, which may get one digit longer in the second pass.
         let mut map = String::new();
         for _ in 0..3 {
             let own = map.len();
@@ -84,7 +84,7 @@ impl Map<'_> {
         map
     }
 
-    /// What the model shall do, and what was done already.
+    /// Returns what the model should do, and what was done already.
     fn advice(&self, percent: usize) -> String {
         let unload = "unload what you no longer need with context_unload";
         if percent < COMPACT_AT {
@@ -101,8 +101,8 @@ impl Map<'_> {
         }
     }
 
-    /// What isn't in the prompt, as far as the line is long: first what was said, then what came, then
-    /// what can be loaded and read again.
+    /// Lists what isn't in the prompt, within the line's limit: first turns, then events, then what can be loaded and
+    /// read again.
     fn omitted(&self) -> Option<String> {
         let rank = |row: &&&Row| match row.key.split('/').next() {
             Some("inbox") => 0,
@@ -112,7 +112,7 @@ impl Map<'_> {
         };
         let is_gone = |row: &&&Row| match row.status {
             Status::Dropped => true,
-            // The line that says so had no room either.
+            // The note about it had no room either.
             Status::Missing | Status::Denied | Status::Failed => row.rendered == 0,
             Status::Full | Status::Shrunk => false,
         };
@@ -124,7 +124,7 @@ impl Map<'_> {
     }
 }
 
-/// A sentence.
+/// Capitalises a text and ends it as a sentence.
 fn capital(text: &str) -> String {
     let (first, rest) = text.split_at(text.len().min(1));
     format!("{}{rest}.", first.to_uppercase())
@@ -148,11 +148,11 @@ fn line(item: &Item) -> String {
     }
 }
 
-/// Names, as many as the line is long; how many more there are.
+/// Lists as many names as fit in the line, and the number of the others.
 fn listed(gone: &[Cow<'_, str>]) -> Option<String> {
     let mut line = String::new();
     for (at, name) in gone.iter().enumerate() {
-        // What is behind the last name that fits: ` and 10000 more`.
+        // Reserves 20 bytes for the separator and ` and 10000 more`.
         if line.len() + name.len() + 20 > OMITTED {
             let _ = write!(line, "{}{} more", if at > 0 { " and " } else { "" }, gone.len() - at);
             break;

@@ -1,4 +1,4 @@
-//! The texts of a prompt while it is put together: each is copied once, to where it stays.
+//! Builds the texts of a prompt; each text is copied only once.
 
 use super::tiles::{MessageTiles, Tile, TileSource};
 use crate::chat::ChatMessage;
@@ -6,11 +6,11 @@ use crate::foreign::Foreign;
 use crate::ids::AssetId;
 use crate::media::{Attachment, LINE_BYTES};
 
-/// A part with its header, which is the venue's; what follows never is.
+/// A part with a header; the venue writes the header, and foreign text is only in the body.
 pub(super) struct Text<'i> {
     header: String,
     body: Foreign<'i>,
-    /// Assets that stand behind it.
+    /// Assets that stand behind the part.
     attachments: Vec<AssetId>,
 }
 
@@ -19,7 +19,7 @@ impl<'i> Text<'i> {
         Self { header, body, attachments: Vec::new() }
     }
 
-    /// That the venue says alone.
+    /// Makes a text that only the venue writes.
     pub(super) fn own(text: String) -> Self {
         Self { header: text, body: Foreign::text(""), attachments: Vec::new() }
     }
@@ -37,41 +37,41 @@ impl<'i> Text<'i> {
     }
 }
 
-/// A message that grows part by part.
+/// A message that is built part by part.
 pub(super) struct Message {
     text: String,
-    /// Between two parts.
+    /// Separator of two parts.
     gap: &'static str,
-    /// Attachments of all its parts.
+    /// Attachments of all parts.
     attachments: Vec<Attachment>,
     /// Sources of the bytes of the text, in order.
     tiles: Vec<Tile>,
 }
 
 impl Message {
-    /// That begins with `first` of this source and will have so many bytes, or more.
+    /// Begins a message with `first` of this source; `bytes` is the expected length.
     pub(super) fn of(source: TileSource, first: &str, bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes.max(first.len()));
         text.push_str(first);
         Self { text, gap: "\n\n", attachments: Vec::new(), tiles: vec![Tile { source, bytes: first.len() }] }
     }
 
-    /// Of paragraphs, without any yet.
+    /// Makes an empty message of paragraphs.
     pub(super) const fn empty() -> Self {
         Self { text: String::new(), gap: "\n\n", attachments: Vec::new(), tiles: Vec::new() }
     }
 
-    /// The message; `None` when nothing was added.
+    /// Returns the message; `None` if nothing was added.
     pub(super) fn into_message(self) -> Option<(ChatMessage, MessageTiles)> {
         (!self.text.is_empty()).then(|| self.done())
     }
 
-    /// Of lines, without any yet.
+    /// Makes an empty message of lines.
     pub(super) const fn lines() -> Self {
         Self { text: String::new(), gap: "\n", attachments: Vec::new(), tiles: Vec::new() }
     }
 
-    /// Adds a text; the gap before it counts for its source.
+    /// Adds a text; the separator before it counts for its source.
     pub(super) fn text(&mut self, source: TileSource, text: &str) {
         let gap = if self.text.is_empty() { "" } else { self.gap };
         self.text.push_str(gap);
@@ -86,7 +86,7 @@ impl Message {
         self.attachments.extend(part.attachments.iter().cloned().map(Attachment::of_asset));
     }
 
-    /// These lines under their heading, which counts for the first of them; nothing of none.
+    /// Adds lines under a heading, whose bytes count for the source of the first line. Without lines it adds nothing.
     pub(super) fn under(&mut self, heading: &str, lines: Self) {
         if let (false, Some(first)) = (lines.text.is_empty(), lines.tiles.first()) {
             let source = first.source;
@@ -98,7 +98,7 @@ impl Message {
         }
     }
 
-    /// It is kept until the model has answered: without room to grow.
+    /// Returns the message without spare capacity, because it stays in memory until the model has answered.
     pub(super) fn done(mut self) -> (ChatMessage, MessageTiles) {
         self.text.shrink_to_fit();
         let tiles = MessageTiles { text: self.tiles, rest: TileSource::Input };

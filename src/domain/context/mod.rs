@@ -4,7 +4,7 @@
 //! configuration, state, loads ─▶ entry::plan ─▶ (worker fetches) ─▶ Inputs ─▶ assemble ─▶ prompt + ledger
 //! ```
 //!
-//! Sections in the order of `spec/context.md`; `text` has their exact words.
+//! [`item::Section`] has the order of the sections, [`text`] their exact words.
 
 pub mod assemble;
 pub mod attach;

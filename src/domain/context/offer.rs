@@ -1,4 +1,4 @@
-//! What a piece of content gets of the room that is left: what it asks for, less, or nothing.
+//! Decides how many bytes a piece of content gets of the room that is left: all that it asks for, fewer, or none.
 
 use super::item::{Content, Shown};
 use super::ledger::{Row, Status};
@@ -7,17 +7,17 @@ use crate::foreign::Foreign;
 use crate::limits::ENTRY_FLOOR;
 use std::borrow::Cow;
 
-/// What a part got, before it is put into its place.
+/// The bytes that a part got, before it is put into its place.
 pub(super) struct Offer<'c> {
-    /// `None` when it isn't worth showing.
+    /// Text to show; `None` if there is too little room.
     pub(super) text: Option<Foreign<'c>>,
-    /// Its line in the ledger, without a key.
+    /// Row in the ledger, without a key.
     pub(super) row: Row,
-    /// Bytes that it would have, were there room for all that it asks for.
+    /// Bytes that it would have with room for all that it asks for.
     pub(super) wants: usize,
 }
 
-/// Room for what stands behind `header`: `left` bytes of the budget, and of these no more than `room`.
+/// Offers the content behind `header` at most `room` of the `left` bytes of the budget.
 pub(super) fn offer<'c>(
     header: &str,
     asked: Option<usize>,
@@ -28,7 +28,7 @@ pub(super) fn offer<'c>(
     let content = text::foreign(content, inline);
     let asked = asked.unwrap_or_else(|| content.asks(left));
     let given = asked.min(room);
-    // Looks at the whole of a value: only where it isn't shown.
+    // Looks at the whole value, so it runs only if the value isn't shown whole.
     let wants = || asked.min(content.bytes());
     let row = |given, rendered, status, reason| Row { asked, given, rendered, status, reason, ..Row::fixed("", 0) };
     let shown = match &content {
@@ -51,7 +51,7 @@ pub(super) fn offer<'c>(
         (false, true) => Some("no more bytes were left".to_owned()),
         (false, false) => Some("larger than its budget".to_owned()),
     };
-    // Of what is cut to its own budget that is all that it wants.
+    // A content that is cut to its own budget wants no more.
     let wants = if given < asked && !whole { wants().max(body.len()) } else { body.len() };
     let row = row(given, body.len(), status, reason);
     let text = if inline { Foreign::inline(body) } else { Foreign::text(body) };

@@ -10,8 +10,8 @@ use crate::session::TurnRecord;
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 
-/// A turn of a transcript: its record, which doesn't change any more, and what showing it takes, found out once: every
-/// prompt of a long session asks for it.
+/// A turn of a transcript: its record, which never changes, and the bytes of showing it, which are computed once
+/// because every prompt of a long session needs them.
 #[derive(Debug, Default)]
 pub struct TranscriptTurn {
     record: TurnRecord,
@@ -19,12 +19,12 @@ pub struct TranscriptTurn {
     whole_for: Mutex<Option<ViewerKey>>,
 }
 
-/// What showing the whole of a turn takes.
+/// Facts about showing a turn whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
-    /// In the prompt, with the venue's own lines above what calls returned.
+    /// Bytes in the prompt, with the venue's notes above results.
     pub(super) bytes: usize,
-    /// No line of it is quoted.
+    /// No line of the turn is quoted.
     pub(super) as_it_is: bool,
 }
 
@@ -37,19 +37,19 @@ impl TranscriptTurn {
             });
             let (bytes, stored) = heard.chain(said).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             let noted: usize = notes(self).map(|(_, line)| line.len() + 1).sum();
-            // A quote only adds to a text.
+            // Quoting only makes a text longer.
             let lines = self.heard.iter().map(|heard| heard.attachments.len() * LINE_BYTES).sum::<usize>();
             Shown { bytes: bytes + noted + lines, as_it_is: bytes == stored }
         })
     }
 
-    /// Whether it was found that this viewer stands for it and may know all that it learned by itself: as long as no
-    /// turn before it learned anything else, it is shown whole.
+    /// Whether the turn is known to be whole for this viewer: it stands for the turn and may know everything that the
+    /// turn learned. If no turn before has learned anything else, the turn is shown whole.
     pub(super) fn is_whole_for(&self, viewer: &ViewerKey) -> bool {
         self.whole_for.lock().is_ok_and(|known| known.as_ref() == Some(viewer))
     }
 
-    /// It is: the last viewer for whom it is so is remembered.
+    /// Remembers the last viewer for whom the turn is whole.
     pub(super) fn keep_whole_for(&self, viewer: &ViewerKey) {
         if let Ok(mut known) = self.whole_for.lock()
             && known.as_ref() != Some(viewer)
@@ -79,7 +79,7 @@ impl PartialEq for TranscriptTurn {
     }
 }
 
-/// Bytes of a message in the prompt, of whose text so many are shown.
+/// Returns the bytes of a message in the prompt; `fit` returns the shown bytes of its text.
 pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) -> usize {
     match message {
         ChatMessage::User { text, attachments } => fit(text) + attachments.len() * LINE_BYTES,
@@ -90,7 +90,7 @@ pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) 
     }
 }
 
-/// Bytes of the reasoning of a reply in the prompts after it.
+/// Returns the bytes of a reply's reasoning in later prompts.
 pub fn reasoning_bytes(reasoning: Option<&Reasoning>) -> usize {
     reasoning.into_iter().flat_map(|reasoning| &reasoning.items).map(|item| item.to_string().len()).sum()
 }

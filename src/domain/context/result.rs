@@ -1,4 +1,4 @@
-//! What a call returned, as the model sees it: all of it, or as much as there is room for and how to read on.
+//! The result of a call as the model sees it: all of it, or a part of it and the way to read on.
 
 use super::budget::{PromptBudget, RATIO_DEFAULT};
 use crate::agent::AgentConfig;
@@ -9,38 +9,38 @@ use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
 use crate::render::{RenderOptions, render_counted};
 use serde_json::Value;
 
-/// Part of the context that the results of one reply may take in any case.
+/// Part of the context (1/3) that the results of one reply may always take.
 const RESULTS_SHARE: usize = 3;
-/// Part of the context that stays free for the next reply where results take more than that.
+/// Part of the context (1/6) that stays free for the next reply if results take more than that.
 const REPLY_SHARE: usize = 6;
 
 /// Room for the results of one reply's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultRoom {
-    /// Bytes of all of them together.
+    /// Bytes of all results together.
     all: usize,
 }
 
 impl ResultRoom {
-    /// A third of the context, or what the turn's prompt has left of it (`left` bytes) but for some of the next reply:
-    /// the model must see all results in its next turn, beside the events of this one.
+    /// Returns a third of the context, or if that is more, the `left` bytes of the turn's prompt without a sixth of the
+    /// context for the next reply: the model must see all results in its next turn, beside the events of this one.
     pub fn of(config: &AgentConfig, left: usize) -> Self {
         let budget = PromptBudget::of_models(config.context_budget, &config.model, RATIO_DEFAULT);
         let third = budget.bytes / RESULTS_SHARE;
         Self { all: third.max(left.min(budget.bytes).saturating_sub(budget.bytes / REPLY_SHARE)) }
     }
 
-    /// Bytes that a result may take when it is the only one.
+    /// Returns the bytes that a single result may take.
     pub fn one(self) -> usize {
         self.all.clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
     }
 
-    /// Bytes that each of so many results may take whatever the others need.
+    /// Returns the bytes that each of so many results may always take.
     pub fn equal(self, calls: usize) -> usize {
         (self.all / calls.max(1)).clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
     }
 
-    /// Bytes that each of the results may take: what small ones don't need goes to the large ones.
+    /// Returns the bytes that each of the results may take; bytes that small ones don't need go to the large ones.
     pub fn share(self, needs: &[usize]) -> usize {
         let mut needs = needs.to_vec();
         needs.sort_unstable();
@@ -56,24 +56,24 @@ impl ResultRoom {
     }
 }
 
-/// Where the rest is of a result that is not shown whole.
+/// Where the rest of a cut result can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rest {
-    /// In the tree.
+    /// The rest is in the tree, at a path.
     At {
-        /// Its path.
+        /// Path of the stored value.
         path: Path,
-        /// The field of the result that is the value at this path; `None`: the whole result.
+        /// The field of the result whose value is at the path; `None` for the whole result.
         field: Option<&'static str>,
     },
-    /// The call can be made again for less.
+    /// The call can be made again for a smaller part.
     Again,
-    /// It is kept nowhere.
+    /// The rest is stored nowhere.
     Lost,
 }
 
 impl Rest {
-    /// Of an operation's result, or of a delegate's (`None`).
+    /// Returns the rest for the result of an operation, or of a delegate (`None`).
     pub fn of(operation: Option<&str>, arguments: &Value, result: &Value, is_read: bool) -> Self {
         let job = |id: &Value| {
             let path = job_field(&JobId::new(id.as_str()?).ok()?, "output")?;
@@ -83,7 +83,7 @@ impl Rest {
             Some("v/ops/lattice/read") => {
                 Path::from_json(&arguments["path"]).ok().map(|path| Self::At { path, field: Some("value") })
             }
-            // A job's record has its own output; what an agent answers at once is its job's.
+            // A job's record has its output; what an agent answers at once is the output of its job.
             Some("v/ops/job/result") => job(&result["id"]),
             None => job(&result["job"]),
             Some(path) if path.starts_with("v/ops/agent/") => job(&result["job"]),
@@ -92,7 +92,7 @@ impl Rest {
         kept.unwrap_or(if is_read { Self::Again } else { Self::Lost })
     }
 
-    /// How to get at it. `characters`: of a text so many are shown.
+    /// Describes how to read the rest. `characters` is the number of shown characters of a text.
     fn advice(&self, characters: Option<usize>) -> String {
         match self {
             Self::At { path, .. } => {
@@ -106,18 +106,18 @@ impl Rest {
     }
 }
 
-/// The path of a field of a job's record.
+/// Returns the path of a field of a job's record.
 pub(super) fn job_field(job: &JobId, field: &str) -> Option<Path> {
     Path::from_segments([Namespace::Jobs.prefix(), job.as_str(), field].map(str::to_owned).to_vec()).ok()
 }
 
-/// What stands behind the beginning of a cut content of `bytes` bytes. It goes on in the line where the content ends: a
-/// line of its own could be anybody's.
+/// Returns the mark behind the beginning of a cut content of `bytes` bytes. It stands in the content's last line,
+/// because foreign text could imitate a line of its own.
 pub(super) fn cut_mark(limit: usize, bytes: usize, rest: &Rest, characters: Option<usize>) -> String {
     format!(" [cut to {limit} of {bytes} bytes; {}]", rest.advice(characters))
 }
 
-/// A path as an argument takes it.
+/// Writes a path as an argument takes it.
 pub(super) fn argument(path: &Path) -> String {
     if path.segments().iter().all(|segment| !segment.contains('/')) {
         return format!("`{path}`");
@@ -126,7 +126,7 @@ pub(super) fn argument(path: &Path) -> String {
     foreign::json_line(&segments.collect())
 }
 
-/// A result in at most `limit` bytes.
+/// Renders a result in at most `limit` bytes.
 pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
     let full = match result {
         Value::String(text) => text.clone(),
@@ -152,7 +152,7 @@ pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
     format!("{shown}{}", mark(characters.filter(|_| text_at_path)))
 }
 
-/// A result of which only the text is left, in at most `limit` bytes.
+/// Shortens a text whose rest is stored nowhere to at most `limit` bytes.
 pub fn shortened(text: &str, limit: usize) -> String {
     tool_result(&Value::String(text.to_owned()), limit, &Rest::Lost)
 }

@@ -2,9 +2,9 @@
 //!
 //! | a turn | is shown |
 //! |---|---|
-//! | that ran under authority, and for a request, that the viewer doesn't cover | not at all |
-//! | that knew and returned nothing that the viewer may not know any more | whole |
-//! | otherwise, of the exchange that is not answered yet | with that marked in its place |
+//! | whose authority and request the viewer doesn't cover | not at all |
+//! | that knew and returned nothing that was revoked for the viewer | whole |
+//! | otherwise, in the exchange that is not answered yet | with marks in place of the revoked parts |
 //! | otherwise | not at all |
 
 use super::item::{Content, Item};
@@ -17,46 +17,46 @@ use crate::session::{CallRecord, TurnRecord};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The tool whose result is what the turns of another goal came to.
+/// The tool whose result holds what the turns of another goal have found.
 const SUBGOAL: &str = "subgoal";
 
-/// The turn that looks.
+/// The turn that views earlier turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
-    /// What it may do.
+    /// Authority of the turn.
     pub authority: &'a Authority,
-    /// What its request may do at most.
+    /// Most authority of its request.
     pub bound: &'a Authority,
 }
 
 /// How much of a turn is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sight {
-    /// All of it.
+    /// The whole turn is shown.
     Whole,
-    /// With this marked.
+    /// The turn is shown with these parts marked.
     Marked(Marks),
-    /// Nothing.
+    /// The turn is hidden.
     Hidden,
 }
 
-/// What of a turn may not be known any more, and by which capability it was.
+/// The parts of a turn that the viewer may not know, each with the capability that allowed them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// What it said.
+    /// Capability of the model's words.
     said: Option<Capability>,
-    /// What calls returned, by their place.
+    /// Calls whose results are marked, by index, with their capabilities.
     results: Vec<(usize, Capability)>,
 }
 
 impl Viewer<'_> {
-    /// The turn ran for a request that the viewer stands for, or under no more than it holds. What was
-    /// taken back since is another question, where the turn says what it used.
+    /// Whether the turn ran for a request that the viewer stands for, or under no more authority than the viewer has.
+    /// If the turn records what it used, later revocations are checked separately.
     pub fn stands_for(&self, turn: &TurnRecord) -> bool {
         self.authority.covers(&turn.authority) || (turn.used.is_some() && self.bound.covers(&turn.bound))
     }
 
-    /// Hash of it, with `any_job` in the place of its authority.
+    /// Returns the hash of the viewer, with `any_job` as its authority.
     fn key(&self, any_job: &Authority) -> ViewerKey {
         let same = (any_job, self.bound.clone().nowhere());
         ViewerKey(Sha256::digest(serde_json::to_vec(&same).expect("authority serialises")).into())
@@ -67,7 +67,7 @@ impl Viewer<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ViewerKey([u8; 32]);
 
-/// The capabilities that a prompt's pieces and attachments were read by.
+/// Returns the capabilities that allowed the reads of a prompt's items and attachments.
 pub fn used(items: &[Item], attachments: &[Attachment], authority: &Authority) -> Vec<Capability> {
     let shown = items.iter().filter(|item| !matches!(item.content, Content::Absent(..)));
     let mut used: Vec<Capability> = Vec::new();
@@ -82,16 +82,16 @@ pub fn used(items: &[Item], attachments: &[Attachment], authority: &Authority) -
     used
 }
 
-/// How much of each of a session's turns is shown, oldest first. `open`: it belongs to the exchange
-/// that is not answered yet.
+/// Returns how much of each of a session's turns is shown, oldest first. `open` tells whether a turn belongs to the
+/// exchange that is not answered yet.
 pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
     let holder = Holder::of(viewer.authority);
     let may_know = |cap: &Capability| holder.may_know(cap);
-    // What turns up to here have learned that the viewer may not know.
+    // Capabilities of the turns so far that the viewer doesn't have.
     let mut lost: Vec<&Capability> = Vec::new();
     let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());
     let mut stands: Vec<bool> = Vec::with_capacity(turns.len());
-    // Most turns were looked at before, by a turn like this one, perhaps of another job.
+    // Most turns were viewed before by a similar turn, perhaps of another job.
     let any_job = viewer.authority.clone().of_any_job();
     let (key, anywhere) = (viewer.key(&any_job), Holder::of(&any_job));
     let is_clean = |turn: &TurnRecord| {
@@ -130,12 +130,13 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
     shown.collect()
 }
 
-/// The turn had in its prompt, or could have had, what was learned by this capability.
+/// Whether the turn had in its prompt, or could have had, what was learned by this capability.
 fn knew(turn: &TurnRecord, learned: &Capability) -> bool {
     turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, ResourcePath::of(learned)).is_ok()
 }
 
-/// What turns of a goal knew, the call that opened the goal has returned.
+/// Marks the call that opened a goal if turns of the goal knew something revoked, because its result holds what they
+/// found.
 fn handed_up(turns: &[Arc<TranscriptTurn>], marked: &mut [Marks]) {
     for inner in (0..turns.len()).rev() {
         let why = marked[inner].said.clone().or_else(|| marked[inner].results.first().map(|(_, cap)| cap.clone()));
@@ -156,13 +157,12 @@ impl Marks {
         self.said.is_none() && self.results.is_empty()
     }
 
-    /// Puts into the messages of a turn, as they are shown otherwise, what may be said of that which may
-    /// not be known.
+    /// Replaces the marked parts in the messages of a turn by notes.
     pub fn mark(&self, said: &mut [ChatMessage], calls: &[CallRecord]) {
         if let Some(by) = &self.said {
             for message in &mut *said {
                 if let ChatMessage::Assistant { text, reasoning, .. } = message {
-                    // It may quote what the words do.
+                    // The reasoning may quote the same content.
                     *reasoning = None;
                     if !text.is_empty() {
                         *text = text::words_withheld(by);

@@ -1,4 +1,4 @@
-//! Which part of a prompt every byte of its texts is of: the detail behind a ledger.
+//! Assigns each byte of a prompt's texts to a part: the detail behind a ledger.
 
 use super::ledger::{Ledger, Row, Status};
 use crate::chat::{ChatMessage, ModelRequest};
@@ -6,52 +6,52 @@ use crate::ids::sha256_hex;
 use crate::wire::account::{MessageRows, RequestRows};
 use std::collections::BTreeMap;
 
-/// The part that bytes of a message are of.
+/// The part that bytes of a message belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TileSource {
     /// The sentence before reference data.
     Reference,
-    /// A piece of context, a result or a message: its row in the ledger, headings included.
+    /// A piece of context, a result or a message, by its row in the ledger; headings belong to it.
     Part(usize),
     /// The context map.
     Map,
-    /// Where the agent is in the tree of its goals, and summaries of compacted turns.
+    /// The position in the goal tree, and summaries of compacted turns.
     Summary,
     /// A turn of the transcript, by its number.
     Turn(u64),
     /// The heading of the sections that came with the task.
     Scoped,
-    /// The task, how it ends, the date and children that are running.
+    /// The task, how it ends, the date and the running children.
     Input,
 }
 
-/// Bytes of one source.
+/// Consecutive bytes of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
-    /// The part that they are of.
+    /// The part that they belong to.
     pub source: TileSource,
-    /// Bytes of UTF-8; of a part with its headings and the gap before it.
+    /// Number of bytes of UTF-8; a part includes its headings and the separator before it.
     pub bytes: usize,
 }
 
 /// The sources of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageTiles {
-    /// Of its text, in order: together they have its bytes.
+    /// Tiles of its text, in order; their lengths add up to the length of the text.
     pub text: Vec<Tile>,
-    /// Of its calls and its reasoning.
+    /// Source of its calls and its reasoning.
     pub rest: TileSource,
 }
 
 impl MessageTiles {
-    /// A message of one source.
+    /// Makes the tiles of a message of one source.
     pub fn whole(source: TileSource, message: &ChatMessage) -> Self {
         let (ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) =
             message;
         Self { text: vec![Tile { source, bytes: text.len() }], rest: source }
     }
 
-    /// Names parts by their rows in the ledger, which `rows` has by their place among the parts.
+    /// Replaces indexes of parts by rows in the ledger; `rows` has the row of each index.
     pub(super) fn name_rows(&mut self, rows: &BTreeMap<usize, usize>) {
         for tile in &mut self.text {
             if let TileSource::Part(at) = &mut tile.source {
@@ -64,17 +64,17 @@ impl MessageTiles {
     }
 }
 
-/// The rows of a prompt with nothing left over: of each turn of the transcript its own.
+/// The rows of a prompt that cover all its bytes; each turn of the transcript has its own row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptRows {
-    /// In the order of the ledger. `rendered` are the bytes of the texts, as they stand in the prompt.
+    /// Rows in the order of the ledger; `rendered` is the length in bytes of the texts in the prompt.
     pub rows: Vec<Row>,
-    /// Which of them the pieces of the request are of.
+    /// Rows of the pieces of the request.
     pub of: RequestRows,
 }
 
 impl PromptRows {
-    /// The rows of a prompt, from its ledger and the tiles of its messages.
+    /// Makes the rows of a prompt from its ledger and the tiles of its messages.
     pub fn new(ledger: &Ledger, request: &ModelRequest, tiles: &[MessageTiles]) -> Self {
         let mut sums: BTreeMap<TileSource, usize> = BTreeMap::new();
         for (message, tiles) in request.messages.iter().zip(tiles) {
@@ -129,7 +129,7 @@ impl PromptRows {
         Self { rows, of }
     }
 
-    /// The transcript by turn.
+    /// Adds one row for each turn of the transcript.
     fn transcript(
         rows: &mut Vec<Row>,
         places: &mut BTreeMap<TileSource, usize>,
@@ -168,7 +168,7 @@ fn with_hash(row: &Row, text: &str) -> Row {
     row
 }
 
-/// Bytes of the calls of a message. What of its reasoning is sent depends on the model that is asked.
+/// Returns the bytes of the calls of a message. Reasoning is not counted: how much of it is sent depends on the model.
 fn beside_text(message: &ChatMessage) -> usize {
     match message {
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => 0,

@@ -1,5 +1,5 @@
-//! Section 6: what was said in the goal that is worked on, the newest exchanges that fit, a tool
-//! result never without its call; before it the goals above and the summaries of what was compacted.
+//! The transcript in a prompt: the newest exchanges of the current goal that fit, each tool result with its call;
+//! before them the goals above and the summaries of compacted turns.
 
 use super::ledger::{Row, Status};
 use super::past::{TranscriptTurn, message_bytes};
@@ -15,72 +15,73 @@ use crate::session::{Heard, TurnRecord};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Percent of the room that the turns have after the oldest have left: until they fill it again, none leaves.
+/// Percentage of the room that the turns take after the oldest have left; no turn leaves until they fill the room
+/// again.
 const CUT_TO: usize = 70;
-/// Below so many percent of the room older turns come back.
+/// Percentage of the room below which older turns come back.
 const GROW_BELOW: usize = CUT_TO / 2;
 
-/// The open task, and what the turn that heard it shows in its place.
+/// The open task, with the text that replaces it in its first turn.
 pub(super) struct OpenTask<'i> {
-    /// Its job.
+    /// Job of the task.
     pub(super) job: &'i JobId,
-    /// The text of the task, or a mark where that stands elsewhere.
+    /// Text of the task, or a mark if the text stands elsewhere.
     pub(super) shown: String,
-    /// Its bytes are counted elsewhere.
+    /// The bytes of the text are counted elsewhere.
     pub(super) is_counted: bool,
 }
 
-/// Which turns leave the prompt for want of room.
+/// Which turns leave the prompt if there is too little room.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trim {
-    /// The oldest, one by one.
+    /// The oldest turns leave one by one.
     Single,
-    /// Many at once and then none for long, after the last prompt began with this turn.
+    /// Many turns leave at once, and then none for a long time; has the first turn of the last prompt.
     Steps(Option<u64>),
 }
 
 /// A turn as the prompt shows it.
 #[derive(Default)]
 pub(super) struct Exchange {
-    /// Its number.
+    /// Number of the turn.
     pub(super) turn: u64,
-    /// What it heard.
+    /// Messages to the turn.
     pub(super) heard: Vec<ChatMessage>,
-    /// Place in `heard` of the task that is still open.
+    /// Index in `heard` of the task that is still open.
     pub(super) task: Option<usize>,
-    /// What it said, with the results of its calls.
+    /// Messages of the model, with the results of its calls.
     pub(super) said: Vec<ChatMessage>,
 }
 
-/// How much of a transcript a prompt shows.
+/// The part of a transcript that a prompt shows.
 pub(super) struct Cut<'i> {
-    /// Where in the tree of its goals the agent is.
+    /// Text of the position in the goal tree.
     place: Option<String>,
-    /// Summaries of compacted turns, oldest first, and from which one on they are shown.
+    /// Summaries of compacted turns, oldest first; shown from index `segments_from` on.
     segments: &'i [String],
     segments_from: usize,
     lines: Vec<Line<'i>>,
-    /// Numbers of turns that ran under authority that this one doesn't have.
+    /// Numbers of turns whose authority the viewer doesn't cover.
     denied: Vec<u64>,
-    /// Numbers of turns that are shown without what was taken back.
+    /// Numbers of turns that are shown without revoked parts.
     marked: Vec<u64>,
     open: Option<OpenTask<'i>>,
-    /// No turn has heard the open task yet.
+    /// No turn has shown the open task yet.
     is_task_new: bool,
     /// Number of the oldest turn, shown or not.
     oldest_read: u64,
     /// Bytes of all turns.
     whole: usize,
-    /// Bytes of the turn whose calls the model hasn't seen the results of.
+    /// Bytes of the newest turn, if the model hasn't seen the results of its calls.
     required: usize,
-    /// Shown from this one on.
+    /// Index of the first shown line.
     from: usize,
     given: usize,
     rendered: usize,
 }
 
 impl<'i> Cut<'i> {
-    /// Shows what is required, and nothing else yet.
+    /// Makes a cut that shows only the required turn.
     pub(super) fn new(
         turns: &'i [Arc<TranscriptTurn>],
         goals: &'i View,
@@ -89,7 +90,7 @@ impl<'i> Cut<'i> {
     ) -> Self {
         let open = task.as_ref().map(|task| task.job);
         let live = || turns.iter().filter(|turn| goals.shows(turn));
-        // The newest turns whose results no turn has answered yet.
+        // Turns after this one have results that no turn has answered yet.
         let answered = live().filter(|turn| !awaits_answer(turn)).map(|turn| turn.turn).next_back().unwrap_or(0);
         let is_open = |turn: &TurnRecord| turn.turn > answered || (open.is_some() && turn.job.as_ref() == open);
         let mut lines: Vec<Line<'i>> = Vec::new();
@@ -139,17 +140,17 @@ impl<'i> Cut<'i> {
         }
     }
 
-    /// Bytes that can't be left out.
+    /// Returns the bytes that can't be left out.
     pub(super) const fn required(&self) -> usize {
         self.required
     }
 
-    /// Bytes of all of it.
+    /// Returns the bytes of the whole transcript.
     pub(super) const fn whole(&self) -> usize {
         self.whole
     }
 
-    /// What of it isn't shown, for want of room.
+    /// Describes the summaries and turns that had no room.
     pub(super) fn omitted(&self) -> Option<String> {
         let summaries = match self.segments_from {
             0 => None,
@@ -166,8 +167,8 @@ impl<'i> Cut<'i> {
         (!gone.is_empty()).then(|| gone.join(", "))
     }
 
-    /// Shows summaries, then older turns, the newest first, as whole turns within `room`. Returns their
-    /// bytes. `trim` says which of them leave when not all fit.
+    /// Shows summaries, then older turns, the newest first, as whole turns within `room`; returns their bytes. `trim`
+    /// decides which turns leave if not all fit.
     pub(super) fn fill(&mut self, room: usize, trim: Trim) -> usize {
         let mut taken = 0;
         while let Some(segment) = self.segments_from.checked_sub(1).and_then(|at| self.segments.get(at)) {
@@ -188,7 +189,7 @@ impl<'i> Cut<'i> {
         taken
     }
 
-    /// Where the newest turns begin that fit into `room`.
+    /// Returns the index of the first of the newest lines that fit into `room`.
     fn newest(&self, room: usize) -> usize {
         let (mut from, mut taken) = (self.from, 0);
         while let Some(line) = from.checked_sub(1).and_then(|at| self.lines.get(at)) {
@@ -201,10 +202,11 @@ impl<'i> Cut<'i> {
         from
     }
 
-    /// Where the turns begin when they leave in steps: where they began before, as long as they fit from there on.
+    /// Returns the index of the first line if turns leave in steps: the first turn of the last prompt, as long as the
+    /// turns from there on fit.
     fn step(&self, room: usize, before: Option<u64>) -> usize {
         let all = self.bytes(0..self.from);
-        // One turn at least, if it fits.
+        // At least one turn is shown, if it fits.
         let cut = |room: usize| match self.newest(room / 100 * CUT_TO) {
             none if none == self.from => self.newest(room).max(self.from.saturating_sub(1)),
             some => some,
@@ -218,9 +220,9 @@ impl<'i> Cut<'i> {
                 bytes if bytes < room.min(all) / 100 * GROW_BELOW => at.min(anew()),
                 _ => at,
             },
-            // Where they began isn't read any more.
+            // The first turn of the last prompt isn't read any more.
             None if before < self.oldest_read => cut(room.min(all)),
-            // A summary stands for it.
+            // A summary has replaced the first turn of the last prompt.
             None => anew(),
         }
     }
@@ -229,27 +231,27 @@ impl<'i> Cut<'i> {
         self.lines[lines].iter().map(|line| line.bytes(self.open.as_ref())).sum()
     }
 
-    /// What stands before the turns: where the frame is in the tree, and summaries.
+    /// Iterates over the texts before the turns: the position in the goal tree, and summaries.
     pub(super) fn lead(&self) -> impl Iterator<Item = &str> {
         self.place.iter().chain(&self.segments[self.segments_from..]).map(String::as_str)
     }
 
-    /// The turns that are shown, oldest first.
+    /// Iterates over the shown turns, oldest first.
     pub(super) fn exchanges(&self) -> impl Iterator<Item = Exchange> {
         self.lines[self.from..].iter().map(|line| line.exchange(self.open.as_ref()))
     }
 
-    /// Number of the first turn that is shown; 0 when none is.
+    /// Returns the number of the first shown turn; 0 if there is none.
     pub(super) fn first_shown(&self) -> u64 {
         self.lines.get(self.from).map_or(0, Line::first)
     }
 
-    /// Whether the turn with this number is shown, and not only that there was one.
+    /// Whether the turn with this number is shown with its content.
     pub(super) fn shows(&self, number: u64) -> bool {
         self.lines[self.from..].iter().any(|line| matches!(line, Line::Turn(turn, _) if turn.turn == number))
     }
 
-    /// Where the text of the open task stands.
+    /// Returns where the text of the open task stands.
     pub(super) fn task_place(&self) -> TaskPlace {
         let Some(open) = &self.open else { return TaskPlace::Nowhere };
         let heard = |line: &Line<'_>| match line {
@@ -263,7 +265,7 @@ impl<'i> Cut<'i> {
         }
     }
 
-    /// Its lines in the ledger; none without a transcript.
+    /// Iterates over its rows in the ledger; none without a transcript.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row> {
         let row = |turns: &[u64], what: &str| {
             let numbers = turns.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
@@ -303,24 +305,24 @@ impl<'i> Cut<'i> {
 /// Where the text of the open task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskPlace {
-    /// No task is open.
+    /// There is no open task.
     Nowhere,
-    /// Behind the turns: it is new.
+    /// Behind the turns, because the task is new.
     Behind,
-    /// In the turn that heard it.
+    /// In the turn that first showed it.
     Within,
-    /// Before the turns: the one that heard it isn't shown.
+    /// Before the turns, because the turn that first showed it isn't shown.
     Before,
 }
 
-/// The model hasn't seen what the turn's calls returned.
+/// Whether the model hasn't seen the results of the turn's calls.
 fn awaits_answer(turn: &TurnRecord) -> bool {
     matches!(turn.said.last(), Some(ChatMessage::Tool { .. }))
 }
 
-/// A turn, or what stands for turns that are not shown.
+/// A turn, or a note for turns that are not shown.
 enum Line<'i> {
-    /// With what of it is marked.
+    /// A turn with its marked parts.
     Turn(&'i TranscriptTurn, Option<Marks>),
     Gap {
         first: u64,
@@ -368,7 +370,7 @@ impl Line<'_> {
     }
 }
 
-/// The turns that are shown, by number: `turns 1 to 3, 7`.
+/// Lists the numbers of the shown turns: `turns 1 to 3, 7`.
 fn named(lines: &[Line<'_>]) -> Option<String> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for turn in lines.iter().filter(|line| matches!(line, Line::Turn(..))).map(Line::first) {
@@ -382,7 +384,7 @@ fn named(lines: &[Line<'_>]) -> Option<String> {
     (!runs.is_empty()).then(|| format!("turns {}", runs.join(", ")))
 }
 
-/// One turn as messages.
+/// Writes one turn as messages.
 fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask<'_>>) -> Exchange {
     let as_it_is = turn.shown().as_it_is;
     let is_open = |heard: &Heard| open.filter(|open| heard.job.as_ref() == Some(open.job));
@@ -394,7 +396,7 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask
         };
         ChatMessage::User { text, attachments: heard.attachments.iter().cloned().map(Attachment::of_asset).collect() }
     });
-    // What others said is quoted first: what the venue puts in their place is its own.
+    // Foreign text is quoted first, and then the venue's notes are added.
     let quoted = |message: &ChatMessage| if as_it_is { message.clone() } else { said(message) };
     let mut shown: Vec<ChatMessage> = turn.said.iter().map(quoted).collect();
     for (result, line) in notes(turn) {
@@ -408,19 +410,19 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask
     Exchange { turn: turn.turn, heard: heard.collect(), task, said: shown }
 }
 
-/// Lines of the venue above what calls returned, by the place of the message.
+/// Iterates over the venue's notes above results, with the index of the message.
 pub(super) fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
     let results = (0..).zip(&turn.said).filter(|(_, message)| matches!(message, ChatMessage::Tool { .. }));
     let noted = results.zip(&turn.calls).filter_map(|((at, _), call)| Some((at, call.note.as_deref()?)));
     noted.map(|(at, note)| (at, text::note(note)))
 }
 
-/// Stands for a task whose text stands at the end of the prompt.
+/// Writes the mark of a task whose text stands at the end of the prompt.
 pub(super) fn marked(job: &JobId) -> String {
     format!("{}\n{}{job} (from: above): shown in full below", lines::TASKS, lines::TASK_ITEM)
 }
 
-/// What a model said and what it was answered, as it is shown to it again.
+/// Quotes a message of the model or a result for a later prompt.
 fn said(message: &ChatMessage) -> ChatMessage {
     let fit = |text: &str| Foreign::text(text).into_owned();
     match message {
@@ -436,7 +438,7 @@ fn said(message: &ChatMessage) -> ChatMessage {
     }
 }
 
-/// Bytes of a turn that is shown whole.
+/// Returns the bytes of a turn that is shown whole.
 fn bytes(turn: &TranscriptTurn, open: Option<&OpenTask<'_>>) -> usize {
     let marked = |heard: &Heard| {
         let open = open.filter(|open| heard.job.as_ref() == Some(open.job))?;

@@ -1,80 +1,79 @@
-//! `ContextWindow`: a context of labelled items within a number of tokens, as a type of its own for
-//! programs that use Trellis as a library.
+//! `ContextWindow`: labelled items within a number of tokens, for programs that use Trellis as a library.
 
 use std::collections::VecDeque;
 
-/// Tokens of a window when nothing is said.
+/// Default of a window's tokens.
 pub const WINDOW_TOKENS: usize = 100_000;
 
 /// Characters that an item costs besides its own: brackets, `source: `, line ends.
 const ITEM_CHARS: usize = 20;
 
-/// A piece of context.
+/// A labelled item of a window.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContextItem {
-    /// Its name.
+    /// Name of the item.
     pub key: String,
-    /// Its content.
+    /// Text of the item.
     pub value: String,
-    /// Where it came from.
+    /// Source of the item.
     pub source: String,
-    /// Higher ones stand first, and may displace lower ones.
+    /// Priority; items with higher ones stand first, and may displace lower ones.
     pub priority: i32,
 }
 
-/// What is admitted when the window is full.
+/// Which items stay when the window is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admission {
-    /// An item displaces those of lower priority that stand in its way.
+    /// An item displaces items of lower priority.
     #[default]
     Priority,
-    /// Who comes first stays.
+    /// Earlier items stay.
     Arrival,
 }
 
-/// What became of an item.
+/// The result of adding an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Added {
-    /// It is in the window.
+    /// The item is in the window.
     Accepted {
-        /// Items that had to go for it, the lowest priority and newest first.
+        /// Items that were displaced, the lowest priority and the newest first.
         displaced: Vec<ContextItem>,
     },
-    /// It is not.
+    /// The item is not in the window.
     Dropped {
-        /// Why.
+        /// Reason for dropping it.
         reason: Dropped,
     },
 }
 
-/// Why an item was not taken.
+/// Why an item was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Dropped {
-    /// Not even alone does it fit.
+    /// The item alone exceeds the window.
     #[error("`{key}` has about {tokens} tokens, expected at most {max_tokens}")]
     TooLarge {
-        /// Its name.
+        /// Name of the item.
         key: String,
-        /// Its estimate.
+        /// Estimated tokens of the item.
         tokens: usize,
-        /// The window's.
+        /// Most tokens of the window.
         max_tokens: usize,
     },
-    /// What is in the window leaves too little, and may not be displaced by it.
+    /// The other items leave too little room, and the item may not displace them.
     #[error("`{key}` has about {tokens} tokens, and {left} of {max_tokens} are left")]
     Full {
-        /// Its name.
+        /// Name of the item.
         key: String,
-        /// Its estimate.
+        /// Estimated tokens of the item.
         tokens: usize,
-        /// What the window has left.
+        /// Tokens that the window has left.
         left: usize,
-        /// The window's.
+        /// Most tokens of the window.
         max_tokens: usize,
     },
 }
 
-/// Items within a number of tokens.
+/// Labelled items within a number of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextWindow {
     max_tokens: usize,
@@ -90,7 +89,7 @@ impl Default for ContextWindow {
 }
 
 impl ContextItem {
-    /// An item of priority 0.
+    /// Makes an item of priority 0.
     pub fn new(key: impl Into<String>, value: impl Into<String>, source: impl Into<String>) -> Self {
         Self { key: key.into(), value: value.into(), source: source.into(), priority: 0 }
     }
@@ -100,20 +99,20 @@ impl ContextItem {
         count(&self.key) + count(&self.value) + count(&self.source) + ITEM_CHARS
     }
 
-    /// Estimated tokens: a quarter of its characters, by code points.
+    /// Returns the estimated tokens: a quarter of its characters, counted as code points.
     pub fn estimated_tokens(&self) -> usize {
         self.chars() / 4
     }
 }
 
 impl ContextWindow {
-    /// An empty window.
+    /// Makes an empty window.
     pub const fn new(max_tokens: usize, admission: Admission) -> Self {
         Self { max_tokens, admission, items: Vec::new(), chars: 0 }
     }
 
-    /// Takes `item` if the window's estimate and its own together are at most the window's tokens;
-    /// says what became of it, and of what it displaced.
+    /// Adds `item` if the estimates of the window and the item together are at most the window's tokens; returns
+    /// whether it was added, and the displaced items.
     pub fn add(&mut self, item: ContextItem) -> Added {
         let (tokens, max_tokens) = (item.estimated_tokens(), self.max_tokens);
         let key = || item.key.clone();
@@ -130,7 +129,7 @@ impl ContextWindow {
         Added::Accepted { displaced }
     }
 
-    /// Places of the items that must go so that `tokens` fit; `None` when that isn't enough.
+    /// Returns the indexes of the items that must leave so that `tokens` fit; `None` if that isn't enough.
     fn room_for(&self, tokens: usize, priority: i32) -> Option<Vec<usize>> {
         let mut lower: Vec<usize> = match self.admission {
             Admission::Arrival => Vec::new(),
@@ -158,8 +157,8 @@ impl ContextWindow {
         gone
     }
 
-    /// The context: items by priority, equal ones in the order in which they came, each
-    /// `[key (source: src)]` and its value, with an empty line between two; empty without items.
+    /// Writes the items by priority, items of the same priority in the order of arrival. Each item is `[key (source:
+    /// src)]` and its value, with an empty line between two; the text is empty without items.
     pub fn build(&self) -> String {
         let mut sorted: Vec<&ContextItem> = self.items.iter().collect();
         sorted.sort_by_key(|item| std::cmp::Reverse(item.priority));
@@ -167,22 +166,22 @@ impl ContextWindow {
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Estimated tokens of all items: a quarter of their characters.
+    /// Returns the estimated tokens of all items: a quarter of their characters.
     pub const fn estimated_tokens(&self) -> usize {
         self.chars / 4
     }
 
-    /// Tokens that it may hold.
+    /// Returns the most tokens of the window.
     pub const fn max_tokens(&self) -> usize {
         self.max_tokens
     }
 
-    /// The items in the order in which they came.
+    /// Returns the items in the order of arrival.
     pub fn items(&self) -> &[ContextItem] {
         &self.items
     }
 
-    /// Takes everything out.
+    /// Removes all items.
     pub fn clear(&mut self) {
         self.items.clear();
         self.chars = 0;

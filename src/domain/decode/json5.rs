@@ -1,11 +1,11 @@
-//! JSON5 texts, rewritten as JSON, which then is read as any other.
+//! Rewrites JSON5 as JSON, which is then read as usual.
 
 use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The same value as a JSON text. `None`: it is no JSON5, or has a number that JSON has no word for. What its brackets,
-/// commas and colons stand between is left for the reader of the JSON text to check.
+/// Rewrites a text as JSON with the same value. `None` if it is no JSON5, or has a number that JSON can't write. The
+/// reader of the JSON text checks the order of brackets, commas and colons.
 pub(super) fn to_json(text: &str) -> Option<String> {
     let mut rewriter = Rewriter { rest: text, out: String::with_capacity(text.len()) };
     rewriter.run()?;
@@ -34,7 +34,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// One before a closing bracket is left out, but for one that nothing stands before.
+    /// Writes a comma. A comma before a closing bracket is dropped, unless no value stands before it.
     fn comma(&mut self) -> Option<()> {
         self.rest = &self.rest[1..];
         self.skip_blank()?;
@@ -62,7 +62,7 @@ impl Rewriter<'_> {
         Some(())
     }
 
-    /// A name of a member, a number, or a word of JSON.
+    /// Writes a name of a member, a number, or a word of JSON.
     fn word(&mut self) -> Option<()> {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '+' | '-');
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
@@ -78,12 +78,12 @@ impl Rewriter<'_> {
             "true" | "false" | "null" => self.out.push_str(word),
             _ => number(word, &mut self.out)?,
         }
-        // Two words beside each other stay two.
+        // A space keeps two adjacent words apart.
         self.out.push(' ');
         Some(())
     }
 
-    /// Past white space and comments; nothing when a comment has no end.
+    /// Skips white space and comments; `None` if a comment has no end.
     fn skip_blank(&mut self) -> Option<()> {
         loop {
             self.rest = self.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
@@ -98,19 +98,19 @@ impl Rewriter<'_> {
     }
 }
 
-/// A character of a string of JSON.
+/// Writes a character of a JSON string.
 fn push(out: &mut String, c: char) {
     match c {
         '"' | '\\' => out.extend(['\\', c]),
         c if c < ' ' => {
-            // A text takes whatever is written into it.
+            // Writing to a `String` never fails.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         }
         c => out.push(c),
     }
 }
 
-/// What stands behind a backslash.
+/// Writes the character behind a backslash.
 fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Option<()> {
     match chars.next()? {
         c @ ('b' | 'f' | 'n' | 'r' | 't' | 'u') => out.extend(['\\', c]),
@@ -130,7 +130,7 @@ fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// A number with the forms that JSON lacks: a plus, a point at its beginning or end, hexadecimal digits.
+/// Writes a number with the forms that JSON lacks: a plus, a point at its beginning or end, hexadecimal digits.
 fn number(word: &str, out: &mut String) -> Option<()> {
     let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
     if word.starts_with('-') {
@@ -142,7 +142,7 @@ fn number(word: &str, out: &mut String) -> Option<()> {
         out.push_str(&value.to_string());
         return Some(());
     }
-    // What else is no number is found by who reads the JSON text.
+    // The reader of the JSON text finds other invalid numbers.
     digits.starts_with(|c: char| c.is_ascii_digit() || c == '.').then_some(())?;
     let (mantissa, exponent) = match digits.find(['e', 'E']) {
         Some(at) => digits.split_at(at),

@@ -1,11 +1,12 @@
-//! Every entrance of data from outside: one depth, one number of values, maps only as maps, and errors that name their place.
+//! Decodes data from outside with one limit of depth, one limit of values, maps only as maps, and errors that name
+//! their place.
 //!
 //! ```text
 //! text ─▶ json (depth, no key twice) ─▶ value ─▶ typed (a map for every struct) ─▶ T
 //! ```
 //!
-//! What this venue has written itself is read by [`stored`]; `tests/it/tidy.rs` checks that nobody
-//! reads JSON or TOML in another way.
+//! Data that this venue has written itself is read by [`stored`]; `tests/it/tidy.rs` checks that no other code reads
+//! JSON or TOML.
 
 mod json5;
 mod number;
@@ -28,12 +29,12 @@ pub use propose::proposed;
 /// Longest line of a TOML text that an error shows.
 const SHOWN_LINE_BYTES: usize = 200;
 
-/// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
+/// Reads JSON from outside: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
 pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
     parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: true, cut: false })
 }
 
-/// [`json`] that takes JSON5 as well; the error of a text that is neither is that of JSON.
+/// Reads JSON like [`json`], and JSON5; for a text that is neither the error is that of JSON.
 pub fn json5(bytes: &[u8]) -> Result<Value, Wrong> {
     json(bytes).or_else(|error| {
         if error.fact.code != Code::Syntax {
@@ -45,33 +46,33 @@ pub fn json5(bytes: &[u8]) -> Result<Value, Wrong> {
     })
 }
 
-/// The same for what is only data: of a key that is given twice the last one counts, as everywhere.
+/// Reads JSON like [`json`], but a key may be given twice: the last one counts.
 pub fn data(bytes: &[u8]) -> Result<Value, Wrong> {
     parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: false, cut: false })
 }
 
-/// [`json`] of a message that the venue itself may have sent: as deep as `depth`. Of anybody else
-/// it is to be looked at with [`check`].
+/// Reads a message like [`json`], with at most `depth` levels, because the venue itself may have sent it. A message
+/// from any other sender must pass [`check`].
 pub fn message(bytes: &[u8], depth: usize) -> Result<Value, Wrong> {
     parse::parse(bytes, parse::Rules { depth, parts: MESSAGE_PARTS, unique: true, cut: false })
 }
 
-/// A typed value from a JSON value. A struct is a map: a list is never taken for one.
+/// Reads a typed value from a JSON value. A struct is a map; a list is an error.
 pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
     T::deserialize(strict::Strict(value)).map_err(Wrong::from)
 }
 
-/// Reads a field that may be absent, or null, which is a value of it then; `#[serde(default)]` stands with it.
+/// Reads a field for which null is a value and not an absent field; `#[serde(default)]` stands with it.
 pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
-/// [`json`] and [`typed`].
+/// Reads JSON by [`json`] and [`typed`].
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
     typed(json(bytes)?)
 }
 
-/// A TOML text as a JSON value.
+/// Reads a TOML text as a JSON value.
 pub fn toml(text: &str) -> Result<Value, TomlError> {
     let table: toml::Table = text.parse().map_err(TomlError::Syntax)?;
     check_floats(text)?;
@@ -81,8 +82,8 @@ pub fn toml(text: &str) -> Result<Value, TomlError> {
     Ok(value)
 }
 
-/// Refuses a float of TOML that JSON has no word for, which would be null as a value, and one that would be read as
-/// another number.
+/// Refuses a TOML float that JSON can't write, because it would become null, and one that would be read as another
+/// number.
 fn check_floats(text: &str) -> Result<(), TomlError> {
     let table = DeTable::parse(text).map_err(TomlError::Syntax)?;
     let Some((reason, mut steps)) = refused_float_in_table(table.get_ref()) else { return Ok(()) };
@@ -90,7 +91,7 @@ fn check_floats(text: &str) -> Result<(), TomlError> {
     Err(TomlError::Value(Wrong::of(&steps, Code::Limit, reason)))
 }
 
-/// Why the first float that can't be taken isn't, and the way to it, from its end.
+/// Finds the first float that is refused; returns the reason, and the steps to it, the last one first.
 fn refused_float(value: &DeValue<'_>) -> Option<(String, Vec<place::Step>)> {
     match value {
         DeValue::Float(float) => Some((float_refusal(float.as_str())?, Vec::new())),
@@ -119,18 +120,18 @@ fn float_refusal(literal: &str) -> Option<String> {
     number::check_literal(literal).map(|reason| number::refusal(Some(literal), reason))
 }
 
-/// Why a TOML text is no value.
+/// Why a TOML text can't be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TomlError {
-    /// It isn't TOML.
+    /// The text is not TOML.
     #[error("{}", syntax_text(.0))]
     Syntax(toml::de::Error),
-    /// It can't be taken as it is.
+    /// The value breaks a rule.
     #[error("{0}")]
     Value(Wrong),
 }
 
-/// The place, the line and the reason; without the line where it is too long to be shown.
+/// Writes the place, the line and the reason of an error, without lines that are too long.
 fn syntax_text(error: &toml::de::Error) -> String {
     let text = error.to_string();
     if text.lines().all(|line| line.len() <= SHOWN_LINE_BYTES) {
@@ -140,9 +141,8 @@ fn syntax_text(error: &toml::de::Error) -> String {
     told(format!("{place}\n{}", error.message()))
 }
 
-/// What the venue has written itself. Of what was let in before there was a limit, or by another
-/// version, what lies deeper than the decoder goes is a text that says so: nothing that is stored
-/// stops a session.
+/// Reads data that the venue has written itself. Older versions stored data without a limit of depth; parts that are
+/// too deep for the decoder become a text that says so, because no stored data may stop a session.
 pub fn stored<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match serde_json::from_slice(bytes) {
         Err(error) if error.is_syntax() && is_deeper(bytes) => {
@@ -178,19 +178,19 @@ pub fn is_deeper(bytes: &[u8]) -> bool {
     false
 }
 
-/// Stands for what is nested too deeply.
+/// Returns the text in place of a part that is nested too deeply.
 fn not_shown(depth: usize) -> String {
     format!("{}nested deeper than {depth} levels]", lines::NOT_SHOWN)
 }
 
-/// Whether a value is no deeper than [`VALUE_DEPTH`], and of no more than [`VALUE_PARTS`].
+/// Checks that a value is at most [`VALUE_DEPTH`] deep and has at most [`VALUE_PARTS`] values.
 pub fn check(value: &Value) -> Result<(), Wrong> {
     check_to(value, VALUE_DEPTH)?;
     let mut left = VALUE_PARTS;
     if takes(value, &mut left) { Ok(()) } else { Err(Wrong::root(Code::Limit, place::too_many(VALUE_PARTS))) }
 }
 
-/// Whether there is enough left for a value and all in it; it is taken from that.
+/// Subtracts a value and all values in it from `left`; returns whether there were enough.
 fn takes(value: &Value, left: &mut usize) -> bool {
     let Some(rest) = left.checked_sub(1) else { return false };
     *left = rest;
@@ -201,7 +201,7 @@ fn takes(value: &Value, left: &mut usize) -> bool {
     }
 }
 
-/// Whether a value has at most `depth` levels of maps and lists.
+/// Checks that a value has at most `depth` levels of maps and lists.
 pub fn check_to(value: &Value, depth: usize) -> Result<(), Wrong> {
     match deepest(value, depth) {
         None => Ok(()),
@@ -212,7 +212,7 @@ pub fn check_to(value: &Value, depth: usize) -> Result<(), Wrong> {
     }
 }
 
-/// The way to a place that is deeper than `left` levels, from its end.
+/// Returns the steps to a place that is deeper than `left` levels, the last one first.
 fn deepest(value: &Value, left: usize) -> Option<Vec<place::Step>> {
     let (Value::Object(_) | Value::Array(_)) = value else { return None };
     let Some(left) = left.checked_sub(1) else { return Some(Vec::new()) };
@@ -233,8 +233,8 @@ fn deepest(value: &Value, left: usize) -> Option<Vec<place::Step>> {
     }
 }
 
-/// What an operation returns, as deep as may be shown and kept: what lies deeper is replaced by a
-/// text that says so. Results can hold earlier results, and so would grow without end.
+/// Cuts the result of an operation to the depth that may be shown and stored; deeper parts become a text that says so.
+/// Results can hold earlier results, and would grow without end.
 #[must_use]
 pub fn shown(value: Value) -> Value {
     if check_to(&value, RESULT_DEPTH).is_ok() { value } else { cut(value, RESULT_DEPTH) }

@@ -1,28 +1,28 @@
-//! Numbers of a JSON text as they are written: each is exact as a value, or refused.
+//! Checks the numbers of a JSON text as they are written: each is exact as a value, or refused.
 //!
-//! The JSON reader hands out a float for a whole number beyond 64 bits, with other digits than were sent, and zero for a
-//! number that is closer to zero than any float. What such a float was is looked up in the text.
+//! The JSON reader returns a float for a whole number beyond 64 bits, with other digits than were sent, and zero for a
+//! number that is closer to zero than any float. The original literal of such a float is found in the text.
 
 use crate::visible::beginning;
 use serde_json::{Number, Value};
 use std::str;
 
-/// Floats from here on may be whole numbers that no 64 bits hold: 2^63.
+/// Absolute value from which on a float may be a rounded whole number: 2^63.
 const SUSPECT: f64 = 9_223_372_036_854_775_808.0;
 
-/// Reason of a refusal of a whole number that no 64 bits hold.
+/// Reason for refusing a whole number beyond 64 bits.
 const TOO_LARGE: &str = "is larger than 64 bits hold: write it as a text";
 
-/// Bytes of a number that an error shows.
+/// Most bytes of a number that an error shows.
 const SHOWN_BYTES: usize = 48;
 
-/// Reads a number that stands alone; `None` also for one that would lose digits.
+/// Parses a single number; `None` also for one that would lose digits.
 pub fn number(text: &str) -> Option<Number> {
     if check_literal(text).is_some() { None } else { text.parse().ok() }
 }
 
-/// Why a value of a reader that hands out a float for a whole number beyond 64 bits, as that of YAML, can't be taken: its
-/// first number that may be such a one. `None`: there is none.
+/// Returns the error for the first number of a value that may have been rounded from a whole number beyond 64 bits, for
+/// readers that do so, such as that of YAML. `None` if there is no such number.
 pub fn rounded_number(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
@@ -35,12 +35,12 @@ pub fn rounded_number(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether a float can be what is left of a number that 64 bits don't hold.
+/// Whether a float may stand for a number beyond 64 bits.
 pub(super) fn is_suspect(float: f64) -> bool {
     float.abs() >= SUSPECT || float == 0.0
 }
 
-/// Why a number literal can't be taken as it is written, or `None`.
+/// Returns why a number literal can't be read exactly; `None` if it can.
 pub(super) fn check_literal(literal: &str) -> Option<&'static str> {
     if is_too_large(literal) {
         Some(TOO_LARGE)
@@ -64,13 +64,13 @@ fn is_too_large(literal: &str) -> bool {
     is_whole && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err()
 }
 
-/// The error for a number and the reason of [`check_literal`]; without `shown` its value is a secret.
+/// Writes the error for a number and a reason of [`check_literal`]; without `shown` the number is a secret.
 pub(super) fn refusal(shown: Option<&str>, reason: &str) -> String {
     let number = shown.map_or_else(|| "a number".to_owned(), |text| format!("number {text}"));
     format!("{} {reason}", beginning(number, SHOWN_BYTES))
 }
 
-/// The number literals of a JSON text in their order. As much of the text as is walked over must be valid JSON.
+/// Iterates over the number literals of a JSON text. The text must be valid JSON as far as it is read.
 pub(super) struct Literals<'b> {
     rest: &'b [u8],
     passed: usize,
@@ -81,7 +81,7 @@ impl<'b> Literals<'b> {
         Self { rest: bytes, passed: 0 }
     }
 
-    /// The literal with this index, counted from 0. Indices must grow from call to call.
+    /// Returns the literal with this index, counted from 0. Indexes must grow from call to call.
     pub(super) fn nth_literal(&mut self, index: usize) -> Option<&'b str> {
         let ahead = index.checked_sub(self.passed)?;
         self.passed = index + 1;

@@ -1,4 +1,4 @@
-//! JSON text to a value, no deeper than allowed, with the place of what is wrong.
+//! Parses JSON to a value within limits; an error has its place.
 
 use super::not_shown;
 use super::number::{self, Literals};
@@ -9,26 +9,26 @@ use serde_json::{Deserializer, Map, Number, Value};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// What a text may be.
+/// The limits of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
-    /// Levels of maps and lists.
+    /// Most levels of maps and lists.
     pub(super) depth: usize,
-    /// Values in all.
+    /// Most values in the whole text.
     pub(super) parts: usize,
-    /// No key twice in one map.
+    /// A key may stand only once in a map.
     pub(super) unique: bool,
-    /// What is deeper is left out, and a text says so; else it is an error.
+    /// Parts that are too deep become a text that says so; otherwise they are an error.
     pub(super) cut: bool,
 }
 
-/// Reads one value and nothing behind it.
+/// Parses one value with nothing behind it.
 pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
     let (way, numbers) = (RefCell::new(Vec::new()), Numbers::new(bytes));
     let mut reader = Deserializer::from_slice(bytes);
     let node = Node { way: &way, numbers: &numbers, parts: &Cell::new(0), left: rules.depth, rules };
     let read = node.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    // Of what is no JSON the line and the column say where.
+    // For a syntax error, the text of the error has line and column.
     read.map_err(|error| {
         if error.is_data() {
             Wrong::of(&way.borrow(), Code::Limit, error.to_string())
@@ -38,7 +38,7 @@ pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
     })
 }
 
-/// The numbers that were read so far, and the text in which they stand.
+/// The count of numbers so far, and the text in which they stand.
 struct Numbers<'b> {
     count: Cell<usize>,
     literals: RefCell<Literals<'b>>,
@@ -49,25 +49,25 @@ impl<'b> Numbers<'b> {
         Self { count: Cell::new(0), literals: RefCell::new(Literals::new(bytes)) }
     }
 
-    /// Counts one more; returns its index.
+    /// Counts one more number; returns its index.
     fn count_one(&self) -> usize {
         self.count.replace(self.count.get() + 1)
     }
 }
 
-/// One value. The way to it is left behind where it fails.
+/// The parser of one value. After an error `way` has the steps to it.
 #[derive(Clone, Copy)]
 struct Node<'w> {
     way: &'w RefCell<Vec<Step>>,
     numbers: &'w Numbers<'w>,
-    /// Values so far.
+    /// Number of values so far.
     parts: &'w Cell<usize>,
     left: usize,
     rules: Rules,
 }
 
 impl Node<'_> {
-    /// What lies in a map or a list; `None`: it is left out.
+    /// Returns the parser for a member of a map or a list; `None` if the member is too deep and left out.
     fn inside<E: Error>(self) -> Result<Option<Self>, E> {
         match self.left.checked_sub(1) {
             Some(left) => Ok(Some(Self { left, ..self })),
@@ -80,8 +80,8 @@ impl Node<'_> {
         not_shown(self.rules.depth).into()
     }
 
-    /// Refuses a float that stands for a number which 64 bits don't hold. What this venue has written is taken as it is:
-    /// it was let in before there was this rule.
+    /// Refuses a float that stands for a number beyond 64 bits. Data of this venue is read as it is, because it may be
+    /// older than this rule.
     fn check_float<E: Error>(self, float: f64) -> Result<(), E> {
         let index = self.numbers.count_one();
         if self.rules.cut || !number::is_suspect(float) {

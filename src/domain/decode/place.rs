@@ -1,4 +1,4 @@
-//! What is wrong with data, and where: `context[1].budget`.
+//! Errors of data with their place, such as `context[1].budget`.
 
 use crate::limits::{VALUE_DEPTH, VALUE_PARTS};
 use crate::nearest::did_you_mean;
@@ -7,22 +7,22 @@ use serde::Serialize;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
-/// Characters of a key that an error shows.
+/// Most characters of a key that an error shows.
 const KEY_CHARS: usize = 60;
 
-/// Keys of a map that an error shows.
+/// Most keys of a map that an error shows.
 const KEYS_SHOWN: usize = 8;
 
-/// Steps of a place that an error shows: those of a deep one say nothing more.
+/// Most steps of a place that an error shows; more steps don't help the reader.
 const STEPS: usize = 12;
 
-/// Bytes that the reason of an error takes in JSON: with a place it fits into the text of an error.
+/// Most bytes of an error's reason in JSON, so that with a place it fits into the text of an error.
 const REASON_BYTES: usize = 640;
 
-/// Bytes that each of the rest of it takes in JSON.
+/// Most bytes of each other part of an error in JSON.
 const PART_BYTES: usize = 200;
 
-/// Keys of a submission that only the venue sets: nobody is told to.
+/// Keys of a submission that only the venue sets; errors never propose them.
 const VENUE_ONLY: [&str; 6] = ["caller", "parent", "envelope", "handed", "redriveOf", "seal"];
 
 /// One step into a value.
@@ -30,46 +30,46 @@ const VENUE_ONLY: [&str; 6] = ["caller", "parent", "envelope", "handed", "redriv
 pub(super) enum Step {
     Key(String),
     Index(usize),
-    /// Steps that were written down before.
+    /// Steps that are written as a text already.
     Known(String),
 }
 
-/// Which kind of rule data breaks.
+/// The kind of rule that data breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Code {
-    /// It can't be read at all.
+    /// The data can't be read at all.
     Syntax,
-    /// Too deep, too much.
+    /// The data is too deep or too large.
     Limit,
-    /// Another type of value, or another value, is expected.
+    /// The value has the wrong type, or is not one of the expected values.
     Type,
-    /// A key isn't there.
+    /// A key is missing.
     Missing,
-    /// A key or a name that isn't known.
+    /// A key or a name is unknown.
     Unknown,
-    /// A rule of its own.
+    /// The value breaks a rule of its own type.
     Rule,
 }
 
-/// What is wrong with a value. Each text of it is short, whatever a stranger has sent: it is made here only.
+/// The error of a value. All its texts are short, whatever was sent: only this module makes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Fact {
-    /// The kind of rule that it breaks.
+    /// Kind of rule that the value breaks.
     pub code: Code,
-    /// All that is said of it, the hint apart.
+    /// Text of the error without the hint.
     pub reason: String,
-    /// What may stand there.
+    /// Values that are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// What stands there.
+    /// Value that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// The nearest right form, as JSON.
+    /// Nearest right form, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Keys of the map that is expected.
+    /// Keys of the expected map.
     #[serde(skip)]
     pub(super) keys: Vec<&'static str>,
 }
@@ -87,14 +87,14 @@ impl Fact {
         Self { code, reason, expected: None, found: None, hint: None, keys: Vec::new() }
     }
 
-    /// Something else is expected.
+    /// Makes an error with the expected and the found value.
     fn expected(code: Code, expected: String, found: String) -> Self {
         let reason = format!("expected {expected}, got {found}");
         let part = |text| Some(beginning(text, PART_BYTES));
         Self { expected: part(expected), found: part(found), ..Self::new(code, reason) }
     }
 
-    /// The same without the value that was sent: it is a secret.
+    /// Returns the error without the value that was sent, because it is a secret.
     fn veiled(self) -> Self {
         let Self { code, reason, expected, found, keys, .. } = self;
         match (expected, found) {
@@ -109,7 +109,7 @@ impl Fact {
         }
     }
 
-    /// What a rule says; what it says as `expected a, got b` are two facts.
+    /// Makes the error of a rule; `expected a, got b` becomes two facts.
     fn said(reason: String) -> Self {
         let parts = reason.strip_prefix("expected ").and_then(|rest| rest.rsplit_once(", got "));
         let parts = parts.map(|(expected, found)| (expected.to_owned(), found.to_owned()));
@@ -120,16 +120,16 @@ impl Fact {
     }
 }
 
-/// What is wrong with data from outside, and where.
+/// The error of data from outside, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Wrong {
-    /// `context[1].budget`; empty when it is about all of it.
+    /// Place such as `context[1].budget`; empty for the whole value.
     #[serde(skip)]
     pub place: String,
-    /// The same as a JSON pointer, `/context/1/budget`; of a long one the beginning.
+    /// Place as a JSON pointer, `/context/1/budget`; of a long one the beginning.
     pub pointer: String,
-    /// The rule that it breaks.
+    /// The rule that the value breaks.
     #[serde(flatten)]
     pub fact: Box<Fact>,
 }
@@ -143,43 +143,43 @@ impl fmt::Display for Wrong {
 impl std::error::Error for Wrong {}
 
 impl From<String> for Wrong {
-    /// What a rule says, which names its place first.
+    /// Makes the error of a rule's text, which may begin with a place.
     fn from(text: String) -> Self {
         <Fault as de::Error>::custom(text).into()
     }
 }
 
 impl Wrong {
-    /// Of all of it.
+    /// Makes an error about the whole value.
     pub fn root(code: Code, reason: impl Into<String>) -> Self {
         Self::of(&[], code, reason)
     }
 
-    /// Of what a JSON pointer names.
+    /// Makes an error about the place of a JSON pointer.
     pub fn pointed(pointer: &str, code: Code, reason: impl Into<String>) -> Self {
         Self { pointer: beginning(pointer.to_owned(), PART_BYTES), ..Self::root(code, reason) }
     }
 
-    /// The same without the value that was sent.
+    /// Returns the error without the value that was sent.
     #[must_use]
     pub fn veiled(self) -> Self {
         Self { fact: Box::new(self.fact.veiled()), ..self }
     }
 
-    /// It is about a key or a name that this build doesn't know: a newer one may.
+    /// Whether the error is about a key or a name that this version doesn't know; a newer one may.
     #[must_use]
     pub fn is_of_the_unknown(&self) -> bool {
         self.fact.code == Code::Unknown
     }
 
-    /// The steps of the way to the place, keys and indices; with the key that nothing knows, where it is about one.
+    /// Returns the steps to the place, keys and indexes, with the unknown key at the end if the error is about one.
     #[must_use]
     pub fn steps(&self) -> Vec<String> {
         let way = self.pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
         way.chain(self.unknown_key().map(str::to_owned)).collect()
     }
 
-    /// The key that nothing knows, where it is about one.
+    /// Returns the unknown key, if the error is about one.
     #[must_use]
     pub fn unknown_key(&self) -> Option<&str> {
         let kinds = ["unknown key `", "unknown field `"];
@@ -200,7 +200,7 @@ impl Wrong {
     }
 }
 
-/// A step of a JSON pointer.
+/// Writes a step of a JSON pointer.
 fn pointer(step: &Step) -> String {
     match step {
         Step::Index(at) => format!("/{at}"),
@@ -212,19 +212,19 @@ fn pointer(step: &Step) -> String {
     }
 }
 
-/// What is said of data that is nested too deeply.
+/// Returns the error for data that is nested too deeply.
 pub(super) fn too_deep(depth: usize) -> String {
     let advice = if depth == VALUE_DEPTH { "; make it flatter, or keep its parts apart" } else { "" };
     format!("nested deeper than {depth} levels of maps and lists{advice}")
 }
 
-/// What is said of data of too many values.
+/// Returns the error for data with too many values.
 pub(super) fn too_many(parts: usize) -> String {
     let advice = if parts == VALUE_PARTS { "; send it in parts, or as a text" } else { "" };
     format!("more than {parts} values in one{advice}")
 }
 
-/// Steps in order, as an error shows them.
+/// Writes steps in order, as an error shows them.
 fn place(steps: &[Step]) -> String {
     let mut text = String::new();
     for step in steps.iter().take(STEPS) {
@@ -258,10 +258,10 @@ fn shown(key: &str) -> String {
     if !cut.is_empty() && cut.chars().all(is_plain) { format!("{cut}{more}") } else { format!("{cut:?}{more}") }
 }
 
-/// What is wrong, on its way up to the root.
+/// An error on its way up to the root.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// From the place to the root.
+    /// Steps from the place to the root.
     steps: Vec<Step>,
     fact: Box<Fact>,
 }
@@ -271,12 +271,12 @@ impl Fault {
         Fact::new(code, reason).into()
     }
 
-    /// Something else is expected; of a map that is, with these keys.
+    /// Makes an error with the expected and the found value; if a map is expected, with its keys.
     pub(super) fn expected(expected: String, found: &Unexpected<'_>, keys: Vec<&'static str>) -> Self {
         Fact { keys, ..Fact::expected(Code::Type, expected, got(found)) }.into()
     }
 
-    /// A map is expected that is a struct of these fields.
+    /// Makes the error for a value where a struct with these fields is expected.
     pub(super) fn no_struct(found: &Unexpected<'_>, fields: &'static [&'static str]) -> Self {
         let keys = open(fields);
         Self::expected(map_with(&keys), found, keys)
@@ -304,7 +304,7 @@ impl From<Fault> for Wrong {
         let Some((Step::Known(known), way)) = fault.steps.split_last() else {
             return Self::at(&fault.steps, fault.fact);
         };
-        // A rule names its place from further out at times: what both say is said once.
+        // A rule may name its place from further out; steps that both name are written once.
         let shown = place(way);
         let (outer, inner): (Vec<_>, Vec<_>) = (shown.split('.').collect(), known.split('.').collect());
         let both = (1..=outer.len().min(inner.len())).rev().find(|n| outer[outer.len() - n..] == inner[..*n]);
@@ -322,7 +322,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// A text that begins with a place, as [`Wrong`] writes it, and the rest of it.
+/// Splits a text that begins with a place, as [`Wrong`] writes it, into the place and the rest.
 fn placed(text: &str) -> Option<(&str, &str)> {
     let (place, reason) = text.strip_prefix('`')?.split_once("`: ")?;
     let legal = |c: char| is_plain(c) || matches!(c, '.' | '[' | ']' | '…');
@@ -330,10 +330,10 @@ fn placed(text: &str) -> Option<(&str, &str)> {
 }
 
 impl de::Error for Fault {
-    /// Rules of a value's own type name places inside it.
+    /// Makes an error of a rule of the value's own type, which may name a place inside it.
     fn custom<T: fmt::Display>(message: T) -> Self {
         let text = message.to_string();
-        // serde names the type of what has several forms.
+        // In this text serde names the type of an untagged enum.
         if text.starts_with("data did not match any variant") {
             return Self::new(Code::Type, "fits none of the forms that are known here");
         }
@@ -374,18 +374,18 @@ impl de::Error for Fault {
     }
 }
 
-/// A key inside a message.
+/// Escapes a key for a message.
 fn readable(key: &str) -> String {
     key.chars().take(KEY_CHARS).flat_map(char::escape_debug).collect()
 }
 
-/// The fields of a struct that somebody else may set.
+/// Returns the fields of a struct that a sender may set.
 fn open(fields: &'static [&'static str]) -> Vec<&'static str> {
     let sealed = fields.contains(&"seal");
     fields.iter().copied().filter(|key| !(sealed && VENUE_ONLY.contains(key))).collect()
 }
 
-/// A map, with its first keys.
+/// Describes a map by its first keys.
 fn map_with(keys: &[&str]) -> String {
     let shown: Vec<_> = keys.iter().take(KEYS_SHOWN).map(|key| format!("`{key}`")).collect();
     match shown.as_slice() {
@@ -396,7 +396,7 @@ fn map_with(keys: &[&str]) -> String {
     }
 }
 
-/// What serde calls a type of this crate, in words.
+/// Describes a type of this crate in words, from serde's text.
 fn words(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     let begins = |kind: &str| text.starts_with(kind);
@@ -415,7 +415,7 @@ fn words(expected: &dyn Expected) -> String {
     }
 }
 
-/// Visitors of structs, and of enums whose variants are told apart by a key, say so.
+/// Whether serde's text describes a struct, or an enum whose variants are distinguished by a key.
 pub(super) fn is_map(expected: &str) -> bool {
     ["struct ", "internally tagged enum ", "adjacently tagged enum "].iter().any(|begin| expected.starts_with(begin))
 }

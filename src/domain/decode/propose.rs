@@ -1,23 +1,23 @@
-//! The nearest right form of a value that somebody wrote by hand, found by trying it.
+//! Proposes the nearest right form of a value that was written by hand, by trying forms.
 
 use super::{Wrong, number, takes, typed};
 use crate::visible::{beginning, is_secret_name};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Values in data of which forms are tried: each try reads all of it again.
+/// Most values of data for which forms are tried, because each try reads all of it again.
 const PARTS: usize = 2_000;
 
-/// Bytes of a form that is proposed, as it stands in JSON.
+/// Most bytes of a proposed form in JSON.
 const HINT_BYTES: usize = 200;
 
-/// [`typed`]; of a value of another type than is expected the error proposes the nearest form that fits.
+/// Reads a typed value by [`typed`]; for a value of the wrong type the error proposes the nearest form that fits.
 pub fn proposed<T: DeserializeOwned>(value: &Value) -> Result<T, Wrong> {
     typed(value.clone()).map_err(|wrong: Wrong| wrong.proposing::<T>(value))
 }
 
 impl Wrong {
-    /// The same with the nearest form that fits, where reading `value` as a `T` said it.
+    /// Adds the nearest form that fits to the error of reading `value` as a `T`.
     #[must_use]
     pub fn proposing<T: DeserializeOwned>(mut self, value: &Value) -> Self {
         self.fact.hint = hint::<T>(value, &self);
@@ -40,7 +40,7 @@ fn hint<T: DeserializeOwned>(value: &Value, wrong: &Wrong) -> Option<String> {
     forms(found, &wrong.fact.keys).into_iter().find(fits).map(|form| beginning(form.to_string(), HINT_BYTES))
 }
 
-/// A value is one that nobody shows, or has one in it.
+/// Whether a value is or contains a secret.
 fn has_secret(pointer: &str, value: &Value) -> bool {
     if pointer.split('/').any(is_secret_name) {
         return true;
@@ -52,7 +52,7 @@ fn has_secret(pointer: &str, value: &Value) -> bool {
     }
 }
 
-/// What may have been meant: the same under a key, in a list, or written as another type.
+/// Returns the forms that may be right: the value under a key, in a list, or as another type.
 fn forms(found: &Value, keys: &[&str]) -> Vec<Value> {
     let other = match found {
         Value::String(text) => match text.to_lowercase().as_str() {

@@ -1,4 +1,4 @@
-//! Typed values out of JSON values: a list is never taken for a struct, and errors know their place.
+//! Reads typed values from JSON values: a list is never read as a struct, and errors have their place.
 
 use super::place::{Code, Fault, Step, is_map};
 use serde::de::value::StringDeserializer;
@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value, map};
 use std::vec;
 
-/// Reads a value as whatever is asked for.
+/// Deserializer of a value for any type.
 pub(super) struct Strict(pub(super) Value);
 
 fn found(value: &Value) -> Unexpected<'_> {
@@ -38,10 +38,10 @@ fn list<'de, V: Visitor<'de>>(items: Vec<Value>, visitor: V) -> Result<V::Value,
     }
 }
 
-/// `8.0` is the whole number 8, as JSON Schema has it.
+/// Converts `8.0` to the whole number 8, as JSON Schema does.
 fn whole(value: Value) -> Value {
     let number = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
-    // What is larger has lost its last digits.
+    // A larger float has lost its last digits.
     match number.filter(|number| number.abs() < MOST_EXACT) {
         #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
         Some(number) => Value::from(number as i64),
@@ -49,7 +49,7 @@ fn whole(value: Value) -> Value {
     }
 }
 
-/// Largest whole number up to which a float holds each.
+/// Largest number up to which a float holds every whole number.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 macro_rules! whole {
@@ -73,7 +73,7 @@ impl<'de> Deserializer<'de> for Strict {
                 (None, None) => visitor.visit_f64(number.as_f64().unwrap_or_default()),
             },
             Value::String(text) => visitor.visit_string(text),
-            // Enums that are told apart by a key would take a list, too.
+            // Enums that are distinguished by a key would accept a list, too.
             Value::Array(_) if is_map(&(&visitor as &dyn Expected).to_string()) => {
                 Err(Fault::invalid_type(Unexpected::Seq, &visitor))
             }
@@ -160,7 +160,7 @@ impl<'de> SeqAccess<'de> for &mut Items {
 
 struct Entries {
     rest: map::IntoIter,
-    /// Of the key that was handed out last.
+    /// Value of the key that was returned last.
     value: Option<(String, Value)>,
 }
 

@@ -1,18 +1,19 @@
-//! Values brought to the types of a schema, where that is plain: `"5"` to 5, 5 to `"5"`, `"true"` to true.
+//! Converts values to the types of a schema where the conversion is clear: `"5"` to 5, 5 to `"5"`, `"true"` to true.
 
 use super::integer;
 use crate::decode;
 use serde_json::{Map, Number, Value};
 
-/// References followed at one place of a value: a schema may lead in circles.
+/// Most references followed at one place of a value, because a schema may be circular.
 const REFERENCES: usize = 16;
 
-/// The value with the types of the schema. What can't be brought to its type stays as it is.
+/// Returns the value with the types of the schema. A value that can't be converted stays as it is.
 pub fn coerce(schema: &Value, value: Value) -> Value {
     coerce_place(schema, schema, value)
 }
 
-/// One place of the value. Of alternatives the first of the value's own kind counts, so that each place is walked once.
+/// Converts one place of the value. Of alternatives the first of the value's own type counts, so each place is visited
+/// once.
 fn coerce_place(root: &Value, schema: &Value, value: Value) -> Value {
     let Some(schema) = follow_references(root, schema) else { return value };
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
@@ -47,7 +48,7 @@ fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
     }
 }
 
-/// A schema behind its references, which lead into the whole one; `None`: they lead nowhere.
+/// Follows the references of a schema, which lead into the whole schema; `None` if one leads nowhere.
 fn follow_references<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
     let mut schema = schema;
     for _ in 0..REFERENCES {
@@ -57,7 +58,7 @@ fn follow_references<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value
     None
 }
 
-/// The types that a schema names.
+/// Returns the types that a schema names.
 fn types_of(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(kind) => vec![kind],
@@ -77,7 +78,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// A plain value as the first of the types that it can be brought to; one that is of a type already stays.
+/// Converts a scalar to the first type that fits; a scalar that has one of the types already stays.
 fn scalar(kinds: &[&str], value: Value) -> Value {
     if kinds.iter().any(|kind| is_of(kind, &value)) {
         return value;
@@ -97,7 +98,7 @@ fn convert(kind: &str, value: &Value) -> Option<Value> {
     }
 }
 
-/// A number in the spelling of JSON.
+/// Parses a number as JSON writes it.
 fn number(text: &str) -> Option<Number> {
     match decode::data(text.trim().as_bytes()) {
         Ok(Value::Number(number)) => Some(number),

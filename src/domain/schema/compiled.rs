@@ -1,5 +1,5 @@
-//! Schemas that were used last stay compiled: a reply may call one tool a thousand times, and compiling costs a
-//! hundred times what a check costs.
+//! Caches the schemas that were used last as compiled validators. A reply may call one tool a thousand times, and
+//! compiling costs a hundred times as much as a check.
 
 use super::{SchemaError, shortened};
 use jsonschema::{PatternOptions, Validator};
@@ -7,23 +7,23 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Kept for each thread: the tools of a turn or two.
+/// Most validators in the cache of each thread, enough for the tools of one or two turns.
 const KEPT: usize = 16;
 
-/// A larger schema is compiled anew each time, so that what is kept takes little, whoever wrote it.
+/// Most bytes of a cached schema. A larger one is compiled each time, so the cache stays small.
 const KEPT_BYTES: usize = 2 * 1024;
 
-/// In `pattern` and `patternProperties`.
+/// Keyword part of `pattern` and `patternProperties`.
 const PATTERN: &[u8] = b"pattern";
 
 thread_local! {
-    /// By the schema's text, the last used at the end.
+    /// Validators with their schema's text, the last used at the end.
     static LAST: RefCell<Vec<(Vec<u8>, Rc<Validator>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The validator of `schema`, whose text is `text`.
+/// Returns the validator of `schema`, whose text is `text`.
 pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, SchemaError> {
-    // A pattern of a few letters may take megabytes.
+    // A pattern of a few letters may take megabytes when compiled.
     if text.len() > KEPT_BYTES || has_pattern(&text) {
         return compile(schema).map(Rc::new);
     }
@@ -46,7 +46,7 @@ fn has_pattern(text: &[u8]) -> bool {
 }
 
 fn compile(schema: &Value) -> Result<Validator, SchemaError> {
-    // Linear-time patterns: a backtracking one can be made to run for ever.
+    // Patterns run in linear time; a backtracking engine could be made to run for ever.
     let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
     options
         .build(schema)

@@ -4,54 +4,54 @@ use crate::limits::{SCHEMA_CHECKS, SCHEMA_DEPTH};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Why checking would not end soon.
+/// Why a check would take too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooCostly {
-    /// A schema that applies itself to the same value.
+    /// A schema applies itself to the same value.
     #[error("the reference `{reference}` leads back to itself without going deeper into the value")]
     Circle {
-        /// As written.
+        /// The reference as written.
         reference: String,
     },
-    /// Nothing is fetched.
+    /// A reference leads out of the schema, and nothing is fetched.
     #[error("the reference `{reference}` can't be followed, expected one into the same schema (`#/…`)")]
     Foreign {
-        /// As written.
+        /// The reference as written.
         reference: String,
     },
-    /// A pointer that leads nowhere.
+    /// A pointer leads nowhere.
     #[error("the reference `{reference}` leads to nothing")]
     Dangling {
-        /// As written.
+        /// The reference as written.
         reference: String,
     },
-    /// Parts of a schema under names of their own.
+    /// A keyword names parts of a schema without a pointer.
     #[error("`{keyword}` is not supported, expected references into the same schema (`#/…`)")]
     Keyword {
-        /// Which.
+        /// The unsupported keyword.
         keyword: &'static str,
     },
-    /// Too many schemas inside one another.
+    /// Too many schemas apply inside one another.
     #[error("checking this value goes more than {SCHEMA_DEPTH} schemas deep; use a simpler schema or a flatter value")]
     Depth,
-    /// Too many checks.
+    /// The check takes too many steps.
     #[error("checking this value takes more than {SCHEMA_CHECKS} steps; use a simpler schema or a smaller value")]
     Steps,
 }
 
-/// Keywords that name parts of a schema otherwise than by a pointer.
+/// Keywords that name parts of a schema without a pointer.
 const NAMED_PARTS: [&str; 6] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"];
-/// Keywords with a schema for the same value.
+/// Keywords with one schema for the same value.
 const SAME: [&str; 4] = ["not", "if", "then", "else"];
-/// Keywords with schemas for the same value.
+/// Keywords with several schemas for the same value.
 const SAME_EACH: [&str; 5] = ["allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"];
-/// Keywords with a schema for every element or entry.
+/// Keywords with a schema for each element or entry.
 const EVERY: [&str; 6] =
     ["items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"];
 
-/// Checks that a validator would make at most; an error beyond [`SCHEMA_CHECKS`] of them, or
-/// [`SCHEMA_DEPTH`] inside one another.
+/// Returns the most checks that a validator would make. More than [`SCHEMA_CHECKS`] of them, or more than
+/// [`SCHEMA_DEPTH`] inside one another, are an error.
 pub fn cost(schema: &Value, value: &Value) -> Result<u64, TooCostly> {
     let mut counter = Counter { root: schema, known: HashMap::new() };
     counter.checks(schema, value, None, 0).map(|work| work.checks)
@@ -60,16 +60,16 @@ pub fn cost(schema: &Value, value: &Value) -> Result<u64, TooCostly> {
 #[derive(Clone, Copy)]
 struct Work {
     checks: u64,
-    /// Of schemas inside one another.
+    /// Most levels of schemas inside one another.
     height: usize,
 }
 
-/// A schema and a value by their addresses: both outlive the count.
+/// A schema and a value by their addresses; both outlive the count.
 type Pair = (*const Value, *const Value);
 
 struct Counter<'v> {
     root: &'v Value,
-    /// Checks of a pair; `None` while they are being counted.
+    /// Work of each pair; `None` while it is being counted.
     known: HashMap<Pair, Option<Work>>,
 }
 
@@ -116,7 +116,7 @@ impl<'v> Counter<'v> {
         Ok(work)
     }
 
-    /// Every schema that is applied, to what, and the reference that leads to it.
+    /// Returns the schemas that apply, each with its value and the reference that leads to it.
     fn applied(&self, keywords: &'v Map<String, Value>, value: &'v Value) -> Result<Vec<Applied<'v>>, TooCostly> {
         let mut applied: Vec<Applied<'v>> = Vec::new();
         if let Some(Value::String(reference)) = keywords.get("$ref") {
@@ -134,7 +134,7 @@ impl<'v> Counter<'v> {
                 );
                 let patterns = keywords.get("patternProperties").into_iter().flat_map(elements);
                 applied.extend(patterns.flat_map(|part| map.values().map(move |inner| (part, inner, None))));
-                // A name is text, and no part of a schema goes deeper into text.
+                // A name is a text, and no part of a schema goes deeper into a text.
                 applied.extend(keywords.get("propertyNames").map(|part| (part, &NAME, None)));
             }
             Value::Array(items) => {
@@ -159,7 +159,7 @@ impl<'v> Counter<'v> {
     }
 }
 
-/// Text of a URI's fragment; `None` when it isn't UTF-8 or has a broken escape.
+/// Decodes the text of a URI's fragment; `None` if it isn't UTF-8 or has a broken escape.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -178,7 +178,7 @@ type Applied<'v> = (&'v Value, &'v Value, Option<&'v str>);
 
 static NAME: Value = Value::String(String::new());
 
-/// Elements of an array, values of a map; nothing of anything else.
+/// Iterates over the elements of an array or the values of a map.
 fn elements(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     match value {
         Value::Array(items) => Box::new(items.iter()),

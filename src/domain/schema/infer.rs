@@ -1,12 +1,12 @@
-//! A schema from samples: what all of them have in common, and nothing guessed beyond it.
+//! Infers a schema from samples: what all of them have in common, without guesses.
 
 use crate::limits::INFER_PROPERTIES;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// The JSON Schema that every sample fits: types, properties (required when in all samples), and
-/// items of arrays. Enumerations, formats and bounds are not guessed. An object with more than
-/// [`INFER_PROPERTIES`] different keys is taken for a map: its entries share one schema.
+/// Returns a JSON Schema that every sample fits: types, properties (required if all samples have them), and items of
+/// arrays. Enumerations, formats and bounds are not inferred. An object with more than [`INFER_PROPERTIES`] different
+/// keys counts as a map whose entries share one schema.
 pub fn infer<'v>(samples: impl IntoIterator<Item = &'v Value>) -> Value {
     let mut seen = Seen::default();
     for sample in samples {
@@ -15,10 +15,10 @@ pub fn infer<'v>(samples: impl IntoIterator<Item = &'v Value>) -> Value {
     seen.schema()
 }
 
-/// What was seen at one place of the samples.
+/// Facts about one place of the samples.
 #[derive(Default)]
 struct Seen {
-    /// Type names in the order in which they were met.
+    /// Type names in the order of their first occurrence.
     types: Vec<&'static str>,
     objects: usize,
     properties: Vec<(String, Property)>,
@@ -76,7 +76,7 @@ impl Seen {
         property.seen.add(value);
     }
 
-    /// What was seen here and there.
+    /// Adds the facts about another place.
     fn join(&mut self, other: Self) {
         other.types.into_iter().for_each(|name| self.add_type(name));
         self.objects += other.objects;

@@ -1,4 +1,4 @@
-//! JSON Schema as plain data: what a value is checked against, and what samples have in common.
+//! JSON Schema as plain data: checks values against schemas, and infers schemas from samples.
 
 pub mod coerce;
 mod compiled;
@@ -15,21 +15,21 @@ pub use whole::{integer, make_whole};
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// Too large to compile.
+    /// The schema is too large to compile.
     #[error("the schema has {bytes} bytes, expected at most {SCHEMA_BYTES}")]
     TooLarge {
-        /// Its size.
+        /// Size of the schema in bytes.
         bytes: usize,
     },
-    /// Not a schema; the library's words.
+    /// The text is not a schema; the error of the library.
     #[error("not a JSON Schema: at `{at}`: {reason}")]
     NotASchema {
         /// JSON pointer into the schema.
         at: String,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
-    /// Checking would not end soon.
+    /// The check would take too long.
     #[error(transparent)]
     TooCostly(#[from] TooCostly),
 }
@@ -38,16 +38,16 @@ pub enum SchemaError {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Misfit {
-    /// JSON pointer into the value; empty for the whole.
+    /// JSON pointer into the value; empty for the whole value.
     pub path: String,
     /// JSON pointer into the schema.
     pub schema_path: String,
-    /// What is wrong.
+    /// Description of the misfit.
     pub message: String,
 }
 
-/// The first misfits of `value`, at most `limit`, and whether there are more. References may only
-/// lead into the schema itself: nothing is fetched.
+/// Returns the first misfits of `value`, at most `limit`, and whether there are more. References may only lead into the
+/// schema itself: nothing is fetched.
 pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfit>, bool), SchemaError> {
     let text = serde_json::to_vec(schema).unwrap_or_default();
     if text.len() > SCHEMA_BYTES {
@@ -67,7 +67,7 @@ pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfi
     Ok((found, more))
 }
 
-/// The library quotes values whole; a message shows what fits on some lines.
+/// Shortens an error to about 400 bytes, because the library quotes values whole.
 fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
     const BYTES: usize = 400;
     let text = error.to_string();

@@ -1,12 +1,13 @@
-//! Whole numbers as such. To JSON Schema `99.0` and `1e3` are integers, and so is a number that no integer here can
-//! hold; code that asks a value for its integer would find none, and go on as if nothing had been said.
+//! Converts whole numbers to integers. In JSON Schema `99.0` and `1e3` are integers, and so is a number that no integer
+//! type here can hold. Code that reads an integer from a value would find none, and behave as if the number were
+//! absent.
 
 use serde_json::{Number, Value};
 
-/// Makes whole numbers of `value` integers wherever `schema` wants an integer.
+/// Converts whole numbers of `value` to integers wherever `schema` requires an integer.
 ///
 /// # Errors
-/// The JSON pointer of a number that is too large for one, with what was expected.
+/// Returns the JSON pointer of a number that is too large for an integer, with the expected range.
 pub fn make_whole(schema: &Value, value: &mut Value) -> Result<(), String> {
     at("", schema, value)
 }
@@ -41,7 +42,7 @@ fn at(place: &str, schema: &Value, value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// It takes integers and no other numbers.
+/// Whether a schema takes integers and no other numbers.
 fn wants_integer(schema: &Value) -> bool {
     match &schema["type"] {
         Value::String(one) => one == "integer",
@@ -52,7 +53,7 @@ fn wants_integer(schema: &Value) -> bool {
     }
 }
 
-/// A whole number as an integer; `None`: none can hold it.
+/// Converts a whole number to an integer; `None` if no integer type can hold it.
 pub fn integer(float: f64) -> Option<Number> {
     let text = format!("{float:.0}");
     let unsigned = || text.parse::<u64>().ok().map(Number::from);

@@ -1,4 +1,5 @@
-//! Bindings that can't be kept: refused where an agent is configured, and closed in the turns of one that has them.
+//! Finds bindings that can't be kept. A configuration with such bindings is refused, or its tool is closed in the
+//! agent's turns.
 
 use super::{Builder, Described, Directory, ResourceTool};
 use crate::agent::AgentConfig;
@@ -11,17 +12,17 @@ use crate::values::inject::{accepts, is_same};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// What a configuration binds and no call would be given.
+/// Bindings of a configuration that no call would get.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BindingFaults {
-    /// The model would have its way: the configuration is refused.
+    /// Errors that refuse the configuration, because the model could choose the value.
     pub errors: Vec<String>,
-    /// Nobody can say before a turn, or nothing calls it.
+    /// Warnings: bindings that only a turn can check, or that no call uses.
     pub warnings: Vec<String>,
 }
 
-/// Names under which an operation can be bound: that of its tool, its paths, and the names that these would have as
-/// tools, unless the configuration gives such a name to another tool.
+/// Returns the names under which an operation can be bound: that of its tool, its paths, and the tool names of these
+/// paths, unless the configuration gives such a name to another tool.
 pub(super) fn names_of(config: &AgentConfig, tool: Option<&str>, found: &Described) -> Vec<String> {
     let mut names: Vec<String> = tool.map(str::to_owned).into_iter().collect();
     let add = |names: &mut Vec<String>, name: String| {
@@ -42,8 +43,8 @@ pub(super) fn names_of(config: &AgentConfig, tool: Option<&str>, found: &Describ
 }
 
 impl Builder<'_> {
-    /// Reports bindings of tools that aren't there. A tool whose name differs from such a binding only in how it is spelt
-    /// is not offered: its author wanted it bound.
+    /// Reports bindings of tools that don't exist. If a tool's name differs from such a binding only in spelling, the
+    /// tool is not offered, because its author wanted it bound.
     pub(super) fn check_strangers(&mut self, catalog: &(impl Directory + ?Sized)) {
         let bindings = &self.config.tool_arg_injection;
         if bindings.is_empty() {
@@ -74,18 +75,18 @@ impl Builder<'_> {
     }
 }
 
-/// A tool that a binding may mean.
+/// A tool that a binding may name.
 struct Bindable<'a> {
     names: Vec<String>,
-    /// Of its arguments; `None`: known only in a turn.
+    /// Schema of its arguments; `None` if it is known only in a turn.
     schema: Option<Cow<'a, Value>>,
-    /// The model sees it.
+    /// The model is offered the tool.
     is_offered: bool,
 }
 
 impl AgentConfig {
-    /// What of `toolArgInjection` and of `_auto` rows can't be kept. `resources` are the tools of its resources, whatever
-    /// a request may do with them.
+    /// Returns the errors and warnings for `toolArgInjection` and `_auto` rows. `resources` are the tools of the
+    /// agent's resources, whatever a request may do with them.
     pub fn binding_faults(&self, catalog: &(impl Directory + ?Sized), resources: &[ResourceTool]) -> BindingFaults {
         let mut faults = BindingFaults::default();
         let keys: Vec<&str> = self.context_mapping.auto_keys().collect();
@@ -145,7 +146,7 @@ impl AgentConfig {
         faults
     }
 
-    /// Whether its model reaches operations that it isn't offered.
+    /// Whether the model can reach operations that it isn't offered.
     fn finds_operations(&self, catalog: &(impl Directory + ?Sized)) -> bool {
         let finds = |entry: &ToolEntry| {
             let path = entry.operation();
@@ -169,7 +170,7 @@ impl AgentConfig {
                     is_offered: true,
                 },
                 (Some(path), None, _) => {
-                    // What is no operation at all is warned of where tools are.
+                    // A path of no operation gets its warning with the tools.
                     let schema = (!is_pin(path)).then_some(Cow::Owned(Value::Bool(true)));
                     Bindable { names: vec![name, path.to_owned()], schema, is_offered: true }
                 }
@@ -196,7 +197,7 @@ impl AgentConfig {
     }
 }
 
-/// What to do about a binding of a tool that isn't there.
+/// Explains a binding of a tool that doesn't exist.
 fn stranger(tool: &str, tools: &[Bindable<'_>]) -> String {
     if HARNESS_TOOLS.contains(&tool) {
         return format!("the arguments of the harness's tool `{tool}` can't be bound");

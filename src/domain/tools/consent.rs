@@ -1,5 +1,5 @@
-//! Which calls wait for a person: those of tools with `approval: "ask"`, and those that the owner's
-//! policy names.
+//! Decides which calls wait for a person: those of tools with `approval: "ask"`, and those that the owner's policy
+//! names.
 
 use crate::agent::AgentConfig;
 use crate::agent::tool::{Runs, ToolEntry, tool_name};
@@ -7,22 +7,22 @@ use crate::authority::capability::ability_covers;
 use crate::authority::{Authority, Capability, ResourcePath};
 use crate::consent::Consent;
 
-/// A call that is about to be made.
+/// A call before it is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Made<'a> {
-    /// The name that the model used.
+    /// Name that the model used.
     pub tool: &'a str,
-    /// What it runs: the path of an operation, or `g/<agent>` of a delegate.
+    /// Path of the operation that it runs, or `g/<agent>` of a delegate.
     pub runs: &'a str,
-    /// The agent that it gives a task to, as `g/<agent>`.
+    /// The agent to which it gives a task, as `g/<agent>`.
     pub asks: Option<&'a str>,
-    /// Sections that the model asked for go with it.
+    /// Sections that the model asked for go with the call.
     pub scoped: bool,
 }
 
-/// Whether a call waits by the agent's configuration. `meant` is the operation that a path of the
-/// configuration stands for. Only the tool that is configured to go without is made at once: by any
-/// other name, also by `job/run` or `agent/request`, what a tool asks about is asked about.
+/// Whether a call waits by the agent's configuration. `meant` returns the operation of a path in the configuration.
+/// Only the tool that is configured to run without approval runs at once. Under any other name, also by `job/run` or
+/// `agent/request`, an operation waits if any tool for it asks.
 pub fn asks<'p>(config: &AgentConfig, call: Made<'_>, meant: impl Fn(&str) -> Option<&'p str>) -> bool {
     let mut asks_for_what_it_runs = false;
     for entry in &config.tools {
@@ -43,7 +43,7 @@ pub fn asks<'p>(config: &AgentConfig, call: Made<'_>, meant: impl Fn(&str) -> Op
     asks_for_what_it_runs
 }
 
-/// The tool's name, and what it runs, if it runs anything.
+/// Returns the tool's name, and the operation or agent that it runs.
 fn named<'p>(entry: &ToolEntry, meant: &impl Fn(&str) -> Option<&'p str>) -> Option<(String, Option<String>)> {
     match entry {
         ToolEntry::Path(path) => Some((tool_name(path), meant(path).map(str::to_owned))),
@@ -64,8 +64,7 @@ fn named<'p>(entry: &ToolEntry, meant: &impl Fn(&str) -> Option<&'p str>) -> Opt
     }
 }
 
-/// Whether what a call of who holds `authority` needs is touched by what the policy wants to be asked
-/// about.
+/// Whether the policy wants approvals for this ability and resource of a caller with `authority`.
 pub fn concerns(policy: &[Capability], authority: &Authority, ability: &str, resource: &ResourcePath) -> bool {
     let abilities = |can: &str| ability_covers(can, ability) || ability_covers(ability, can);
     policy.iter().any(|cap| authority.touches(cap, resource) && abilities(&cap.can))

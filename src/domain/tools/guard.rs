@@ -1,5 +1,5 @@
-//! What holds for an operation whichever way a model reaches it: `job/run` runs others by their
-//! path, so what is bound or narrowed for a direct call is so for that one.
+//! Rules for an operation, however a model reaches it: `job/run` runs other operations by their path, so the bindings
+//! of a direct call also hold for that way.
 
 use crate::call::{Outcome, Unmade};
 use crate::lattice::catalog::RUN;
@@ -10,37 +10,37 @@ use crate::values::inject::Injection;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What holds for one operation.
+/// The rule for one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GuardRule {
-    /// It can't be called, and why.
+    /// The operation can't be called, for this reason.
     Refuse(String),
     /// The runtime fills these arguments in.
     Inject(Injection),
 }
 
-/// What holds for the operations of the catalog, offered as tools or not.
+/// The rules for the operations of the catalogue, offered as tools or not.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Guards {
-    /// Catalog path by alias.
+    /// Catalogue path of each alias.
     aliases: BTreeMap<String, String>,
-    /// By catalog path; the others are free.
+    /// Rules by catalogue path; operations without one are free.
     rules: BTreeMap<String, GuardRule>,
 }
 
-/// What a call of [`RUN`] comes to.
+/// The decision on a call of [`RUN`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum GuardPassage {
-    /// Nothing holds for what it runs, or it runs nothing.
+    /// No rule holds for the operation that it runs, or it runs none.
     Free,
-    /// It is not made, and why.
+    /// The call is not made, for this reason.
     Refused(Unmade),
-    /// It is a call of this operation, with the model's arguments, and these filled in.
+    /// It becomes a call of this operation, with the model's arguments and the injected ones.
     Bound(String, Value, Box<Injection>),
 }
 
 impl Guards {
-    /// Adds what holds for an operation with these aliases.
+    /// Adds the rule of an operation with these aliases.
     pub fn add(&mut self, path: &str, aliases: &[String], rule: GuardRule) {
         self.aliases.extend(aliases.iter().map(|alias| (alias.clone(), path.to_owned())));
         if !matches!(&rule, GuardRule::Inject(injection) if injection.is_empty()) {
@@ -48,7 +48,7 @@ impl Guards {
         }
     }
 
-    /// Nothing holds for any operation.
+    /// Whether no operation has a rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -58,8 +58,8 @@ impl Guards {
         self.aliases.get(&path).cloned().unwrap_or(path)
     }
 
-    /// What a call of [`RUN`] comes to. `said` are the model's arguments, `written` is what stays of them
-    /// in the transcript: what it may not say is taken out of that; `own` is filled into the call itself.
+    /// Decides on a call of [`RUN`]. `said` are the model's arguments, `written` is their copy in the transcript, from
+    /// which bound arguments are removed; `own` is filled into the call itself.
     pub fn through(&self, said: &Value, written: &mut Value, own: &Injection) -> GuardPassage {
         // A call that can't be made at all is refused later, with the reason.
         let Ok(mut arguments) = own.apply(said.clone()) else { return GuardPassage::Free };
@@ -101,7 +101,7 @@ impl Guards {
     }
 }
 
-/// A key that a call of [`RUN`] doesn't have.
+/// Returns a key that a call of [`RUN`] doesn't have.
 fn strange(arguments: &Value) -> Option<&str> {
     let known = |key: &&str| ["operation", "input", "venue"].contains(key);
     arguments.as_object().into_iter().flat_map(Map::keys).map(String::as_str).find(|key| !known(key))

@@ -1,4 +1,4 @@
-//! Tools of the harness: how a task and a goal end, and what an agent does to its own context.
+//! Tools of the harness: they end a task or a goal, and change an agent's own context.
 
 use super::Offered;
 use crate::agent::tool::{GOAL_TOOLS, HARNESS_TOOLS, ToolEntry};
@@ -10,33 +10,33 @@ use crate::scope::Reach;
 use crate::values::inject::Injection;
 use serde_json::{Value, json};
 
-/// Names that no other tool of this agent may have, whether the harness offers its own in a turn or not.
+/// Returns the names that no other tool of this agent may have, whether or not the harness offers its own in a turn.
 pub(super) fn reserved(config: &AgentConfig) -> impl Iterator<Item = &'static str> {
     let goals = config.looping == Looping::GoalTree;
     HARNESS_TOOLS.into_iter().filter(move |name| goals || !GOAL_TOOLS.contains(name))
 }
 
-/// What a turn can end.
+/// The task and the goal that a turn can end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ends<'a> {
     /// A task is open.
     pub task: bool,
-    /// A goal inside another is worked on.
+    /// The turn works on a goal inside another.
     pub inner: bool,
-    /// What the task's output must be.
+    /// Schema of the task's output.
     pub output: Option<&'a Value>,
-    /// What the result of the inner goal must be.
+    /// Schema of the inner goal's result.
     pub goal: Option<&'a Value>,
 }
 
 impl Ends<'_> {
-    /// A task without typed outputs, or none.
+    /// Makes the ends of a turn without typed outputs, with or without a task.
     pub const fn of(task: bool) -> Self {
         Self { task, inner: false, output: None, goal: None }
     }
 }
 
-/// The tools of a turn.
+/// Returns the harness tools of a turn.
 pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
     let named = |name: &str| config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == name));
     let mut offered = match config.looping {
@@ -53,12 +53,12 @@ pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
     offered
 }
 
-/// The tools that end a task.
+/// Returns the tools that end a task.
 pub(super) fn endings(ends: Ends<'_>) -> Vec<Offered> {
     if ends.task { vec![complete_task(ends.output), fail_task()] } else { Vec::new() }
 }
 
-/// The tools of a goal tree. `complete` and `fail` take the place of those that end a task.
+/// Returns the tools of a goal tree; `complete` and `fail` replace those that end a task.
 fn goals(config: &AgentConfig, ends: Ends<'_>, named: impl Fn(&str) -> bool) -> Vec<Offered> {
     let typed = ends.output.is_some() || ends.goal.is_some() || config.outputs.fail.is_some();
     let own = |name| named(name) || (typed && (ends.task || ends.inner));
@@ -120,12 +120,12 @@ fn compact() -> Offered {
     Offered::harness("compact", description, schema, ToolTarget::Compact)
 }
 
-/// What a task without a typed output takes.
+/// Returns the schema of a result without a type.
 fn any_result() -> Value {
     json!({"description": "the task's output, any JSON value"})
 }
 
-/// The type of a task's output by the schema of the tool that completes it: that of a text that is the output.
+/// Returns the type of a task's output from the schema of the tool that completes it, for an output that is a text.
 pub(super) fn output_schema(schema: &Value) -> Option<Value> {
     let result = schema.pointer("/properties/result").filter(|result| **result != any_result())?;
     if result["type"] != "object" {
@@ -205,10 +205,10 @@ fn more_tools() -> Offered {
     Offered::harness("more_tools", description, schema, ToolTarget::MoreTools)
 }
 
-/// What is wrong with the arguments of a call of a harness tool, by the schema that a turn shows of it.
+/// Checks the arguments of a harness tool against the schema that the turn shows; returns the error.
 pub(crate) fn misfit(config: &AgentConfig, ends: Ends<'_>, target: &ToolTarget, arguments: &Value) -> Option<String> {
     let mut all = offered(config, ends);
-    // A recorded reply may call what the configuration names no more.
+    // A recorded reply may call a tool that the configuration no longer names.
     all.push(more_tools());
     let spec = all.into_iter().find(|offered| offered.target == *target)?.spec;
     let wrong = outputs::wrong(&spec.schema, arguments)?;

@@ -1,4 +1,4 @@
-//! Names of tools, and paths that stand for operations.
+//! Checks names of tools, and paths of operations.
 
 use super::harness;
 use crate::agent::AgentConfig;
@@ -6,7 +6,7 @@ use crate::agent::tool::{HARNESS_TOOLS, MAX_NAME, ToolEntry};
 use crate::lattice::catalog::is_pin;
 use crate::visible::quoted;
 
-/// Why a path of a configuration is no tool.
+/// Returns why a path of a configuration is no tool.
 pub(super) fn missing(path: &str) -> &'static str {
     if is_pin(path) {
         "no pin of an operation, or none that this agent may read"
@@ -15,7 +15,7 @@ pub(super) fn missing(path: &str) -> &'static str {
     }
 }
 
-/// Why a name can be no tool's of this agent.
+/// Returns why a name can't be a tool's name for this agent.
 pub(super) fn unusable(config: &AgentConfig, name: &str) -> Option<String> {
     let is_legal = (1..=MAX_NAME).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
@@ -26,7 +26,7 @@ pub(super) fn unusable(config: &AgentConfig, name: &str) -> Option<String> {
     harness::reserved(config).any(|own| own == name).then(|| format!("`{name}` is the name of a tool of the harness"))
 }
 
-/// A line for each tool of a configuration that can't be offered by its name.
+/// Returns a line for each tool of a configuration that can't be offered by its name.
 pub(crate) fn misnamed(config: &AgentConfig) -> Vec<String> {
     let mut named: Vec<(usize, String)> = Vec::new();
     let mut found = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn misnamed(config: &AgentConfig) -> Vec<String> {
             continue;
         }
         let name = entry.tool_name();
-        // Of those for certain entities a request may have any one.
+        // Tools for certain entities may share a name, because a request has only one of them.
         let rivals =
             named.iter().filter(|(other, _)| entry.entities().is_empty() && config.tools[*other].entities().is_empty());
         let taken = rivals.into_iter().find(|(_, other)| *other == name);

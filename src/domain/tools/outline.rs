@@ -1,8 +1,8 @@
-//! What a tool takes, in one line.
+//! Describes the arguments of a tool in one line.
 
 use serde_json::{Map, Value};
 
-/// The arguments that a schema takes, in short: each with its type, `?` behind those that may be left out.
+/// Returns the arguments of a schema in short: each with its type, `?` behind optional ones.
 pub fn outline(schema: &Value) -> Value {
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let properties = schema["properties"].as_object().into_iter().flatten();

@@ -1,21 +1,21 @@
-//! Tools of resources.
+//! Offers the tools of resources.
 
 use super::Builder;
 use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::scope::Reach;
 
-/// A tool of a resource, as it is offered in one turn.
+/// A tool of a resource, as one turn offers it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceTool {
-    /// What it does.
+    /// Target of its calls.
     pub target: ToolTarget,
-    /// As the model sees it.
+    /// Spec for the model.
     pub spec: ToolSpec,
 }
 
 impl Builder<'_> {
-    /// Its name is nobody else's: the configuration was checked for that.
+    /// Offers a tool of a resource. Its name is unique, because the configuration was checked for that.
     pub(super) fn offer_resource(&mut self, tool: &ResourceTool) {
         let ToolSpec { name, description, schema } = &tool.spec;
         self.names.push(name.clone());

@@ -1,4 +1,4 @@
-//! What a configuration names and a venue doesn't know or can't offer: legal, and perhaps a slip.
+//! Finds names in a configuration that a venue doesn't know or can't offer: legal, but perhaps mistakes.
 
 use super::{AgentConfig, ToolEntry};
 use crate::agent::entry::ContextEntry;
@@ -11,23 +11,23 @@ use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::nearest::{did_you_mean, nearest};
 use crate::tools::{Directory, misnamed};
 
-/// Groups of operations that are named in the sources and not built.
+/// Groups of operations that configurations of other systems name and that are not built, with the note.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
 
-/// Abilities of the sources that every agent has here: Covia's leave to call operations at all.
+/// Abilities of other systems that every agent has here: Covia's permission to call operations at all.
 const HELD_BY_ALL: [&str; 1] = ["invoke"];
 
-/// What a venue knows.
+/// The names that a venue knows.
 pub struct KnownNames<'k, D: Directory + ?Sized> {
     /// Names of model providers.
     pub providers: &'k [String],
-    /// Its operations.
+    /// Operations of the catalogue.
     pub operations: &'k D,
 }
 
 impl AgentConfig {
-    /// A line for each name that the venue doesn't know, or under which a tool can't be offered: where it stands, and
-    /// the nearest known one.
+    /// Returns a line for each name that the venue doesn't know, or under which a tool can't be offered: its place, and
+    /// the nearest known name.
     pub fn unknown<D: Directory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
         for (at, model) in self.model.in_order().enumerate() {
@@ -68,9 +68,9 @@ fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<
         .then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", did_you_mean(can, &names)))
 }
 
-/// A path that means no operation.
+/// Returns the line for a path without an operation.
 fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &KnownNames<'_, D>) -> Option<String> {
-    // What a pin names is known when it is used.
+    // The target of a pin is checked when the pin is used.
     if known.operations.find(path).is_some() || is_pin(path) {
         return None;
     }
@@ -78,7 +78,7 @@ fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &KnownNames<
     if let Some((_, why)) = NOT_BUILT.iter().find(|(group, _)| full.starts_with(group)) {
         return Some(format!("`{place}`: `{path}`: {why}"));
     }
-    // What all of them begin with makes none of them alike.
+    // The common prefix of all paths would make all of them similar.
     let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
     let all = known.operations.all();
     let paths = all.iter().flat_map(|found| std::iter::once(&found.path).chain(&found.aliases));

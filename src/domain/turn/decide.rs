@@ -1,4 +1,4 @@
-//! What a turn's commit says: the reply and the outcomes of its calls become one decision.
+//! Turns the reply and the outcomes of its calls into the decision that the turn commits.
 
 use super::ends::{self, Ending};
 use super::record::{answer, record};
@@ -22,39 +22,39 @@ use crate::session::{Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::spend::{Tally, Today};
 use crate::time::Millis;
 
-/// The result of a call whose task was cancelled.
+/// Result of a call whose task was cancelled.
 pub(super) const CANCELLED: &str = "cancelled: the task was cancelled";
 
-/// Everything that a commit writes apart from the tree's documents.
+/// Everything that a commit writes, except the documents of the tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// Line of the timeline and part of the transcript.
     pub record: TurnRecord,
-    /// The session state from now on.
+    /// State of the session after the turn.
     pub state: SessionState,
-    /// Mailbox keys consumed.
+    /// Mailbox keys that the commit removes.
     pub consume: Vec<String>,
-    /// How the served task ended, if it did.
+    /// The served task with its result, if it ended.
     pub ended: Option<(JobId, JobResult)>,
-    /// What becomes of the agent's own loads.
+    /// Changes to the loads of the agent.
     pub agent: Vec<LoadChange>,
-    /// The turn was cancelled: what it wrote to the tree is dropped.
+    /// The turn was cancelled, so its writes to the tree are dropped.
     pub cancelled: bool,
-    /// The record of what the model saw; of a turn without a prompt there is none.
+    /// Record of what the model saw; `None` for a turn without a prompt.
     pub ledger: Option<LedgerWrite>,
-    /// An earlier turn of this session with the results of calls that a person has decided on.
+    /// An earlier turn of this session with new results: of calls on which a person decided, or of a goal that ended.
     pub amended: Option<TurnRecord>,
-    /// What a person is asked.
+    /// Approvals that the turn asks for.
     pub asked: Vec<Approval>,
-    /// Status of the served task's job from now on, when it changes without ending it.
+    /// New status of the served task's job, if it changes without ending.
     pub status: Option<(JobId, JobStatus)>,
     /// What the served task has used so far.
     pub tally: Option<(JobId, Tally)>,
-    /// What the session has used today, when this turn has used something.
+    /// What the session has used today, if this turn has used something.
     pub today: Option<Today>,
 }
 
-/// What the transcript keeps of an event.
+/// Makes the transcript's entry of an event.
 pub fn heard_entry(event: &Event, prompt: PromptStyle) -> Heard {
     let attachments = attach::references_of(event).assets;
     match &event.payload {
@@ -69,20 +69,20 @@ pub fn heard_entry(event: &Event, prompt: PromptStyle) -> Heard {
     }
 }
 
-/// The task, when this turn shows it for the first time.
+/// Returns the task if this turn shows it for the first time.
 pub fn begun(setting: &Setting) -> Option<&Event> {
     let begun = setting.state.task.as_ref().map(|progress| &progress.job);
     setting.plan.task.as_ref().filter(|task| begun != task.event.job()).map(|task| &task.event)
 }
 
-/// Events that a turn without a reply answers for: those that it consumes, and its task.
+/// Returns the events that end in a turn without a reply: those in `consume`, and a task that begins.
 fn answered<'s>(setting: &'s Setting, consume: &[String]) -> Vec<&'s Event> {
     let plan = &setting.plan;
     let consumed = plan.results.iter().chain(&plan.messages).filter(|pending| consume.contains(&pending.key));
     consumed.map(|pending| &pending.event).chain(begun(setting)).collect()
 }
 
-/// A turn with a reply.
+/// Decides a turn with a reply.
 pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
     let mut state = carry(setting, recorded);
     started(setting, &mut state, &outcomes, now);
@@ -117,9 +117,9 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     decision
 }
 
-/// What the calls change for the turns to come; of that, what is the agent's.
+/// Applies the changes that the calls ask for to the session; returns the changes to the agent's loads.
 fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<LoadChange> {
-    // First what had to leave: the model may have asked for it again since.
+    // Loads without room leave first, because the model may have loaded them again in this reply.
     let mut agent: Vec<_> = unpin(state, &recorded.unpinned).collect();
     let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
     for change in &changes {
@@ -128,7 +128,7 @@ fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcom
         if let LoadChange::Offer(paths) = change {
             let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
             state.tools.extend(new);
-            // The oldest go: each costs its schema in every turn.
+            // The oldest tools leave, because the schema of each costs bytes in every turn.
             state.tools.drain(..state.tools.len().saturating_sub(FOUND_TOOLS));
         }
     }
@@ -136,7 +136,7 @@ fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcom
     agent
 }
 
-/// What the reply does to the goals: what is compacted, and what is opened.
+/// Applies the reply to the goals: compacts turns, and opens new goals.
 fn advance(
     setting: &Setting,
     state: &mut SessionState,
@@ -145,7 +145,7 @@ fn advance(
     record: &TurnRecord,
 ) {
     if let Some(summary) = ends::compaction(setting, recorded, outcomes) {
-        // The results of this turn's calls are still to be seen.
+        // The results of this turn's calls are not compacted, because the model has not seen them yet.
         let under = (setting.authority.clone().nowhere(), setting.mandate.envelope.bound.clone());
         state.goals.compact(setting.turn - 1, &summary, under);
     }
@@ -156,14 +156,14 @@ fn advance(
     }
 }
 
-/// How much there is to compact.
+/// Counts the turn and the items of its record for the goal or conversation.
 fn count_turn(setting: &Setting, state: &mut SessionState, record: &TurnRecord) {
     if setting.config.looping == Looping::GoalTree {
         state.goals.count(record.items());
     }
 }
 
-/// What calls have started is awaited.
+/// Adds the jobs that calls have started to those that the session waits for.
 pub(super) fn started(setting: &Setting, state: &mut SessionState, outcomes: &[CallOutcome], now: Millis) {
     for (job, agent) in outcomes.iter().filter_map(|outcome| outcome.started.as_ref()) {
         let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
@@ -172,7 +172,7 @@ pub(super) fn started(setting: &Setting, state: &mut SessionState, outcomes: &[C
     }
 }
 
-/// Child jobs, messages and timers count against the limit of a run, also jobs that ended at once.
+/// Counts child jobs, messages and timers against the limit of a run, including jobs that have ended at once.
 pub(super) fn count_children<'c>(
     state: &mut SessionState,
     calls: impl Iterator<Item = (&'c super::PlannedCall, &'c CallOutcome)>,
@@ -181,15 +181,15 @@ pub(super) fn count_children<'c>(
     state.children = state.children.saturating_add(u32::try_from(begun).unwrap_or(u32::MAX));
 }
 
-/// Nobody is asked any more: what the calls are for ends with this turn.
+/// Cancels the approvals that calls ask for, because the task or goal ends with this turn.
 fn unasked(outcomes: &mut [CallOutcome]) {
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.asked.is_some()) {
         *outcome = CallOutcome::plain(Outcome::Cancelled, "not made: it needs an approval, and the task ended here");
     }
 }
 
-/// Loads that left the context for want of room stay out: those of the session now, those of the
-/// agent with its record.
+/// Removes loads that had no room in the context: those of the session at once. Returns the changes for those of the
+/// agent.
 fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<Item = LoadChange> + 'r {
     let is_own = |path: &&String| state.goals.loads(&state.loads).iter().any(|load| load.path == **path);
     let (own, agents): (Vec<_>, Vec<_>) = unpinned.iter().partition(is_own);
@@ -198,16 +198,16 @@ fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<
     agents.into_iter().map(|path| LoadChange::Unload(Level::Agent, path.clone()))
 }
 
-/// A turn that could not have a reply: the task fails, and the events of `consume` are given up with
-/// a note. Others stay for the next turn.
+/// Decides a turn that has no reply: the task fails, and the events in `consume` are removed with a note. Other events
+/// stay for the next turn.
 pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &str, now: Millis) -> Decision {
     let mut record = record(setting, None, &[], now);
-    // What it answers is said with it: callers of `agent/chat` look for their event.
+    // The note stands in the record with its events, because callers of `agent/chat` look for their event there.
     let shown = answered(setting, consume);
     record.heard = shown.iter().map(|event| heard_entry(event, setting.config.prompt_style())).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::assistant(format!("[{error}]"), Vec::new()));
-    // A task that was begun and isn't served goes on with its goals.
+    // A task that has begun and isn't served continues with its goals.
     let over = setting.plan.task.is_some() || setting.state.task.is_none();
     if over {
         record.frame = 0;
@@ -230,8 +230,8 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     decision
 }
 
-/// A turn whose task was cancelled while it ran: the transcript stays consistent, with what is
-/// known of calls that can't be undone; nothing else is kept.
+/// Decides a turn whose task was cancelled while it ran. The transcript stays consistent and has the known outcomes of
+/// calls that can't be undone; nothing else is stored.
 pub fn cancelled(
     setting: &Setting,
     recorded: Option<&Recorded>,
@@ -254,14 +254,14 @@ pub fn cancelled(
     decision.cancel(setting)
 }
 
-/// What a commit consumes: what its turn showed, and what a loose run before it has shown.
+/// Returns the mailbox keys that a commit removes: those of its turn, and those that a loose run has shown before.
 fn consumed(setting: &Setting, now: &[String]) -> Vec<String> {
     let mut keys = setting.state.shown.clone();
     keys.extend(now.iter().filter(|key| !setting.state.shown.contains(key)).cloned());
     keys
 }
 
-/// The state that a turn with a reply hands on.
+/// Returns the session state after a turn with a reply, before its outcomes.
 fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     let mut state = setting.state.clone();
     for result in &setting.plan.results {
@@ -275,7 +275,7 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     state.shown.clear();
     state.under = None;
     state.prefixes.retain(|frame, _| *frame == 0 || setting.state.goals.frames.iter().any(|open| open.id == *frame));
-    // The last turn of a task has other tools: the next prompt goes on from the one before.
+    // The last turn of a task has other tools, so the next prompt continues the prefix before it.
     let prefix = recorded.prefix.clone().filter(|_| recorded.last.is_none());
     state.prefixes.extend(prefix.map(|prefix| (recorded.frame, prefix)));
     match setting.plan.job() {
@@ -294,7 +294,7 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
 }
 
 impl Decision {
-    /// A turn that leaves this and nothing else.
+    /// Makes a decision with this record and state and nothing else.
     pub(super) const fn new(record: TurnRecord, state: SessionState) -> Self {
         Self {
             record,
@@ -312,21 +312,21 @@ impl Decision {
         }
     }
 
-    /// The record that shows the results of the calls that this turn makes.
+    /// Returns the record with the results of the calls that this turn makes.
     pub fn shown(&mut self) -> &mut TurnRecord {
         match &mut self.amended {
             Some(amended) if self.record.settles.is_some() => amended,
-            // The one that opened a goal has other calls.
+            // The other case: the amended turn opened a goal and has other calls.
             Some(_) | None => &mut self.record,
         }
     }
 
-    /// [`Self::shown`] to look at.
+    /// Returns the record of [`Self::shown`] for reading.
     pub fn exchange(&self) -> &TurnRecord {
         self.amended.as_ref().filter(|_| self.record.settles.is_some()).unwrap_or(&self.record)
     }
 
-    /// Its authority was narrowed before the commit: what it leaves stands under the narrower one.
+    /// Narrows the authority of the record, if it was narrowed before the commit.
     pub fn narrowed(&mut self, now: Authority) {
         let before = std::mem::replace(&mut self.record.authority, now.nowhere());
         if before != self.record.authority {
@@ -334,7 +334,7 @@ impl Decision {
         }
     }
 
-    /// These calls are denied by now: nobody is asked about them.
+    /// Removes the approvals of calls that are denied before the commit.
     pub fn unask(&mut self, denied: &[u32]) {
         let Some(awaiting) = self.state.awaiting.as_mut().filter(|_| !self.asked.is_empty()) else { return };
         let is_denied = |call: &AwaitingCall| denied.contains(&call.call);
@@ -346,7 +346,8 @@ impl Decision {
         }
     }
 
-    /// No model is asked until a person has decided; what a loose run has shown stays.
+    /// Stores the calls that wait for a person. The model is asked again only after the decision; the events of a loose
+    /// run stay in the mailbox.
     fn wait_for_people(&mut self, setting: &Setting, outcomes: Vec<CallOutcome>) {
         if setting.plan.task.is_none() {
             self.keep(setting);
@@ -365,7 +366,7 @@ impl Decision {
         self.state.awaiting = Some(Awaiting { turn: setting.turn, job, authority, all_started, calls });
     }
 
-    /// Does what the reply means for what the turn serves.
+    /// Applies the verdict to the task or loose run.
     fn follow(&mut self, setting: &Setting, verdict: Verdict, outcomes: Vec<CallOutcome>) {
         match verdict {
             Verdict::Ended(result) => self.end(setting, result),
@@ -393,7 +394,7 @@ impl Decision {
             Verdict::Idle => (self.state.loose_turns, self.state.children) = (0, 0),
             Verdict::Exhausted => {
                 self.state.children = 0;
-                // Results would begin further turns, which nothing would bound.
+                // Results of pending jobs would begin further turns without any limit.
                 self.state.loose_turns = 0;
                 self.state.pending.clear();
                 self.abandon(setting);
@@ -402,14 +403,14 @@ impl Decision {
         }
     }
 
-    /// The goal that was worked on has ended: the call that opened it has its result.
+    /// Closes the goal that the turn worked on, and writes its result to the call that opened it.
     fn give_back(&mut self, setting: &Setting, outcome: &CallOutcome) {
         let Some(closed) = self.state.goals.close() else { return };
         if let Some(opener) = &setting.opener {
             let mut opener = TurnRecord::clone(opener);
             answer(&mut opener, closed.call, outcome);
             if setting.authority.covers(&opener.authority) {
-                // Who sees it sees what this turn may have seen.
+                // Who reads the result may see what this turn has seen, so the record gets the narrower authority.
                 opener.authority = setting.authority.clone().nowhere();
             }
             let learned =
@@ -422,7 +423,7 @@ impl Decision {
         }
     }
 
-    /// What the goal that is worked on is for has ended without it: the call that opened it says so.
+    /// Ends the goal that the turn worked on because its task has ended; the call that opened it gets a note.
     fn abandon(&mut self, setting: &Setting) {
         if let (Some(frame), Some(opener), None) = (setting.state.goals.top(), &setting.opener, &self.amended) {
             let mut opener = TurnRecord::clone(opener);
@@ -432,13 +433,13 @@ impl Decision {
         }
     }
 
-    /// The same with the record of its prompt.
+    /// Returns the decision with the record of its prompt.
     #[must_use]
     pub fn with(self, ledger: LedgerWrite) -> Self {
         Self { ledger: Some(ledger), ..self }
     }
 
-    /// A loose run goes on: what it shows stays in the mailbox until it is through.
+    /// Leaves the shown events in the mailbox, because a loose run continues.
     fn keep(&mut self, setting: &Setting) {
         self.state.shown = std::mem::take(&mut self.consume);
         self.state.under = Some(setting.mandate.clone()).filter(|mandate| *mandate != Mandate::default());
@@ -456,8 +457,8 @@ impl Decision {
         }
     }
 
-    /// The same turn, whose task was cancelled before its commit: what was said and done stays in
-    /// the transcript; output, writes and messages are dropped.
+    /// Cancels the decision because its task was cancelled before the commit. Text and calls stay in the transcript;
+    /// output, writes and messages are dropped.
     #[must_use]
     pub fn cancel(mut self, setting: &Setting) -> Self {
         self.ended = None;

@@ -1,5 +1,5 @@
-//! Calls of the harness that end a task or a goal, open a goal, or compact: what the model gets for
-//! them, and what they do to the session.
+//! Calls of the harness that end a task or a goal, open a goal, or compact: their results for the model, and their
+//! effects on the session.
 
 use super::typed::{json_in, typed_text};
 use super::{CallOutcome, Recorded, Setting};
@@ -16,16 +16,16 @@ use crate::outputs;
 use crate::tools::harness;
 use serde_json::Value;
 
-/// What a reply ends.
+/// The task or goal that a reply ends.
 pub(super) enum Ending {
     /// The open task.
     Task(JobResult),
-    /// The goal that was worked on; with what its caller gets.
+    /// The goal that the turn worked on, with the outcome of the call that opened it.
     Goal(Box<CallOutcome>),
 }
 
-/// What is wrong with the arguments of a call of the harness, by the schema that its turn shows. Of what
-/// ends something typed it is said when that is looked at: models write it in more than one way.
+/// Checks the arguments of a harness call against the schema that its turn shows. Typed results are checked later,
+/// because models write them in more than one way.
 pub fn misfits(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Option<CallOutcome> {
     let inner = setting.state.goals.top();
     let is_typed = (*target == ToolTarget::Complete && setting.output().is_some())
@@ -39,7 +39,7 @@ pub fn misfits(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Opt
     Some(CallOutcome::plain(Outcome::Arguments, format!("error: {wrong}")))
 }
 
-/// What the model gets for such a call.
+/// Returns the outcome of a harness call for the model.
 pub fn outcome(setting: &Setting, target: &ToolTarget, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = misfits(setting, target, arguments) {
         return misfit;
@@ -87,11 +87,11 @@ pub fn outcome(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Cal
     }
 }
 
-/// The result of `complete_task`.
+/// Returns the result in the arguments of `complete_task`.
 fn result(setting: &Setting, arguments: &Value) -> Value {
     let given = arguments.get("result").cloned().unwrap_or(Value::Null);
     match (setting.output(), given) {
-        // Models like to write JSON as a text.
+        // Models often write JSON as a text.
         (Some(schema), Value::String(text)) if outputs::wrong(schema, &Value::String(text.clone())).is_some() => {
             json_in(&text).unwrap_or(Value::String(text))
         }
@@ -142,7 +142,7 @@ fn compacted(setting: &Setting) -> Result<String, String> {
     }
 }
 
-/// Calls that were not refused, by their place.
+/// Iterates over the calls that succeeded, with their index in the reply.
 fn made<'r>(
     recorded: &'r Recorded,
     outcomes: &'r [CallOutcome],
@@ -153,8 +153,8 @@ fn made<'r>(
     })
 }
 
-/// What the reply ends: its first call that does decides. Text ends a goal too, unless that still
-/// `waits` for children.
+/// Returns what the reply ends; the first call that ends something decides. A text ends a goal too, unless the goal
+/// still `waits` for children.
 pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], waits: bool) -> Option<Ending> {
     let goal = setting.state.goals.top();
     let (inner, output) = (goal.is_some(), goal.and_then(|goal| goal.output.as_ref()));
@@ -195,8 +195,7 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
     })
 }
 
-/// What a goal comes to that ends with text. The one who opened it gets data of the type that was asked
-/// for, or an error.
+/// Returns the outcome of a goal that ends with a text: data of the requested type, or an error.
 fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
     if text.trim().is_empty() {
         return CallOutcome::plain(Outcome::Error, "error: the goal ended with an empty reply, without a result");
@@ -224,10 +223,10 @@ fn error(arguments: &Value) -> String {
     }
 }
 
-/// What is wrong with the output that the reply wanted to end the task with.
+/// Returns the error of the output with which the reply tried to end the task.
 pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [CallOutcome]) -> Option<&'o str> {
     if setting.state.goals.top().is_some() {
-        // It is a goal inside the task that isn't what it must be.
+        // The invalid output belongs to a goal inside the task.
         return None;
     }
     let refused = recorded.calls.iter().zip(outcomes).find(|(call, outcome)| {
@@ -240,7 +239,7 @@ pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [
     refused.map(|(_, outcome)| outcome.text.as_str())
 }
 
-/// Goals that the reply opens, by the place of the call.
+/// Returns the goals that the reply opens, with the index of their call.
 pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32, Goal)> {
     let goal = |(at, target, arguments): (u32, &ToolTarget, &Value)| {
         Some((at, Goal::of(arguments).ok().filter(|_| *target == ToolTarget::Subgoal)?))
@@ -248,7 +247,7 @@ pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32,
     made(recorded, outcomes).filter_map(goal).collect()
 }
 
-/// The summary that stands for the turns so far from now on.
+/// Returns the summary that replaces the turns so far.
 pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome]) -> Option<String> {
     let goals = &setting.state.goals;
     let loose = goals.top().is_none() && setting.plan.task.is_none();
@@ -259,12 +258,13 @@ pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[Cal
         if *target == ToolTarget::Compact {
             return summary(arguments).ok().map(str::to_owned);
         }
-        // At the root of a chat there is nothing to complete: what was found is kept, and room is made.
+        // At the root of a chat there is nothing to complete, so the result is kept as a summary and the turns are
+        // compacted.
         (loose && *target == ToolTarget::CompleteGoal).then(|| text::value(arguments, SUMMARY_BYTES))
     })
 }
 
-/// A goal that the reply asked for is not opened, for what it is for ends with the reply.
+/// Cancels the calls that open goals, because the reply ends the task or goal that they belong to.
 pub(super) fn unopened(recorded: &Recorded, outcomes: &mut [CallOutcome]) {
     for (call, outcome) in recorded.calls.iter().zip(outcomes) {
         if matches!(&call.what, Ok(Resolved { target: ToolTarget::Subgoal, .. })) && outcome.outcome == Outcome::Ok {

@@ -1,5 +1,5 @@
-//! Which failure of a model leads to the next one of an agent's `model.fallback`, and what becomes of a turn when none
-//! has answered.
+//! Decides which failures of a model lead to the next model of an agent's `model.fallback`, and how a turn ends if no
+//! model has answered.
 
 use super::Last;
 use crate::rate::Wait;
@@ -8,32 +8,32 @@ use crate::spend::Spent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Longest reason in characters that a turn's record keeps of a model that gave no reply.
+/// Most characters of the reason that a turn's record keeps for a model without a reply.
 const REASON_CHARS: usize = 400;
 
-/// What the models of one turn were asked, and what it cost.
+/// The models that one turn has asked, and what they have used.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelCalls {
-    /// What they have used, by `provider/name`.
+    /// Use of each model, by `provider/name`.
     pub spent: BTreeMap<String, Spent>,
-    /// The model whose reply it is, `provider/name`.
+    /// The model that has answered, as `provider/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<String>,
-    /// The models before it, and why they gave no reply.
+    /// The models asked before it, and why they gave no reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedModel>,
 }
 
 impl ModelCalls {
-    /// The use of one model alone.
+    /// Makes the calls of one model.
     pub fn of_model(model: &str, spent: Spent) -> Self {
         let mut calls = Self::default();
         calls.pay(model, spent);
         calls
     }
 
-    /// Adds what a call has used.
+    /// Adds the use of one call.
     pub fn pay(&mut self, model: &str, spent: Spent) {
         if spent != Spent::default() {
             let sum = self.spent.entry(model.to_owned()).or_default();
@@ -41,7 +41,7 @@ impl ModelCalls {
         }
     }
 
-    /// Adds later calls of the same turn: who answered and who didn't is as they say.
+    /// Adds later calls of the same turn; their answering and failed models replace the earlier ones.
     pub fn add(&mut self, later: Self) {
         for (model, spent) in &later.spent {
             self.pay(model, *spent);
@@ -49,17 +49,17 @@ impl ModelCalls {
         (self.answered, self.failed) = (later.answered, later.failed);
     }
 
-    /// What all calls together have used.
+    /// Returns the use of all calls together.
     pub fn total(&self) -> Spent {
         self.spent.values().fold(Spent::default(), |sum, spent| sum.plus(*spent))
     }
 
-    /// Whether nothing was used.
+    /// Whether no call has used anything.
     pub fn is_free(&self) -> bool {
         self.spent.is_empty()
     }
 
-    /// Whether the agent's own model alone was asked: a record says nothing more then.
+    /// Whether only one model was asked and none failed; a record then stores no details.
     pub fn is_plain(&self) -> bool {
         self.failed.is_empty() && self.spent.len() <= 1
     }
@@ -68,35 +68,35 @@ impl ModelCalls {
 /// Why a model gave no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelFailure {
-    /// It may answer later; the waits are used up when `exhausted`.
+    /// The model may answer later; `exhausted` means that no wait is left.
     Transient {
-        /// The provider's words.
+        /// Error text of the provider.
         reason: String,
-        /// No more tries.
+        /// No tries are left.
         exhausted: bool,
     },
-    /// A limit is reached: it is not asked.
+    /// A limit is reached, so the model is not asked.
     Short(Last),
-    /// No request of this agent's will be answered.
+    /// The provider will answer no request of this agent.
     Unusable {
-        /// The provider's words.
+        /// Error text of the provider.
         reason: String,
     },
-    /// It never will answer this request.
+    /// The model will never answer this request.
     Permanent {
-        /// The provider's words.
+        /// Error text of the provider.
         reason: String,
     },
-    /// What it has answered is a refusal or no reply that can be used: no other model is asked instead.
+    /// The reply is a refusal or unusable; no other model is asked.
     Declined {
-        /// The provider's words.
+        /// Error text of the provider.
         reason: String,
     },
 }
 
 impl ModelFailure {
-    /// Whether the next model is asked in its stead. A refusal that is an answer (the model's own, or a content filter's)
-    /// is none to go round, a reply that has no end was a reply, and a limit of what the turn serves holds for all models.
+    /// Whether the next model is asked. A refusal of the model or a content filter is an answer, a reply without an end
+    /// was a reply, and a limit of the task or request holds for all models: these lead to no other model.
     pub const fn leads_on(&self) -> bool {
         match self {
             Self::Transient { .. } | Self::Unusable { .. } | Self::Permanent { .. } => true,
@@ -105,12 +105,12 @@ impl ModelFailure {
     }
 }
 
-/// Why a model of several gave no reply.
+/// Why one of several models gave no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Miss {
-    /// It was asked in vain, or will not be asked.
+    /// The model has failed, or can't be asked at all.
     Failed(ModelFailure),
-    /// It may be asked later: a rate limit, or a cap that waits for the next day.
+    /// The model can be asked later: a rate limit, or a cap that waits for the next day.
     Later(Wait),
 }
 
@@ -128,8 +128,8 @@ impl Miss {
         }
     }
 
-    /// Order of what counts for the turn when models failed in several ways, the first counts: as long as one may answer
-    /// later the turn waits, and an agent is suspended only when none of its models can be used.
+    /// Returns the rank of the failure; the lowest rank decides about the turn. While one model may answer later the
+    /// turn waits, and an agent is suspended only if none of its models can be used.
     const fn rank(&self) -> u8 {
         match self {
             Self::Later(_) => 0,
@@ -143,17 +143,17 @@ impl Miss {
     }
 }
 
-/// A model that gave no reply.
+/// A model without a reply, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedModel {
-    /// `provider/name`.
+    /// The model as `provider/name`.
     pub model: String,
-    /// Why.
+    /// Why it gave no reply.
     pub miss: Miss,
 }
 
 impl MissedModel {
-    /// The reason with the name of the model in it.
+    /// Returns the reason with the name of the model in it.
     fn reason_with_name(&self) -> String {
         let reason = self.miss.reason();
         if reason.contains(&format!("`{}`", self.model)) {
@@ -162,14 +162,13 @@ impl MissedModel {
         format!("model `{}` is not asked: {reason}", self.model)
     }
 
-    /// Its line in a turn's record.
+    /// Makes its line in a turn's record.
     pub fn to_record(&self) -> FailedModel {
         FailedModel { model: self.model.clone(), reason: self.miss.reason().chars().take(REASON_CHARS).collect() }
     }
 }
 
-/// What becomes of a turn whose models gave no reply: the reasons of all of them, and the mildest consequence. `None`
-/// when there was no model.
+/// Joins the failures of all models of a turn: all reasons, and the mildest consequence. `None` without a model.
 pub fn conclude(missed: &[MissedModel]) -> Option<Miss> {
     let leading = &missed.iter().min_by_key(|missed| missed.miss.rank())?.miss;
     let [_, _, ..] = missed else { return Some(leading.clone()) };

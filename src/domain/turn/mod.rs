@@ -1,4 +1,4 @@
-//! The turn as a state machine: it observes, and says what to do next; `worker` does it.
+//! The turn as a state machine: it takes observations and returns the next action, which `worker` does.
 //!
 //! ```text
 //! Gather ─▶ Ask ─▶ (reply asks for tools: Record ─▶ Call) ─▶ Commit
@@ -9,7 +9,7 @@
 //!   └─ required context missing or too large ─▶ Commit (the task fails)
 //! ```
 //!
-//! A crash at any arrow leaves what the store holds: before `Record` nothing, after it the reply.
+//! After a crash at any arrow the store has: before `Record` nothing, after it the reply.
 
 pub mod decide;
 pub mod ends;
@@ -54,44 +54,44 @@ use serde_json::Value;
 pub use setting::{Last, Setting, code_of};
 use std::sync::Arc;
 
-/// What the shell must do next.
+/// The next action of the worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Fetch the inputs of the prompt.
     Gather,
-    /// Call the model.
+    /// Ask the model with this request.
     Ask(Box<ModelRequest>),
-    /// Record the reply.
+    /// Record the reply in the store.
     Record(Box<Recorded>),
-    /// Make these calls, each at its place in the reply.
+    /// Make these calls, each with its index in the reply.
     Call(Vec<(u32, PlannedCall)>),
-    /// Give the lease back and try later; nothing is committed.
+    /// Release the lease and try later; nothing is committed.
     Wait {
-        /// Why, for the log.
+        /// Reason for the log.
         reason: String,
     },
-    /// Suspend the agent and give the lease back; nothing is committed.
+    /// Suspend the agent and release the lease; nothing is committed.
     Suspend {
-        /// Why, for whoever mends it.
+        /// Reason for the person who repairs it.
         reason: String,
     },
-    /// Commit.
+    /// Commit this decision.
     Commit(Box<Decision>),
 }
 
-/// What the shell saw.
+/// The result of an action.
 #[derive(Debug, Clone)]
 pub enum Observed {
-    /// The inputs, and what writes the record of them.
+    /// Inputs of the prompt, and the writer of their record.
     Gathered(Box<Inputs>, Box<Scribe>),
-    /// A reply, or none.
+    /// A reply of the model, or why there is none.
     Answered(Result<Reply, ModelFailure>),
-    /// The reply is recorded.
+    /// The reply is recorded in the store.
     Recorded,
     /// Outcomes of the calls, in the order of [`Action::Call`].
     Called(Vec<CallOutcome>),
-    /// The served task was cancelled: end the turn consistently. With what is known of calls that
-    /// can't be undone, by their place in the reply.
+    /// The served task was cancelled, and the turn must end consistently. Holds the known outcomes of calls that can't
+    /// be undone, with their index in the reply.
     Cancelled(Vec<(u32, CallOutcome)>),
 }
 
@@ -101,21 +101,21 @@ enum Phase {
     Asking(Box<Asking>),
     Recording(Box<Recorded>),
     Calling(Box<Recorded>),
-    /// Calls of an earlier reply.
+    /// Making calls of an earlier reply.
     Settling(Box<Settling>),
     Decided,
 }
 
-/// Calls of an earlier reply that a person has decided on.
+/// Calls of an earlier reply on which a person has decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settling {
-    /// The turn whose reply they are of.
+    /// The turn with the reply that has the calls.
     exchange: TurnRecord,
-    /// What becomes of each, and who decided so.
+    /// The ruling on each call, and who decided.
     ruled: Vec<(DecidedCall, AwaitingCall, Ruling)>,
 }
 
-/// What is kept of a prompt until its reply is there.
+/// Data of a prompt that is needed when its reply arrives.
 #[derive(Debug, Clone, PartialEq)]
 struct Asking {
     ledger: Ledger,
@@ -131,14 +131,14 @@ struct Asking {
 /// A running turn.
 #[derive(Debug, Clone)]
 pub struct Turn {
-    /// Large: it goes from hand to hand.
+    /// Boxed because it is large and moves often.
     setting: Box<Setting>,
     phase: Phase,
-    /// The calls that it makes, each at its place in the reply.
+    /// Calls of the turn, each with its index in the reply.
     calls: Vec<(u32, PlannedCall)>,
     /// The models that were asked, and what they have used.
     asked: ModelCalls,
-    /// Bytes of the budget that its prompt has left; 0 of a turn that has built none.
+    /// Bytes of the budget that the prompt has left; 0 without a prompt.
     bytes_left: usize,
 }
 
@@ -147,13 +147,13 @@ impl Turn {
         Self { setting, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
     }
 
-    /// A turn from the beginning.
+    /// Begins a turn; a task whose time is over winds down or fails.
     pub fn begin(setting: impl Into<Box<Setting>>, now: Millis) -> (Self, Action) {
         let mut setting = setting.into();
         match setting.overdue(now) {
             Some(last) if setting.may_wind_down() => setting.last = Some(last),
             Some(Last { code, reason }) if setting.last.is_none() => {
-                // What others have said meanwhile is for the next turn.
+                // Events of others stay for the next turn.
                 let decision = decide::failed(&setting, &setting.plan.reason(), code, &reason, now);
                 return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
             }
@@ -162,9 +162,9 @@ impl Turn {
         (Self::at(setting, Phase::Gathering), Action::Gather)
     }
 
-    /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
-    /// ended from outside meanwhile, the reply stays without effect, but for what the predecessor
-    /// `noted` of its calls, by their place in the reply.
+    /// Continues a turn whose reply a predecessor has recorded; no model is asked. If its task has ended meanwhile, the
+    /// reply has no effect except the outcomes in `noted`, which the predecessor knows of its calls, by their index in
+    /// the reply.
     pub fn resume(
         setting: impl Into<Box<Setting>>,
         recorded: Recorded,
@@ -183,11 +183,10 @@ impl Turn {
         (turn, action)
     }
 
-    /// A turn that makes the calls of an earlier reply, `exchange`, on which a person has decided. No
-    /// model is asked.
+    /// Makes the calls of an earlier reply, `exchange`, on which a person has decided. No model is asked.
     ///
-    /// Of a call that a predecessor has made what it `noted` counts, also when there is nothing left to
-    /// make it for.
+    /// For a call that a predecessor has made, its outcome in `noted` counts, even if the call would be cancelled
+    /// otherwise.
     pub fn settle(
         setting: impl Into<Box<Setting>>,
         exchange: TurnRecord,
@@ -215,31 +214,31 @@ impl Turn {
         (turn, Action::Call(calls))
     }
 
-    /// The calls of a recorded reply are made.
+    /// Begins to make the calls of a recorded reply.
     fn call(&mut self, recorded: Recorded) -> Action {
         self.calls = (0..).zip(recorded.calls.clone()).collect();
         self.phase = Phase::Calling(Box::new(recorded));
         Action::Call(self.calls.clone())
     }
 
-    /// Events that killed their workers too often: they end here, with a note in the transcript.
+    /// Ends events during which too many workers died, with a note in the transcript.
     pub fn give_up(setting: impl Into<Box<Setting>>, now: Millis) -> (Self, Action) {
         Self::refuse(setting, ErrorCode::Dead, "given up: workers died while serving it", now)
     }
 
-    /// Events that get no prompt: they end here, with a note in the transcript.
+    /// Ends events that get no prompt, with a note in the transcript.
     pub fn refuse(setting: impl Into<Box<Setting>>, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
         let setting = setting.into();
         let decision = decide::failed(&setting, &setting.plan.consumed(), code, error, now);
         (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)))
     }
 
-    /// What it serves and runs with.
+    /// Returns the setting of the turn.
     pub fn setting(&self) -> &Setting {
         &self.setting
     }
 
-    /// The turn whose reply has the calls that it makes.
+    /// Returns the turn whose reply has the calls.
     pub const fn reply_turn(&self) -> ReplyTurn {
         let number = self.setting.turn;
         match &self.phase {
@@ -251,7 +250,7 @@ impl Turn {
         }
     }
 
-    /// Bytes of the prompt that is being answered.
+    /// Returns the bytes of the prompt that the model is answering; 0 in other phases.
     pub fn prompt_bytes(&self) -> usize {
         match &self.phase {
             Phase::Asking(asking) => asking.ledger.used,
@@ -259,25 +258,25 @@ impl Turn {
         }
     }
 
-    /// Bytes of the budget that its prompt has left; 0 of a turn that has built none.
+    /// Returns the bytes of the budget that the prompt has left; 0 without a prompt.
     pub const fn bytes_left(&self) -> usize {
         self.bytes_left
     }
 
-    /// The calls that it makes, each at its place in the reply.
+    /// Returns the calls of the turn, each with its index in the reply.
     pub fn calls(&self) -> &[(u32, PlannedCall)] {
         &self.calls
     }
 
-    /// Takes out of the transcript what may not stay in it; the calls themselves are made with it.
+    /// Hides secrets in the transcript; the calls themselves keep them.
     pub fn hide(&mut self, hide: impl Fn(&str, &mut Value)) {
         if let Phase::Recording(recorded) = &mut self.phase {
             recorded.hide_said(hide);
         }
     }
 
-    /// The next step. Every legal pair of phase and observation is here; another is a bug of the
-    /// shell and ends the turn with an internal error rather than a wrong commit.
+    /// Takes an observation and returns the next action. Every legal pair of phase and observation is listed; any other
+    /// pair is a bug of the worker and ends the turn with an internal error rather than a wrong commit.
     fn observe(&mut self, observed: Observed, now: Millis) -> Action {
         let phase = std::mem::replace(&mut self.phase, Phase::Decided);
         match (phase, observed) {

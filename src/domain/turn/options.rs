@@ -1,4 +1,4 @@
-//! What a request may say of its session and its output: paths to show, and where the output is written.
+//! Options of a request about its session and its output: paths to show, and where the output is written.
 
 use crate::authority::Authority;
 use crate::decode;
@@ -10,7 +10,7 @@ use crate::turn::run::Plan;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// How a path is shown.
+/// Options of one shown path.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Shown {
@@ -18,7 +18,7 @@ struct Shown {
     budget: Option<usize>,
 }
 
-/// The loads of a call, by path, with how each is shown; no more than a session can be asked to show.
+/// The loads of a call, by path, with their options; at most [`LOADS`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub struct NamedLoads(pub Vec<Load>);
@@ -40,7 +40,7 @@ impl TryFrom<Map<String, Value>> for NamedLoads {
     }
 }
 
-/// Whether a session can be asked to show these.
+/// Checks that a session can show these loads.
 pub fn check_loads(loads: &[Load]) -> Result<(), String> {
     check_count(loads.len())?;
     for load in loads {
@@ -60,7 +60,7 @@ fn check_count(loads: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a request that may do no more than `bound` can have its output written there.
+/// Checks that a request with at most the authority `bound` can write its output to a path.
 pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), String> {
     if !task {
         return Err("a message has no output, give it to a task".into());
@@ -69,7 +69,8 @@ pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), Str
     bound.permits("crud/write", &path).map_err(|denied| denied.text("the request"))
 }
 
-/// A session shows what the requests ask that a turn takes up; of more than it can show, the first.
+/// Adds the loads of the requests that a turn begins to the session. If there is no room for all, the first ones are
+/// added.
 pub fn take_loads(state: &mut SessionState, plan: &Plan) {
     let begun = state.task.as_ref().map(|progress| progress.job.clone());
     let task = plan.task.as_ref().filter(|task| task.event.job() != begun.as_ref());

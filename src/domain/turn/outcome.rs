@@ -1,4 +1,4 @@
-//! What a call of a reply came to.
+//! The outcome of a call of a reply.
 
 use crate::approval::{Approval, DecidedCall};
 use crate::authority::Capability;
@@ -11,54 +11,54 @@ use crate::origin::Seen;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// What a call came to.
+/// How a call ended, with its effects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallOutcome {
-    /// `ok`, `error`, `denied`, …
+    /// How the call ended: `ok`, `error`, `denied`, …
     pub outcome: Outcome,
-    /// What the model sees.
+    /// Text for the model.
     pub text: String,
-    /// A child job that is still running.
+    /// A child job that is still running, and its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(JobId, AgentId)>,
-    /// What it changes for the turns to come.
+    /// Change of loads, goals or tools for later turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<LoadChange>,
-    /// It was not made: a person is asked first.
+    /// The call was not made, because a person must approve it first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
-    /// The capabilities that it was made by.
+    /// Capabilities that allowed the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Capability>,
-    /// It took effect when it was made: the commit can't hold it back.
+    /// The call took effect when it was made, so the commit can't hold it back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub went_out: bool,
-    /// What the venue says above its result: who has changed it before it was made.
+    /// Note of the venue above the result: who has changed the call before it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What was read for it.
+    /// Sources that the call has read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Seen>,
-    /// When it was first made.
+    /// Time at which the call was first made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Millis>,
-    /// How it was decided on.
+    /// Decision of a person on the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<DecidedCall>,
 }
 
-/// A call that waits for a person.
+/// A call that waits for a person's approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
-    /// What is asked.
+    /// The approval that is asked for.
     pub approval: Approval,
-    /// What is done when it is approved.
+    /// The call to make when it is approved.
     pub planned: PlannedCall,
 }
 
 impl CallOutcome {
-    /// One that is a text and nothing else.
+    /// Makes an outcome with a text and no effects.
     pub fn plain(outcome: Outcome, text: impl Into<String>) -> Self {
         Self {
             outcome,
@@ -75,14 +75,14 @@ impl CallOutcome {
         }
     }
 
-    /// The same of a call that takes effect when it is made, if at all.
+    /// Marks the outcome of a call that takes effect when it is made, if it was made.
     #[must_use]
     pub fn outward(self) -> Self {
         let went_out = self.outcome.is_made() && self.outcome != Outcome::Awaiting;
         Self { went_out, ..self }
     }
 
-    /// The same of a call that these capabilities let be made, if it was.
+    /// Adds the capabilities that allowed the call, if it was made.
     #[must_use]
     pub fn by(self, needs: Vec<Capability>) -> Self {
         if self.outcome.is_made() { Self { needs, ..self } } else { self }

@@ -1,4 +1,4 @@
-//! What the calls of a reply are, with everything that goes with them.
+//! Plans the calls of a reply: target, arguments, and the sections that they hand on.
 
 use crate::call::Outcome;
 use crate::call::PlannedCall;
@@ -19,7 +19,7 @@ use crate::turn::scoped::{Chosen, Sections, take};
 use crate::values::inject::Injection;
 use serde_json::Value;
 
-/// The calls of a reply; what they hand on stands in its record, and has its limit too.
+/// Plans the calls of a reply. Sections that they hand on are stored in the record, so their bytes are limited.
 pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Sections) -> Vec<PlannedCall> {
     let mut left = HAND_OFFS_BYTES;
     let bounded = |call: PlannedCall| {
@@ -37,7 +37,7 @@ pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Section
     said.iter_mut().map(|call| plan(call, tools, sections)).map(bounded).collect()
 }
 
-/// The calls of a reply that its limit of tokens cut off: the last one is not made where its arguments aren't whole.
+/// Refuses the last call of a reply that its token limit cut off, if its arguments are incomplete.
 pub(super) fn without_half(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Vec<PlannedCall> {
     let is_half = said.last().is_some_and(|call| matches!(call.arguments, Arguments::Malformed(_)));
     if let Some(last) = calls.last_mut().filter(|_| is_half) {
@@ -51,10 +51,10 @@ pub(super) fn without_half(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Ve
     calls
 }
 
-/// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
-/// says there never counts, and doesn't stay in the transcript; everything else stays there as it was
-/// written. Keys that begin with `_` are no arguments. A call that runs another operation by its path is a call of that one where anything
-/// holds for it.
+/// Plans one call. Values for arguments that the runtime fills in are removed from the call: the model's values never
+/// count and don't stay in the transcript. Everything else stays as it was written. Keys that begin with `_` are no
+/// arguments. If a call runs another operation by its path, and guards or bindings hold for that operation, the call
+/// becomes a call of it.
 fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
     let (id, tool) = (call.id.clone(), call.name.clone());
     let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
@@ -65,7 +65,7 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
         Arguments::Malformed(_) => None,
     };
     if let Some(wrong) = deep {
-        // Nothing of it is kept: it would come back in every prompt and record.
+        // Nothing of it is stored, because it would come back in every prompt and record.
         call.arguments = Arguments::Malformed(String::new());
         let what = Err(Unmade::arguments(format!("the arguments of `{tool}` can't be taken: {wrong}")));
         return PlannedCall { id, tool, what, injection, instance: None, scoped: Vec::new() };
@@ -103,11 +103,11 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
     PlannedCall { id, tool, what, injection, instance, scoped }
 }
 
-/// The error for arguments that can't be read as JSON of this venue's limits.
+/// Returns the error for arguments that can't be read as JSON within the venue's limits.
 fn unreadable(text: &str, tool: &str, tools: &ToolTable) -> String {
     let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == tool));
     let (rule, why) = match decode::data(text.as_bytes()) {
-        // It quotes numbers, which are hidden where the text is.
+        // The error quotes numbers, which are hidden where the text is hidden.
         Err(wrong) if wrong.fact.code == Code::Limit && shown == HIDDEN => {
             ("can't be taken", wrong.veiled().to_string())
         }
@@ -141,7 +141,7 @@ fn resolve(
     }
 }
 
-/// Whether the arguments of a tool without an operation are as its entry says.
+/// Checks the arguments of a tool without an operation against the schema in its entry.
 fn fits(tool: &str, reach: &Reach, what: &Resolved, injection: &Injection) -> Result<(), String> {
     let Some(schema) = &reach.input else { return Ok(()) };
     let reduced = if injection.hides() { injection.reduce(schema) } else { schema.clone() };

@@ -1,4 +1,4 @@
-//! The record that a turn leaves: its line of the timeline and its part of the transcript.
+//! Makes the record of a turn: its line of the timeline and its part of the transcript.
 
 use super::{CallOutcome, Recorded, Setting};
 use crate::call::PlannedCall;
@@ -46,7 +46,7 @@ pub(super) fn record(
 
 fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
     let calls = recorded.reply.calls.iter().map(|call| ToolCall {
-        // A provider refuses a conversation with malformed arguments in it.
+        // Providers refuse a conversation with malformed arguments.
         arguments: match &call.arguments {
             Arguments::Json(value) => Arguments::Json(value.clone()),
             Arguments::Malformed(_) => Arguments::Json(Value::Object(serde_json::Map::new())),
@@ -67,7 +67,7 @@ fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
     recorded.calls.iter().zip(outcomes).map(|(call, outcome)| call_record(call, outcome)).collect()
 }
 
-/// The line of the timeline about a call.
+/// Makes the record of a call.
 pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallRecord {
     CallRecord {
         tool: call.tool.clone(),
@@ -76,7 +76,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         began: outcome.began,
         decided: outcome.decided.clone(),
         instance: call.instance.clone(),
-        // Of a call that was not made nothing went anywhere.
+        // A call that was not made has sent nothing anywhere.
         scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(ScopedSection::note).collect(),
         needs: outcome.needs.clone(),
         went_out: outcome.went_out,
@@ -85,7 +85,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
     }
 }
 
-/// Puts an outcome in the place of what a call of an earlier turn came to at first.
+/// Replaces the result of a call of an earlier turn by its final outcome.
 pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
     let Ok(at) = usize::try_from(call) else { return };
     let mut results = exchange.said.iter_mut().filter_map(|message| match message {

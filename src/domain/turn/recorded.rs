@@ -12,62 +12,62 @@ use crate::spend::Spent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A reply as it is recorded before its tools run. A successor goes on from it: with this table,
-/// whatever the configuration says by then.
+/// A reply as it is recorded before its tools run. A successor continues with these calls, even if the configuration
+/// has changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
-    /// The task that it serves.
+    /// The task that the turn serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<crate::ids::JobId>,
-    /// What the model answered.
+    /// Reply of the model.
     pub reply: Reply,
-    /// What each call is.
+    /// Plan of each call.
     pub calls: Vec<PlannedCall>,
-    /// Hash of the prompt that it answers.
+    /// Hash of the prompt of the reply.
     pub prompt: String,
-    /// Mailbox keys that the prompt showed, the task's excepted.
+    /// Mailbox keys that the prompt showed, without the task's.
     pub consume: Vec<String>,
-    /// What callers said in it.
+    /// Transcript entries of the events in the prompt.
     pub heard: Vec<Heard>,
-    /// Ids of the events in it.
+    /// Ids of the events in the prompt.
     pub events: Vec<crate::ids::EventId>,
-    /// Loads that left the context for want of room.
+    /// Loads that left the context because there was no room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<String>,
-    /// When the turn began.
+    /// Time at which the turn began.
     #[serde(flatten)]
     pub start: ReplyStart,
-    /// The configuration that it was made with.
+    /// Version of the configuration of the turn.
     pub config_version: u64,
-    /// What its turn was allowed to do; a successor may do no more.
+    /// Authority of the turn; a successor may do no more.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
-    /// What its prompt was read by.
+    /// Capabilities that allowed the reads for the prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used: Vec<Capability>,
-    /// The goal that it worked on; 0 = the session's conversation.
+    /// The goal that the turn worked on; 0 for the session's conversation.
     #[serde(default)]
     pub frame: u32,
-    /// The task ends with it.
+    /// Reason why the task ends with this turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
-    /// The record of what the model saw.
+    /// Record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
-    /// What the session's next prompt keeps in its stable part.
+    /// The stable part that the session's next prompt continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<StablePrefix>,
-    /// What its turn has used.
+    /// What the turn has used.
     #[serde(default)]
     pub spent: Spent,
-    /// Which models were asked, where that was not the agent's own alone.
+    /// The models that were asked, if it was not only the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<ModelCalls>,
 }
 
 impl Recorded {
-    /// Takes what `hide` finds by an operation's path out of what the model said.
+    /// Removes the secrets that `hide` finds by an operation's path from the model's calls.
     pub fn hide_said(&mut self, hide: impl Fn(&str, &mut Value)) {
         let before = self.reply.calls.clone();
         for (said, planned) in self.reply.calls.iter_mut().zip(&self.calls) {
@@ -78,19 +78,20 @@ impl Recorded {
                     match &planned.what {
                         Ok(Resolved { target: ToolTarget::Operation(path), .. }) if path == RUN => {}
                         Ok(Resolved { target: ToolTarget::Operation(path), .. }) => hide(path, arguments),
-                        // It may be the name of an operation that isn't offered.
+                        // The name may be that of an operation that isn't offered.
                         Ok(_) | Err(_) => hide(&said.name.replacen('_', "/", 1), arguments),
                     }
                 }
             }
         }
-        // What is hidden may stand in the reasoning as well.
+        // The reasoning may hold the hidden values as well.
         if self.reply.calls != before {
             self.reply.reasoning = None;
         }
     }
 
-    /// The reply without what `hide` finds in what the model said and in the arguments of calls, as it is stored.
+    /// Returns the reply as it is stored: without the secrets that `hide` finds in the model's calls and in the planned
+    /// arguments.
     #[must_use]
     pub fn without_hidden(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
         self.hide_said(&hide);

@@ -1,6 +1,6 @@
-//! Which calls of a reply are made: no more than the next prompt can show with their results.
+//! Limits the calls of a reply to those whose results the next prompt can show.
 //!
-//! The model must see what its calls have done. Where that doesn't fit the task would fail after its effects, so a call
+//! The model must see what its calls have done. Without room for that the task would fail after its effects, so a call
 //! without room isn't made.
 
 use crate::call::{Outcome, PlannedCall, ToolTarget, Unmade};
@@ -10,21 +10,22 @@ use crate::context::past::reasoning_bytes;
 use crate::limits::{ENTRY_FLOOR, REPLY_CALLS};
 use crate::tools::ToolTable;
 
-/// Part of a budget that stays free: names and marks around results, a map that grows.
+/// Part of a budget that stays free (1/20): names and marks around results, a map that grows.
 const SLACK_SHARE: usize = 20;
 
-/// Bytes that the next prompt has for a reply and the results of its calls: the transcript may leave it, all else stays.
+/// Returns the bytes that the next prompt has for a reply and the results of its calls: all but the sections that stay.
+/// The transcript may leave the prompt.
 pub(super) fn next_prompt_room(ledger: &Ledger) -> usize {
     let transcript: usize = ledger.rows.iter().filter(|row| row.key == "transcript").map(|row| row.rendered).sum();
     let budget = ledger.budget.bytes;
     (budget - budget / SLACK_SHARE).saturating_sub(ledger.used.saturating_sub(transcript))
 }
 
-/// Takes the calls without room out of a reply. Of these the first stays, without its arguments; the reason why it is not
+/// Removes the calls without room from a reply. The first of them stays without its arguments; the reason why it is not
 /// made is returned.
 pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize) -> Option<Unmade> {
     let mut left = room.saturating_sub(reply.text.len() + reasoning_bytes(reply.reasoning.as_ref()));
-    // The one that tells of those which were left out takes the room of a result, too.
+    // The call that reports the removed ones needs room for a result, too.
     let fitting = reply.calls.iter().take_while(|call| {
         let takes = if is_an_end(&call.name, tools) { 0 } else { call.bytes() + ENTRY_FLOOR };
         let fits = left >= takes;
@@ -60,7 +61,7 @@ pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize)
     Some(Unmade::new(Outcome::Limit, text))
 }
 
-/// Whether a tool ends the task or goal, or is itself the result: no prompt has to show it.
+/// Whether a tool ends the task or goal, or is itself the result: no prompt has to show its result.
 fn is_an_end(name: &str, tools: &ToolTable) -> bool {
     match tools.target(name) {
         Some(
@@ -84,7 +85,7 @@ fn is_an_end(name: &str, tools: &ToolTable) -> bool {
     }
 }
 
-/// The calls of a reply whose last one is not made for this reason.
+/// Refuses the last call, if there is a reason.
 pub(super) fn with_last_unmade(mut calls: Vec<PlannedCall>, unmade: Option<Unmade>) -> Vec<PlannedCall> {
     if let (Some(last), Some(unmade)) = (calls.last_mut(), unmade) {
         last.what = Err(unmade);

@@ -1,4 +1,4 @@
-//! What a lease holder knows between turns, and what is to be done next.
+//! The session between two turns as the holder of its lease knows it, and what to do next.
 
 #[cfg(test)]
 mod held_tests;
@@ -23,88 +23,88 @@ use crate::tools::Ends;
 use crate::values::Values;
 use serde_json::Value;
 
-/// A pending event with what the mailbox says of it.
+/// A pending event with its state in the mailbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pending {
-    /// Its mailbox key.
+    /// Key in the mailbox.
     pub key: String,
-    /// What it says.
+    /// Content of the event.
     pub event: Event,
-    /// Workers that it (perhaps) killed.
+    /// Number of workers that have died while they served it.
     pub crashes: u32,
     /// Status of its job.
     pub status: Option<JobStatus>,
 }
 
 impl Pending {
-    /// A task whose job has not ended from outside: cancelled, or dead.
+    /// Whether it is a task whose job has not ended from outside (cancelled or dead).
     fn is_open_task(&self) -> bool {
         matches!(self.event.payload, Payload::Task { .. }) && !self.status.is_some_and(JobStatus::is_terminal)
     }
 
-    /// Somebody has paused its job: no turn begins for it.
+    /// Whether its job is paused, so that no turn begins for it.
     fn is_paused(&self) -> bool {
         self.status == Some(JobStatus::Paused)
     }
 }
 
-/// Results that nobody awaits and that wait until nothing else is to be done.
+/// Most unawaited results that wait until nothing else is to be done.
 const LAST: usize = 16;
 
 /// A session between two turns.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Run {
-    /// Turns committed.
+    /// Number of committed turns.
     pub version: u64,
-    /// What the session remembers.
+    /// State of the session.
     pub state: SessionState,
-    /// Pending events in order.
+    /// Pending events, in order.
     pub inbox: Vec<Pending>,
 }
 
-/// What a turn serves, with the mailbox keys.
+/// The events that a turn serves, with their mailbox keys.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// The open task.
     pub task: Option<Pending>,
-    /// Notifications.
+    /// Messages for the session.
     pub messages: Vec<Pending>,
-    /// Awaited completions.
+    /// Results of awaited jobs.
     pub results: Vec<Pending>,
-    /// Events that need no model: tasks that ended from outside, results that nobody awaits.
+    /// Events that need no model: tasks that ended from outside, results that no job waits for.
     pub settled: Vec<Pending>,
 }
 
-/// What is to be done next.
+/// What the worker does next with a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// A turn with a model call.
+    /// Run a turn with a model call.
     Turn(Box<Plan>),
-    /// Only events that need no model: drop them.
+    /// Drop these events; they need no model.
     Settle(Vec<Pending>),
-    /// Messages and results that killed their workers too often: a note instead of a turn.
+    /// End messages and results during which too many workers died, with a note instead of a turn.
     GiveUp(Box<Plan>),
-    /// Calls wait for a person.
+    /// Wait for a person's decision on calls.
     Await {
-        /// There is news of them: an answer, or what they are for has ended.
+        /// There is an answer, or the task of the calls has ended.
         news: bool,
-        /// When the first of them expires, or the time of their task is over.
+        /// Time at which the first approval expires or the task's time is over.
         until: Millis,
     },
-    /// Nothing: the session rests until something arrives.
+    /// Nothing to do until an event arrives.
     Rest,
 }
 
 impl Run {
-    /// A session as a grant shows it; `more`: its mailbox has more than `inbox`.
+    /// Makes the run of a leased session; `more` means that its mailbox has events beyond `inbox`.
     pub fn new(version: u64, state: SessionState, inbox: Vec<Pending>, more: bool) -> Self {
         let mut run = Self { version, state, inbox: Vec::new() };
         run.refresh(inbox, more);
         run
     }
 
-    /// The mailbox is another now. A task that ended from outside takes with it what the session
-    /// remembers of it, else the next task would wait for its children.
+    /// Replaces the mailbox. If the begun task has ended from outside, the session forgets its progress; otherwise the
+    /// next task would wait for its children.
     pub fn refresh(&mut self, inbox: Vec<Pending>, more: bool) {
         self.inbox = inbox;
         let Some(progress) = &self.state.task else { return };
@@ -113,7 +113,7 @@ impl Run {
         };
         let ended = match self.inbox.iter().find(is_it) {
             Some(task) => !task.is_open_task(),
-            // Consumed when it ended, unless it is behind what was handed out.
+            // An ended task is removed from the mailbox, but an absent one may stand behind the listed events.
             None => !more,
         };
         if ended {
@@ -121,7 +121,7 @@ impl Run {
         }
     }
 
-    /// When what it is to serve next arrived: the first of its messages and open tasks.
+    /// Returns when the first of its messages and open tasks arrived.
     pub fn arrived(&self) -> Option<Millis> {
         let counts = |pending: &&Pending| match pending.event.payload {
             Payload::Task { .. } => pending.is_open_task(),
@@ -131,7 +131,8 @@ impl Run {
         self.inbox.iter().filter(counts).map(|pending| pending.event.received).min()
     }
 
-    /// It is new and empty when its time to live was over at `at`; its newest turn ended at `last`.
+    /// Resets the session if its time to live was over at `at`; its newest turn ended at `last`. Returns whether it
+    /// did.
     pub fn expire(&mut self, ttl: &Ttl, last: Millis, at: Millis) -> bool {
         let over = self.state.is_over(ttl, last, at);
         if over {
@@ -144,10 +145,10 @@ impl Run {
         self.inbox.iter().find(|pending| pending.is_open_task() && pending.event.job() == Some(job))
     }
 
-    /// Decides what is to be done next. What ended from outside goes first, on its own: its commit
-    /// publishes its completion and takes its crashes from those that were served with it. A result that
-    /// nobody awaits goes last, unless there are many of them, which would hide what stands behind them: the turn
-    /// that began its job may have been lost with a server, and is then run again first.
+    /// Decides what to do next. Tasks that ended from outside go first and alone: their commit publishes their
+    /// completion and takes the count of crashes from the events served with them. A result that no job waits for goes
+    /// last, because the turn that began its job may have been lost with a server and is then run again first. If there
+    /// are more than 16 such results they go first, because they would hide the events behind them.
     pub fn next(&self, crash_limit: u32) -> Next {
         let plan = self.plan();
         let poisoned = self.poisoned(crash_limit);
@@ -166,7 +167,7 @@ impl Run {
         }
     }
 
-    /// The same of what is left to be served.
+    /// Decides what to do next with the events that need a model.
     fn next_turn(&self, plan: Plan) -> Next {
         if self.is_held() {
             return Next::Rest;
@@ -184,24 +185,24 @@ impl Run {
         if news || task_wants || !self.state.shown.is_empty() { Next::Turn(Box::new(plan)) } else { Next::Rest }
     }
 
-    /// Whether a job is open here and paused.
+    /// Whether a job is open in this session and paused.
     pub fn is_paused(&self, job: Option<&JobId>) -> bool {
         job.and_then(|job| self.open_task(job)).is_some_and(Pending::is_paused)
     }
 
-    /// The begun task, else the oldest open one.
+    /// Returns the begun task, or else the oldest open one.
     fn task(&self) -> Option<&Pending> {
         let begun = self.state.task.as_ref().and_then(|progress| self.open_task(&progress.job));
         begun.or_else(|| self.inbox.iter().find(|pending| pending.is_open_task()))
     }
 
-    /// Its task is paused: everything in the session waits with it.
+    /// Whether the session is paused because its task is.
     fn is_held(&self) -> bool {
         self.task().is_some_and(Pending::is_paused)
     }
 
-    /// A task whose time is over before a turn of it can say so, and how it ends: one that is paused, or stands behind
-    /// another. `limits` are those of its agent.
+    /// Finds a task whose time is over before a turn can end it, because it is paused or stands behind another; returns
+    /// its result. `limits` are those of its agent.
     pub fn too_late(&self, limits: &Budget, now: Millis) -> Option<(JobId, JobResult)> {
         let next = self.task().and_then(|task| task.event.job());
         let waits = |pending: &&Pending| pending.is_paused() || pending.event.job() != next;
@@ -213,7 +214,7 @@ impl Run {
         })
     }
 
-    /// When the time of an open task is over: what its first turn was told, or will be.
+    /// Returns when the time of an open task is over; a begun task keeps the deadline of its first turn.
     fn time_of(&self, task: &Pending, limits: &Budget) -> Option<Deadline> {
         let job = task.event.job()?;
         if let Some(begun) = self.state.task.as_ref().filter(|progress| progress.job == *job) {
@@ -223,20 +224,20 @@ impl Run {
         Purse::of_task(job, task.event.received, limits, &task.event.budget, above).deadline
     }
 
-    /// When the session must be looked at for the sake of time: when that of one of its open tasks is over.
+    /// Returns the time at which the session must be checked again: the earliest deadline of its open tasks.
     pub fn look_at(&self, limits: &Budget) -> Option<Millis> {
         let open = self.inbox.iter().filter(|pending| pending.is_open_task());
         open.filter_map(|pending| self.time_of(pending, limits)).map(|deadline| deadline.at).min()
     }
 
-    /// When the open task's time is over.
+    /// Returns when the open task's time is over.
     pub fn deadline(&self) -> Option<Millis> {
         let progress = self.state.task.as_ref()?;
         progress.deadline.filter(|_| self.open_task(&progress.job).is_some()).map(|deadline| deadline.at)
     }
 
-    /// Calls that wait must be looked at now, before anything else: a turn that was begun with their
-    /// answers is gone on with under its own number, by which its effects are known.
+    /// Whether calls that wait must be handled before anything else: a turn that has begun with their answers continues
+    /// under its own number, by which its effects are known.
     pub fn has_answers(&self, now: Millis) -> bool {
         if self.is_held() {
             return false;
@@ -245,12 +246,12 @@ impl Run {
         due || (self.state.awaiting.is_some() && (self.is_withdrawn() || self.answers().next().is_some()))
     }
 
-    /// The task for which calls wait has ended from outside.
+    /// Whether the task of the waiting calls has ended from outside.
     pub fn is_withdrawn(&self) -> bool {
         let begun = self.state.task.as_ref().map(|progress| &progress.job);
         self.state.awaiting.as_ref().is_some_and(|awaiting| match &awaiting.job {
             Some(job) => begun != Some(job),
-            // The messages that it is for were given up.
+            // The messages of the loose run were removed.
             None => self.state.shown.is_empty(),
         })
     }
@@ -259,7 +260,7 @@ impl Run {
         self.state.awaiting.as_ref().is_some_and(|awaiting| awaiting.awaits(approval))
     }
 
-    /// Answers to calls that wait.
+    /// Iterates over the answers to calls that wait.
     fn answers(&self) -> impl Iterator<Item = &Pending> {
         let is_answer = |pending: &&Pending| match &pending.event.payload {
             Payload::Decision { approval } => self.awaits(approval),
@@ -268,15 +269,16 @@ impl Run {
         self.inbox.iter().filter(is_answer)
     }
 
-    /// What a turn serves that makes calls on which a person has decided: the task that they are for,
-    /// when it is still open. It shows no event, and settles the answers.
+    /// Returns the plan of a turn that makes calls on which a person has decided: their task, if it is still open, and
+    /// the answers to settle. It shows no event.
     pub fn plan_of_answers(&self) -> Plan {
         let job = self.state.awaiting.as_ref().and_then(|awaiting| awaiting.job.as_ref());
         let task = job.and_then(|job| self.open_task(job)).cloned();
         Plan { task, settled: self.answers().cloned().collect(), ..Plan::default() }
     }
 
-    /// Messages and results with too many crashes; tasks are dead-lettered by the grant.
+    /// Returns the messages and results with at least `crash_limit` crashes. Tasks become dead letters when the lease
+    /// is granted.
     pub fn poisoned(&self, crash_limit: u32) -> Option<Plan> {
         let poisoned = self.inbox.iter().filter(|pending| pending.crashes > 0 && pending.crashes >= crash_limit);
         let mut plan = Plan::default();
@@ -290,9 +292,9 @@ impl Run {
         (!plan.messages.is_empty() || !plan.results.is_empty()).then_some(plan)
     }
 
-    /// What a turn that serves `plan` may start at most, where `over` says why nothing starts for a
-    /// request any more. With a reason it starts nothing: what it serves ends there. An open task or a
-    /// loose run that goes on leaves what may not start for a turn of its own.
+    /// Splits a plan by what was revoked; `over` returns why nothing may start for a request. With a reason the turn
+    /// starts nothing, and its events end there. If an open task or a loose run continues, the revoked events wait for
+    /// a turn of their own.
     pub fn standing(&self, plan: Plan, over: impl Fn(&Envelope) -> Option<String>) -> (Plan, Option<String>) {
         let ended = |pending: &Pending| self.request_of(pending).and_then(|request| over(&request.envelope));
         if let Some(reason) = self.begun(plan.task.as_ref()).and_then(|request| over(&request.envelope)) {
@@ -309,8 +311,8 @@ impl Run {
         (Plan { messages: over_messages, results: over_results, ..Plan::default() }, Some(reason))
     }
 
-    /// What a recorded reply serves: what it was shown, whatever has arrived since. Its task is
-    /// missing when it has ended meanwhile.
+    /// Returns the plan of a recorded reply: the events that its prompt showed. The task is missing if it has ended
+    /// meanwhile.
     pub fn plan_of(&self, recorded: &Recorded) -> Plan {
         let mut plan =
             Plan { task: recorded.job.as_ref().and_then(|job| self.open_task(job)).cloned(), ..Plan::default() };
@@ -324,16 +326,16 @@ impl Run {
         plan
     }
 
-    /// The session as it will be after a commit, when nothing else arrives.
+    /// Returns the session after a commit, if no other event arrives.
     #[must_use]
     pub fn after(&self, state: &SessionState, consumed: &[String]) -> Self {
         let inbox = self.inbox.iter().filter(|pending| !consumed.contains(&pending.key)).cloned().collect();
         Self { version: self.version + 1, state: state.clone(), inbox }
     }
 
-    /// The request that a turn serves: its task, else the one whose loose run goes on or that of its
-    /// events. Of several, which permit the same, it is the one with the longest way behind it: a
-    /// message from outside in between doesn't make a chain of agents begin anew.
+    /// Returns the request that a turn serves: that of its task, or else of its loose run or its events. Of several
+    /// with the same authority it is the one with the longest chain, so that a message from outside doesn't reset the
+    /// length of a chain of agents.
     pub fn mandate(&self, plan: &Plan) -> Mandate {
         let begun = self.begun(plan.task.as_ref());
         if let (Some(begun), Some(_)) = (&begun, &plan.task) {
@@ -341,12 +343,12 @@ impl Run {
         }
         let arrived = plan.results.iter().chain(&plan.messages).filter_map(|pending| self.request_of(pending));
         let all: Vec<_> = begun.into_iter().chain(arrived).collect();
-        // The first of several that are as long: `max_by_key` takes the last.
+        // The first of several with the same length: `max_by_key` takes the last.
         let way = |mandate: &Mandate| (mandate.is_caused(), mandate.envelope.lineage.chain.len());
         all.into_iter().rev().max_by_key(way).unwrap_or_default()
     }
 
-    /// The request whose turns are running.
+    /// Returns the request of the running task or loose run.
     fn begun(&self, task: Option<&Pending>) -> Option<Mandate> {
         match task {
             Some(task) => Some(task.event.mandate()),
@@ -355,8 +357,7 @@ impl Run {
         }
     }
 
-    /// The request that a message is, or in whose service a result's job was started; `None` = the
-    /// task's.
+    /// Returns the request of a message, or the request for which a result's job was started; `None` for the task's.
     fn request_of(&self, pending: &Pending) -> Option<Mandate> {
         match &pending.event.payload {
             Payload::Result { job, .. } => self.state.pending.get(job)?.under.clone(),
@@ -365,9 +366,9 @@ impl Run {
         }
     }
 
-    /// Sorts the mailbox: the open task, the messages and awaited results that it may see, and the
-    /// rest. A begun task stays the open one, also when an older one arrives late. A turn acts for one
-    /// request: others, with other values or other authority, wait for turns of their own.
+    /// Sorts the mailbox: the open task, the messages and awaited results for its turn, and the rest. A begun task
+    /// stays the open one, even if an older one arrives later. A turn acts for one request; requests with other values
+    /// or another authority wait for turns of their own.
     pub fn plan(&self) -> Plan {
         let mut plan = Plan { task: self.task().cloned(), ..Plan::default() };
         let mut mandate = self.begun(plan.task.as_ref());
@@ -378,17 +379,17 @@ impl Run {
         for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } if pending.is_open_task() => {}
-                // Its task has ended, and nobody else is meant.
+                // The task of this message has ended, and the message has no other receiver.
                 Payload::Message { to: Some(_), .. } if pending.status.is_none_or(JobStatus::is_terminal) => {
                     plan.settled.push(pending.clone());
                 }
                 Payload::Message { to: Some(to), .. } if plan.job() != Some(to) => {}
-                // The conversation hears them, not a goal inside it.
+                // Messages belong to the conversation, not to a goal inside it.
                 Payload::Message { .. } if !self.state.parked && self.state.goals.top().is_some() => {}
                 Payload::Message { .. } if joins(pending) => plan.messages.push(pending.clone()),
                 Payload::Message { .. } => {}
                 Payload::Result { job, .. } if self.state.pending.contains_key(job) => {
-                    // What another open goal waits for stays for that one.
+                    // A result for another open goal waits for that goal.
                     let waits = |awaited: &PendingJob| self.state.goals.waits(awaited.frame);
                     if !self.state.pending.get(job).is_some_and(waits) && joins(pending) {
                         plan.results.push(pending.clone());
@@ -404,20 +405,19 @@ impl Run {
     }
 }
 
-/// An event without its values, its buckets, its authority and what it brings along: they are no part of what it
-/// says.
+/// Returns an event without its values, its buckets, its authority and its handed-over sections.
 fn plain(event: &Event) -> Event {
     let (session_context, envelope, handed) = (Values::new(), Envelope::default(), Handed::default());
     Event { session_context, context_ids: Vec::new(), envelope, handed, response_schema: None, ..event.clone() }
 }
 
 impl Plan {
-    /// The open task's job.
+    /// Returns the job of the open task.
     pub fn job(&self) -> Option<&JobId> {
         self.task.as_ref().and_then(|task| task.event.job())
     }
 
-    /// The input of its task.
+    /// Returns the input of the task.
     pub fn input(&self) -> Option<&Value> {
         match &self.task.as_ref()?.event.payload {
             Payload::Task { input, .. } => Some(input),
@@ -425,18 +425,18 @@ impl Plan {
         }
     }
 
-    /// What its task's output must be.
+    /// Returns the schema of the task's output.
     pub fn output<'s>(&'s self, config: &'s AgentConfig) -> Option<&'s Value> {
         let own = config.outputs.complete.as_ref().map(|output| &output.schema);
         self.task.as_ref()?.event.response_schema.as_ref().or(own)
     }
 
-    /// What completes its task: text can't be what a typed output must be.
+    /// Returns what completes the task; a typed output needs a call.
     pub fn completion(&self, config: &AgentConfig) -> CompletedBy {
         if self.output(config).is_some() { CompletedBy::Explicit } else { config.completion }
     }
 
-    /// What a turn of a session can end.
+    /// Returns the task and goal that a turn can end.
     pub fn ends<'s>(&'s self, state: &'s SessionState, config: &'s AgentConfig) -> Ends<'s> {
         let goal = state.goals.top();
         Ends {
@@ -447,17 +447,17 @@ impl Plan {
         }
     }
 
-    /// What its task brings along from another agent's context.
+    /// Returns the sections that another agent has handed to the task.
     pub fn handed(&self) -> Option<&Handed> {
         self.task.as_ref().map(|task| &task.event.handed).filter(|handed| !handed.is_empty())
     }
 
-    /// Its task runs without an agent of its own.
+    /// Whether the task runs without an agent of its own.
     pub fn is_anonymous(&self) -> bool {
         self.handed().is_some_and(|handed| handed.anonymous.is_some())
     }
 
-    /// What the prompt is built from; of awaited jobs those of the request that the turn serves.
+    /// Returns the events for the prompt, with the awaited jobs of the turn's request.
     pub fn served(&self, state: &SessionState, mandate: &Mandate) -> Served {
         let arrived = |job: &JobId| self.results.iter().any(|r| r.event.job() == Some(job));
         let own = |pending: &PendingJob| pending.under.as_ref().is_none_or(|under| under.is_same(mandate));
@@ -475,13 +475,13 @@ impl Plan {
         }
     }
 
-    /// Mailbox keys of what the turn is for when no task is: its first event.
+    /// Returns the mailbox key of the first event, if no task is served.
     pub fn reason(&self) -> Vec<String> {
         let first = self.results.iter().chain(&self.messages).next().filter(|_| self.task.is_none());
         first.map(|pending| pending.key.clone()).into_iter().collect()
     }
 
-    /// Mailbox keys that the turn's commit consumes whatever the model answers.
+    /// Returns the mailbox keys that the commit removes, whatever the model replies.
     pub fn consumed(&self) -> Vec<String> {
         self.messages.iter().chain(&self.results).map(|pending| pending.key.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! What a turn serves and runs with, and which limit makes it the last of its task.
+//! The fixed inputs of a turn, and the limits that make it the last turn of its task.
 
 use super::fallback::ModelCalls;
 use super::run::{Plan, Run};
@@ -24,55 +24,55 @@ use std::sync::Arc;
 /// Everything about a turn that doesn't change while it runs.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// Whose.
+    /// Owner of the session.
     pub owner: Owner,
-    /// The session.
+    /// Key of the session.
     pub session: SessionKey,
-    /// The turn's number, `version + 1`.
+    /// Number of the turn, `version + 1`.
     pub turn: u64,
-    /// When it began.
+    /// Time at which the turn began.
     pub start: Millis,
-    /// The venue's date then.
+    /// Date of the venue at that time.
     pub date: String,
-    /// The agent's configuration as of now.
+    /// Configuration of the agent at that time.
     pub config: Arc<AgentConfig>,
-    /// Its version.
+    /// Version of the configuration.
     pub config_version: u64,
-    /// Session state before the turn. What the session has used today is of its last wait, where the turn has waited.
+    /// Session state before the turn. If the turn has waited, the use of the day is that of the last wait.
     pub state: SessionState,
-    /// Calls of the turn before it waited last, which the session's day has already.
+    /// Model calls before the last wait, which the session's day includes already.
     pub counted: ModelCalls,
-    /// What the turn serves.
+    /// Events that the turn serves.
     pub plan: Plan,
-    /// Whose request it serves, when no task is: what it starts goes on under that.
+    /// The request that the turn serves without a task; jobs that it starts continue under it.
     pub mandate: Mandate,
-    /// What it may do.
+    /// Authority of the turn.
     pub authority: Authority,
-    /// What it pays from, and until when.
+    /// Accounts that the turn is charged to, and its deadline.
     pub purse: Purse,
-    /// The task ends with this turn: a limit is reached.
+    /// Reason why the task ends with this turn: a limit is reached.
     pub last: Option<Last>,
-    /// The turn that opened the goal that is worked on: its result is put there.
+    /// The turn that opened the current goal; the goal's result is written there.
     pub opener: Option<Box<TurnRecord>>,
 }
 
 /// Why a turn is the last of its task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
-    /// What the task fails with, unless it ends itself.
+    /// Error code of the task, unless it ends itself.
     pub code: ErrorCode,
-    /// Which limit.
+    /// Description of the limit.
     pub reason: String,
 }
 
 impl Last {
-    /// A limit of time that is passed.
+    /// Returns the reason if a deadline has passed.
     pub fn of_time(deadline: &Deadline, now: Millis) -> Option<Self> {
         let reason = || format!("its time was over at {}", deadline.at.rfc3339());
         (now >= deadline.at).then(|| Self { code: code_of(deadline.origin), reason: reason() })
     }
 
-    /// How the task ends that hasn't ended itself.
+    /// Returns the result of a task that did not end itself.
     pub(super) fn ending(&self, reply: &Reply, is_text: bool, completion: CompletedBy) -> JobResult {
         let text = reply.text.as_str();
         if is_text && !text.trim().is_empty() && completion == CompletedBy::Implicit {
@@ -83,7 +83,7 @@ impl Last {
 }
 
 impl Setting {
-    /// Of the next turn of a session, at `start`, that serves `plan`. Its authority is that of the moment.
+    /// Makes the setting of the session's next turn, at `start`, that serves `plan`; its authority is the current one.
     pub fn next(
         (owner, session): (&Owner, &SessionKey),
         agent: &AgentRecord,
@@ -94,7 +94,7 @@ impl Setting {
     ) -> Self {
         let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
         let mut mandate = run.mandate(&plan);
-        // What it starts stops with what it was made under, too.
+        // Jobs that the turn starts also stop if the agent's own request is revoked.
         mandate.envelope = mandate.envelope.under(&agent.made_under);
         let mut state = run.state.clone();
         options::take_loads(&mut state, &plan);
@@ -104,7 +104,7 @@ impl Setting {
         let mut purse = purse(&plan, &agent.config, &mandate.envelope);
         let begun = run.state.task.as_ref().filter(|progress| Some(&progress.job) == plan.job());
         if let Some(begun) = begun {
-            // A begun task keeps the time that it was given.
+            // A begun task keeps its first deadline.
             purse.deadline = begun.deadline;
         }
         let reason = || format!("the limit of {} turns was reached", agent.config.limits.turns);
@@ -128,7 +128,7 @@ impl Setting {
         }
     }
 
-    /// Whether it may begin: a request to an agent with a mandate names its entities.
+    /// Checks that the request names its entities, if the agent requires them.
     pub fn check_entities(&self) -> Result<(), EntityIdsRequired> {
         let config = &self.config;
         if !config.entity_ids_required {
@@ -137,34 +137,34 @@ impl Setting {
         entities::ids(&config.entity_ids_key, &self.mandate.session_context).map(drop)
     }
 
-    /// The limit of time that is passed.
+    /// Returns the limit of time that has passed.
     pub fn overdue(&self, now: Millis) -> Option<Last> {
         Last::of_time(&self.purse.deadline?, now)
     }
 
-    /// What the open task's output must be.
+    /// Returns the schema of the open task's output.
     pub fn output(&self) -> Option<&Value> {
         self.plan.output(&self.config)
     }
 
-    /// What completes the open task.
+    /// Returns what completes the open task.
     pub fn completion(&self) -> CompletedBy {
         self.plan.completion(&self.config)
     }
 
-    /// What the turn can end.
+    /// Returns the task and goal that the turn can end.
     pub fn ends(&self) -> Ends<'_> {
         self.plan.ends(&self.state, &self.config)
     }
 
-    /// A limit is reached: whether there is another turn to end the task in.
+    /// Whether one more turn may end the task after a limit is reached.
     pub(super) fn may_wind_down(&self) -> bool {
         let waits = self.state.awaiting.is_some();
         self.config.limits.wind_down && self.last.is_none() && self.plan.task.is_some() && !waits
     }
 }
 
-/// What a turn pays from: its task's, or what stands above its message.
+/// Returns the accounts and the deadline of a turn: those of its task, or else those of its request.
 fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
     let above = (envelope.accounts.as_slice(), envelope.deadline);
     match plan.task.as_ref().and_then(|task| Some((task, task.event.job()?))) {
@@ -180,8 +180,8 @@ fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
 }
 
 impl Run {
-    /// What the next turn serves under a policy: nothing starts under what was revoked. With a reason the turn starts
-    /// nothing, and what it serves ends there.
+    /// Plans the next turn under a policy. With a reason the turn starts nothing, because its request was revoked, and
+    /// its events end there.
     pub fn plan_under(&self, policy: &Policy, agent: &AgentRecord, session: &SessionKey) -> (Plan, Option<String>) {
         let plan = self.plan();
         let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
@@ -190,14 +190,14 @@ impl Run {
 }
 
 impl Plan {
-    /// The agent that serves it when its task has none of its own.
+    /// Returns the anonymous agent that serves the task, if the task has no agent of its own.
     pub fn bare(&self, agent: &AgentRecord) -> Option<AgentRecord> {
         let anonymous = self.handed().and_then(|handed| handed.anonymous.as_deref());
         anonymous.map(|prompt| agent.bare(prompt))
     }
 }
 
-/// What a task fails with at a limit.
+/// Returns the error code of a task that reaches a limit.
 pub const fn code_of(origin: LimitOrigin) -> ErrorCode {
     match origin {
         LimitOrigin::Agent | LimitOrigin::Cap => ErrorCode::LimitReached,

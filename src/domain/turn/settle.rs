@@ -1,4 +1,4 @@
-//! Calls that a person has decided on: what they came to stands in the turn that asked for them.
+//! Settles calls on which a person has decided: their outcomes are written to the turn that made the calls.
 
 use super::decide::{CANCELLED, Decision, count_children, started};
 use super::record::{answer, call_record, record};
@@ -11,7 +11,7 @@ use crate::job::JobStatus;
 use crate::session::TurnRecord;
 use crate::time::Millis;
 
-/// The calls were made. `outcomes` are those of the approved ones, in order.
+/// Decides a turn that has made the approved calls; `outcomes` are theirs, in order.
 pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
     let mut made = outcomes.into_iter();
     let lost = || CallOutcome::plain(Outcome::Error, "error: the call has no outcome");
@@ -26,7 +26,7 @@ pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallO
     decision(setting, settling.exchange, &outcomes, now)
 }
 
-/// The task was cancelled meanwhile; with what is known of calls that can't be undone, by their place.
+/// Decides a turn whose task was cancelled, with the known outcomes of calls that can't be undone, by their index.
 pub(super) fn cancelled(setting: &Setting, settling: Settling, noted: &[(u32, CallOutcome)], now: Millis) -> Decision {
     let waiting = setting.state.awaiting.iter().flat_map(|awaiting| awaiting.calls.iter().cloned());
     let outcome = |call: AwaitingCall| {
@@ -63,7 +63,7 @@ fn decision(
     if let Some(done) = done {
         decision.status = setting.plan.job().map(|job| (job.clone(), JobStatus::Started));
         if done.all_started {
-            // Nothing to tell the model before a result arrives.
+            // The model needs no turn before a result arrives.
             decision.state.parked = true;
             decision.consume = std::mem::take(&mut decision.state.shown);
             decision.state.under = None;
@@ -77,7 +77,7 @@ fn decision(
     decision
 }
 
-/// Puts an outcome in the place of the note that the call waits.
+/// Replaces the note of a waiting call by its outcome.
 fn show(exchange: &mut TurnRecord, call: &AwaitingCall, outcome: &CallOutcome) {
     answer(exchange, call.call, outcome);
     let record = usize::try_from(call.call).ok().and_then(|at| exchange.calls.get_mut(at));

@@ -1,5 +1,5 @@
-//! What a turn's model calls have used goes into its commit, once: with the reply it is recorded, and a
-//! successor that goes on from there commits the same.
+//! Adds what a turn's model calls have used to its commit, once. The use is recorded with the reply, so a successor
+//! that continues from there commits the same.
 
 use super::decide::Decision;
 use super::fallback::ModelCalls;
@@ -10,18 +10,18 @@ use crate::spend::{Spent, Tally, Today};
 use crate::time::Millis;
 
 impl Turn {
-    /// Models were asked for it.
+    /// Adds model calls to the turn.
     pub fn pay(&mut self, calls: ModelCalls) {
         self.asked.add(calls);
     }
 
-    /// The models that were asked for it so far.
+    /// Returns the models that were asked so far, with their use.
     pub const fn model_calls(&self) -> &ModelCalls {
         &self.asked
     }
 
-    /// What its session has used today and what its task has used, this turn included, where it has asked a model. It is
-    /// what a turn that waits leaves: it may never be committed.
+    /// Returns what the session has used today and what the task has used, this turn included; `None` without model
+    /// calls. A waiting turn stores both, because it may never be committed.
     pub fn used_so_far(&self, now: Millis) -> (Option<Today>, Option<(JobId, Tally)>) {
         let (setting, calls) = (&self.setting, &self.asked);
         let tally = setting.plan.job().filter(|_| !calls.is_free()).and_then(|job| {
@@ -31,7 +31,7 @@ impl Turn {
         (today(setting, calls, now), tally)
     }
 
-    /// The next step; see [`super`].
+    /// Takes an observation and returns the next action; see [`super`].
     pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
         match self.observe(observed, now) {
             Action::Commit(decision) => Action::Commit(Box::new(decision.paid(&self.setting, &self.asked))),
@@ -41,14 +41,14 @@ impl Turn {
 }
 
 impl Recorded {
-    /// The settings of the model whose reply it is, as the configuration has them by now.
+    /// Returns the current settings of the model that has answered.
     pub(super) fn model<'s>(&self, setting: &'s Setting) -> &'s ModelSettings {
         let model = &setting.config.model;
         let answered = self.asked.as_ref().and_then(|asked| asked.answered.as_ref());
         model.in_order().find(|model| answered == Some(&model.id())).unwrap_or(model)
     }
 
-    /// What was asked for the reply; where it doesn't say, the agent's own model.
+    /// Returns the model calls for the reply; if they are not recorded, one call of the agent's own model.
     pub(super) fn calls(&self, setting: &Setting) -> ModelCalls {
         match &self.asked {
             Some(asked) => asked.clone(),
@@ -58,7 +58,7 @@ impl Recorded {
 }
 
 impl Decision {
-    /// The same with who was asked, and what its task and its session have used so far, this turn included.
+    /// Adds the models that were asked, and what the task and the session have used so far, this turn included.
     #[must_use]
     pub(super) fn paid(mut self, setting: &Setting, calls: &ModelCalls) -> Self {
         if let Some(today) = today(setting, calls, self.record.end) {
@@ -88,7 +88,7 @@ impl Decision {
     }
 }
 
-/// What the session has used on the day of the turn, these calls included; `None` when they have used nothing.
+/// Returns what the session has used on the day of the turn, these calls included; `None` if nothing was used.
 fn today(setting: &Setting, calls: &ModelCalls, now: Millis) -> Option<Today> {
     let mut today = None;
     for (model, spent) in &calls.spent {
@@ -103,7 +103,7 @@ fn today(setting: &Setting, calls: &ModelCalls, now: Millis) -> Option<Today> {
     today.or_else(|| counted().filter(|_| !setting.counted.is_free()))
 }
 
-/// What a task has used before the turn; `None` where an older version has begun it: nobody knows how much.
+/// Returns what a task has used before the turn; `None` if an older version has begun it, so that its use is unknown.
 fn tally_before(setting: &Setting, job: &JobId) -> Option<Tally> {
     let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
     begun.map_or(Some(Tally::default()), |progress| progress.tally)

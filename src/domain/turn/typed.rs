@@ -1,4 +1,4 @@
-//! Typed outputs in a text: JSON of the type that was asked for, bare or in a fence, as models write it.
+//! Finds typed outputs in a text: JSON of the requested type, bare or in a fence, as models write it.
 
 use crate::chat::Reply;
 use crate::decode;
@@ -11,14 +11,14 @@ const TAGS: [&str; 4] = ["", "json", "jsonc", "json5"];
 /// Why a text is no output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoOutput {
-    /// It has no JSON.
+    /// The text has no JSON.
     Text,
-    /// What is wrong with its JSON.
+    /// The JSON is invalid, for this reason.
     Json(String),
 }
 
 impl NoOutput {
-    /// What is wrong, for the model that wrote the text.
+    /// Returns the error for the model that wrote the text.
     pub(super) fn reason(self) -> String {
         match self {
             Self::Text => "text alone is no output".to_owned(),
@@ -27,8 +27,8 @@ impl NoOutput {
     }
 }
 
-/// The value that a text is: JSON of the type, alone or as the only fenced block; a value may come as the `result` of a
-/// map, and one word of a list of words as it is.
+/// Reads a text as a value of the schema: JSON alone or in the only fenced block. The value may be the `result` of a
+/// map, and one word of a list of words may be bare.
 pub(super) fn typed_text(schema: &Value, text: &str) -> Result<Value, NoOutput> {
     let Some(json) = json_part(text) else {
         let word = Value::from(text.trim());
@@ -48,20 +48,20 @@ pub(super) fn typed_text(schema: &Value, text: &str) -> Result<Value, NoOutput> 
     }
 }
 
-/// The output that the text of a reply is. Of one that its limit has cut off a value must close itself: `12` may have
-/// been the beginning of `1234`.
+/// Reads the text of a reply as a value of the schema. In a truncated reply the value must end with its own bracket or
+/// quote: `12` may be the beginning of `1234`.
 pub(super) fn typed_reply(schema: &Value, reply: &Reply) -> Result<Value, NoOutput> {
     let value = typed_text(schema, &reply.text)?;
     let closes = reply.text.trim_end().ends_with(['}', ']', '"', '`']);
     if reply.truncated && !closes { Err(NoOutput::Text) } else { Ok(value) }
 }
 
-/// The JSON value in a text, whatever its type; a map that names a key twice is none.
+/// Returns the JSON value in a text, of any type; a map with a repeated key is none.
 pub(super) fn json_in(text: &str) -> Option<Value> {
     decode::json(json_part(text)?.as_bytes()).ok()
 }
 
-/// The part of a text that is JSON, or was meant to be.
+/// Returns the part of a text that is or should be JSON.
 fn json_part(text: &str) -> Option<&str> {
     let text = text.trim();
     if decode::data(text.as_bytes()).is_ok() {
@@ -73,7 +73,7 @@ fn json_part(text: &str) -> Option<&str> {
     alone.or_else(|| only_block(text)).or(Some(text).filter(begins)).map(str::trim)
 }
 
-/// The content of the only fenced block of a text, if it can be JSON by its tag.
+/// Returns the content of the only fenced block of a text, if its tag allows JSON.
 fn only_block(text: &str) -> Option<&str> {
     let is_fence = |(_, line): &(usize, &str)| line.trim_start().starts_with("```");
     let mut lines = text.split_inclusive('\n').scan(0, |end, line| {
@@ -90,7 +90,7 @@ fn only_block(text: &str) -> Option<&str> {
     TAGS.iter().any(|known| tag.eq_ignore_ascii_case(known)).then(|| &text[open + first.len()..close])
 }
 
-/// The content of a fence that may begin with a tag on the same line.
+/// Returns the content of a fence without a tag on the same line.
 fn untagged(inside: &str) -> Option<&str> {
     let letters = inside.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let (tag, rest) = inside.split_at(letters);

@@ -1,4 +1,4 @@
-//! What a reply means for what its turn serves: it ends, goes on, waits or is told something.
+//! Decides what a reply means for its task or loose run: it ends, goes on, waits or gets a note.
 
 use super::ends::{self, Ending};
 use super::typed::typed_reply;
@@ -8,31 +8,31 @@ use crate::job::{ErrorCode, JobResult};
 use crate::limits::OUTPUT_REFUSALS;
 use crate::session::SessionState;
 
-/// What becomes of it.
+/// What happens to a task, or to a loose run (turns for messages without a task), after a reply.
 pub(super) enum Verdict {
-    /// The task has ended.
+    /// The task has ended with this result.
     Ended(JobResult),
-    /// The model sees the results of its tools.
+    /// The task goes on, so that the model sees the results of its tools.
     GoOn,
-    /// The same without a task.
+    /// A loose run goes on, so that the model sees the results of its tools.
     Loose,
-    /// Nothing to do until a result arrives.
+    /// The session rests until a result arrives.
     Park,
-    /// A person is asked first.
+    /// The session waits for a person's approval.
     Await,
-    /// The limit of turns is reached: one more, to end in.
+    /// The limit of turns is reached; the task gets one more turn to end.
     WindDown,
-    /// Text, where only a call completes the task, or nothing at all: it is told so once.
+    /// A text where only a call completes the task, or an empty reply; the model is reminded once.
     Remind,
-    /// Text that is not what the output must be: it is told what is wrong.
+    /// A text that is no valid output; the model gets the reason.
     Refuse(String),
-    /// Nothing more to do, and no task.
+    /// There is no task and nothing more to do.
     Idle,
-    /// Too many turns without a task.
+    /// The limit of turns without a task is reached.
     Exhausted,
 }
 
-/// Decides. `state` is the one that the turn hands on, `ending` what the reply ends.
+/// Decides the verdict. `state` is the session after the turn, `ending` is what the reply ends.
 pub(super) fn verdict(
     setting: &Setting,
     state: &SessionState,
@@ -48,7 +48,7 @@ pub(super) fn verdict(
     let limit = setting.config.limits.turns;
     let completion = setting.completion();
     if let (Some(last), true) = (&setting.last, open) {
-        // What a goal inside the task returns is not the task's output.
+        // The result of a goal inside the task is not the task's output.
         let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
         let output = setting.output().filter(|_| is_text);
         if let Some(Ok(value)) = output.map(|output| typed_reply(output, &recorded.reply)) {
@@ -81,7 +81,7 @@ pub(super) fn verdict(
     }
 }
 
-/// A reply without a call that ends no goal.
+/// Decides the verdict on a reply without a call that ends no goal.
 fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_limit, limit): (bool, u32)) -> Verdict {
     let text = &recorded.reply.text;
     let progress = state.task.as_ref();
@@ -94,9 +94,9 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
             let truncated = recorded.reply.truncated;
             Verdict::Ended(JobResult { truncated, ..JobResult::complete(text.clone().into()) })
         }
-        // Asked again it would be cut off again, and paid again.
+        // The same request would be cut off and paid for again.
         (true, false, CompletedBy::Implicit) if recorded.reply.truncated => Verdict::Ended(cut_off(setting, recorded)),
-        // Nothing is no answer: whoever asked would take it for work that is done.
+        // An empty reply is no answer; the caller would take it for finished work.
         (true, false, CompletedBy::Implicit) if !reminded && !at_limit => Verdict::Remind,
         (true, false, CompletedBy::Implicit) => {
             let text = "the model's reply is empty: no text and no call, also when it was asked again";
@@ -140,7 +140,7 @@ fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {
     JobResult::failed(ErrorCode::LimitReached, text)
 }
 
-/// Whether the frame waits for children. What a message has started is not the task's to wait for.
+/// Whether the goal or conversation waits for children. Jobs that a message has started don't count for the task.
 pub(super) fn is_waiting(state: &SessionState, frame: u32) -> bool {
     state.pending.values().any(|pending| pending.under.is_none() && pending.frame == frame)
 }

@@ -1,8 +1,8 @@
-//! Which bytes of a request's body are of which row of its ledger.
+//! Assigns each byte of a request's body to a row of its ledger.
 //!
-//! The request is encoded twice: as it is, and with a token in the place of each text, call and picture. The two bodies
-//! have one structure, so that the place of a token in one is the place of its text in the other, whatever the format.
-//! Bytes that are of no text are the format's own: [`BodySpan::row`] is `None`.
+//! The request is encoded twice: as it is, and with a token in the place of each text, call and picture. Both bodies
+//! have the same structure, so the place of a token in one body is the place of its text in the other, in every format.
+//! The format adds the bytes that belong to no text; their [`BodySpan::row`] is `None`.
 
 use super::dialect::Dialect;
 use super::{EncodeError, encode};
@@ -13,47 +13,48 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
-/// Begins every token. With its number it has 16 digits of Base64, so that it stands for a picture or a signature too.
+/// The beginning of every token. With its number a token has 16 digits of Base64, so it can replace a picture or a
+/// signature too.
 const TOKEN: &str = "zTq8Kx";
-/// Digits of a token's number.
+/// Number of digits in a token's number.
 const DIGITS: usize = 10;
 /// Keys of recorded reasoning whose texts decide about its form.
 const FORM_KEYS: [&str; 9] = ["type", "id", "format", "status", "phase", "role", "part", "call", "length"];
 /// Key of the tools in the body of every format.
 const TOOLS: &str = "tools";
-/// Stands between two texts of a message in formats that take only one.
+/// Separator between two texts of a message in formats that take only one.
 const BETWEEN: &str = "\n\n";
-/// The same between the quotes of JSON.
+/// [`BETWEEN`] as it stands between the quotes of JSON.
 const BETWEEN_ESCAPED: &str = "\\n\\n";
 
-/// Rows of the pieces of a request.
+/// Ledger rows of the pieces of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestRows {
-    /// Of the system prompt.
+    /// Row of the system prompt.
     pub system: usize,
-    /// Of the tools.
+    /// Row of the tools.
     pub tools: usize,
-    /// Of each message.
+    /// Rows of each message.
     pub messages: Vec<MessageRows>,
 }
 
-/// Rows of the pieces of one message.
+/// Ledger rows of the pieces of one message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MessageRows {
-    /// Of its text, in order, each with its bytes.
+    /// Rows of its text, in order, each with its length in bytes.
     pub text: Vec<(usize, usize)>,
-    /// Of its calls and its reasoning.
+    /// Row of its calls and its reasoning.
     pub rest: usize,
-    /// Of each attachment.
+    /// Row of each attachment.
     pub attached: Vec<usize>,
 }
 
-/// Bytes of a body that follow each other and are of one row.
+/// Consecutive bytes of a body that belong to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodySpan {
-    /// The row; `None` of what the format adds: names of fields, escapes between texts, settings.
+    /// The row; `None` for what the format adds: names of fields, escapes between texts, settings.
     pub row: Option<usize>,
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub bytes: usize,
 }
 
@@ -62,18 +63,18 @@ pub struct BodySpan {
 pub struct AccountedBody {
     /// The body as it is sent.
     pub bytes: Vec<u8>,
-    /// The spans that it consists of, in order: together they have its bytes.
+    /// The spans of the body, in order; their lengths add up to the length of the body.
     pub spans: Vec<BodySpan>,
 }
 
 impl AccountedBody {
-    /// Bytes of a row; of the format with `None`.
+    /// Returns the number of bytes of a row; with `None`, of what the format adds.
     pub fn bytes_of(&self, row: Option<usize>) -> usize {
         self.spans.iter().filter(|span| span.row == row).map(|span| span.bytes).sum()
     }
 }
 
-/// The body of a request in a dialect, with the rows of its bytes.
+/// Encodes a request for a dialect and returns its body with the rows of its bytes.
 pub fn account(
     request: &ModelRequest,
     dialect: &Dialect,
@@ -89,30 +90,30 @@ pub fn account(
     Ok(walk.body)
 }
 
-/// How a token stands in a body.
+/// How a token replaces its value in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TokenForm {
-    /// As a text, or as a part of one.
+    /// A text, or a part of one.
     Text,
-    /// As the one key of a map, in the place of a map.
+    /// The only key of a map that replaces a map.
     Map,
-    /// As a text, in the place of another value.
+    /// A text that replaces another value.
     Other,
 }
 
-/// What a token stands for.
+/// The value that a token replaces.
 struct Piece {
     form: TokenForm,
     /// The text, or the value as JSON.
     text: String,
-    /// Its rows in order, each with its bytes.
+    /// The rows of the text in order, each with its length in bytes.
     rows: Vec<(usize, usize)>,
 }
 
 #[derive(Default)]
 struct Tokens {
     pieces: Vec<Piece>,
-    /// How the lines of attachments begin, with their rows.
+    /// The beginnings of the lines that announce attachments, with their rows.
     lines: Vec<(String, usize)>,
 }
 
@@ -122,7 +123,7 @@ impl Tokens {
         format!("{TOKEN}{:0DIGITS$}", self.pieces.len() - 1)
     }
 
-    /// A token for a text. A blank one stays as it is: formats leave it out.
+    /// Makes a token for a text. A blank text stays as it is, because formats leave it out.
     fn text(&mut self, text: &str, rows: Vec<(usize, usize)>) -> String {
         if text.trim().is_empty() { text.to_owned() } else { self.add(TokenForm::Text, text.to_owned(), rows) }
     }
@@ -150,7 +151,7 @@ impl Tokens {
         template
     }
 
-    /// A picture, a file or a text behind a message.
+    /// Replaces the content of an attachment by a token.
     fn attachment(&mut self, attachment: &mut Attachment, row: usize) {
         self.lines.push((format!("{}{}", lines::ATTACHMENT, attachment.asset), row));
         let Some(bytes) = attachment.bytes.get() else { return };
@@ -170,7 +171,8 @@ impl Tokens {
         };
     }
 
-    /// What a model said and reasoned. Formats may cut its text where a recorded item says how long it is.
+    /// Replaces a model's text and reasoning by tokens. Formats may cut the text where a recorded item says how long it
+    /// is.
     fn said(&mut self, text: &mut String, reasoning: Option<&mut Reasoning>, rows: &MessageRows) {
         let Some(reasoning) = reasoning else {
             *text = self.text(text, rows.text.clone());
@@ -191,7 +193,7 @@ impl Tokens {
         *text = shown;
     }
 
-    /// The texts in a recorded item of reasoning.
+    /// Replaces the texts in a recorded item of reasoning by tokens.
     fn reasoning(&mut self, value: &mut Value, row: usize) {
         match value {
             Value::Object(map) => {
@@ -228,13 +230,13 @@ impl Tokens {
         };
     }
 
-    /// The piece whose token begins a text.
+    /// Returns the piece whose token begins a text.
     fn piece_at(&self, text: &str) -> Option<&Piece> {
         let number = text.strip_prefix(TOKEN)?.get(..DIGITS)?;
         self.pieces.get(number.parse::<usize>().ok()?)
     }
 
-    /// The next token in a text: where it begins and ends with what belongs to its form, and its piece.
+    /// Finds the next token in a text: its begin and its end (with the quotes or braces of its form), and its piece.
     fn next_token(&self, text: &str) -> Option<(usize, usize, &Piece)> {
         let at = text.find(TOKEN)?;
         let piece = self.piece_at(&text[at..])?;
@@ -259,13 +261,13 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> String {
     serde_json::to_string(value).expect("values serialise")
 }
 
-/// A text as it stands between the quotes of JSON.
+/// Escapes a text as it stands between the quotes of JSON.
 fn escaped(text: &str) -> String {
     let quoted = json(text);
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// Walks through both bodies at once and writes the real one.
+/// Walks through both bodies in parallel and writes the real one.
 struct Walk<'t> {
     tokens: &'t Tokens,
     body: AccountedBody,
@@ -335,7 +337,7 @@ impl Walk<'_> {
         self.tokens.piece_at(token?).filter(|piece| piece.form == form)
     }
 
-    /// A value that a token stands for.
+    /// Writes a value that one token replaces.
     fn write_whole(&mut self, token: Option<&String>, body: &Value) {
         let row = token.and_then(|token| self.tokens.piece_at(token)).and_then(|piece| piece.rows.first());
         self.write(row.map(|(row, _)| *row), &json(body));
@@ -356,7 +358,7 @@ impl Walk<'_> {
         self.write(None, "\"");
     }
 
-    /// A text of the format; the line of an attachment is of its row.
+    /// Writes a text that the format adds. The line of an attachment belongs to the attachment's row.
     fn write_literal(&mut self, text: &str) {
         for (at, part) in text.split(BETWEEN).enumerate() {
             self.write(None, if at > 0 { BETWEEN_ESCAPED } else { "" });

@@ -1,8 +1,8 @@
-//! The conversation as a dialect takes it, whatever a model, a person or a tool has said before.
+//! Projects a conversation to what a dialect takes, whatever a model, a person or a tool has written in it.
 //!
-//! It begins with a user's message and ends with a user's message or with results; each call has its result right
-//! behind it and each result its call; ids are legal and unique, names are legal, no text is blank, and reasoning goes
-//! only to the model that wrote it.
+//! The result begins with a user's message and ends with a user's message or with results. Each call is followed by its
+//! result and each result follows its call. Ids are legal and unique, names are legal, no text is blank, and reasoning
+//! goes only to the model that wrote it.
 
 mod media;
 
@@ -17,79 +17,79 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Stands in front of a conversation that would begin with the model's words.
+/// Text before a conversation that would begin with the model's words.
 const BEGINNING: &str = lines::CONVERSATION.text();
-/// Stands behind a conversation that would end with the model's words.
+/// Text after a conversation that would end with the model's words.
 const CONTINUE: &str = lines::CONTINUE.text();
-/// Stands between results and a user's message, where a provider wants the model's words there.
+/// Text between results and a user's message, where a provider wants the model's words there.
 const NOTED: &str = lines::NOTED.text();
-/// Stands for the result of a call that has none.
+/// Text in place of a missing result.
 const NO_RESULT: &str = lines::NO_RESULT.text();
-/// Stands for a result without a text.
+/// Text in place of an empty result.
 const EMPTY_RESULT: &str = lines::EMPTY_RESULT.text();
-/// Characters of [`CallIds::Nine`].
+/// Number of characters of [`CallIds::Nine`].
 const NINE: usize = 9;
 
 /// One message as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SentMessage<'r> {
-    /// Of a person or of the context: at least one part.
+    /// A message of a person or of the context; it has at least one part.
     User(Vec<SentPart<'r>>),
-    /// Of the model: a text, calls or both.
+    /// A message of the model: a text, calls or both.
     Assistant {
-        /// Never blank.
+        /// The text, which is never blank.
         text: Option<Cow<'r, str>>,
-        /// Their results are the next message.
+        /// Its calls; their results are the next message.
         calls: Vec<SentCall<'r>>,
-        /// Pieces of reasoning, when the model that is asked wrote them.
+        /// Pieces of reasoning, if the model that is asked wrote them.
         reasoning: Option<&'r [Value]>,
     },
-    /// Of the calls of the message before, in their order; none blank.
+    /// Results of the calls of the message before, in their order; none is blank.
     Results(Vec<SentResult<'r>>),
 }
 
 /// A call as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentCall<'r> {
-    /// Legal and unique in the conversation.
+    /// Legal id, unique in the conversation.
     pub id: String,
-    /// Legal.
+    /// Legal name of the tool.
     pub name: String,
-    /// Always a map.
+    /// Arguments, always a map.
     pub arguments: Cow<'r, Map<String, Value>>,
 }
 
 /// A result as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentResult<'r> {
-    /// Of its call.
+    /// Id of its call.
     pub id: String,
-    /// Of its call.
+    /// Name of its call.
     pub name: String,
-    /// Never blank.
+    /// The text, which is never blank.
     pub text: Cow<'r, str>,
 }
 
-/// The place of a text or a result: of a message, and in it.
+/// Position of a text or a result: the index of a message, and an index in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentPlace {
-    /// Of the message.
+    /// Index of the message.
     pub message: usize,
-    /// Of the text or the result in it; 0 in an assistant's message.
+    /// Index of the text or the result in the message; 0 in an assistant's message.
     pub part: usize,
 }
 
 /// A conversation that the provider takes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation<'r> {
-    /// Oldest first.
+    /// Messages, oldest first.
     pub messages: Vec<SentMessage<'r>>,
-    /// The last piece whose bytes, with all before it, stay the same in the session's next request.
+    /// The last piece that, with all bytes before it, stays the same in the session's next request.
     pub stable: Option<SentPlace>,
 }
 
 impl<'r> Conversation<'r> {
-    /// The conversation of a request in a dialect.
+    /// Projects the conversation of a request to a dialect.
     pub fn project(request: &'r ModelRequest, dialect: &Dialect, names: &ToolNames) -> Self {
         let model = request.model.reasoner();
         let mut projection = Projection {
@@ -131,9 +131,9 @@ impl<'r> Conversation<'r> {
 struct Projection<'r, 'd> {
     dialect: &'d Dialect,
     names: &'d ToolNames,
-    /// Ids that were sent.
+    /// Ids of calls that were sent.
     ids: BTreeSet<String>,
-    /// Assets that were sent, and their bytes.
+    /// Assets that were sent.
     attached: BTreeSet<AssetId>,
     attached_bytes: usize,
     sent: Vec<SentMessage<'r>>,
@@ -159,12 +159,12 @@ impl<'r> Projection<'r, '_> {
         }
     }
 
-    /// Sends a result whose call is not shown.
+    /// Sends a result whose call is absent.
     fn orphan(&mut self, name: &str, text: &str) {
         self.user(format!("{}{name}]\n{text}", lines::RESULT_OF).into());
     }
 
-    /// Sends a model's message with the results of its calls; returns how many of the messages behind it that took.
+    /// Sends a model's message with the results of its calls; returns how many of the messages behind it were used.
     fn assistant(
         &mut self,
         text: &'r str,
@@ -181,7 +181,7 @@ impl<'r> Projection<'r, '_> {
         }
         let sent_calls: Vec<SentCall<'r>> = calls.iter().map(|call| self.call(call)).collect();
         let text = match (self.sent.last_mut(), text) {
-            // Two messages of the model in a row are one.
+            // Consecutive messages of the model become one.
             (Some(SentMessage::Assistant { text: before, .. }), text) => {
                 let before = before.take();
                 self.sent.pop();
@@ -217,7 +217,7 @@ impl<'r> Projection<'r, '_> {
         }
     }
 
-    /// A legal id that no call before has.
+    /// Makes a legal id that no earlier call has.
     fn id(&mut self, ours: &str) -> String {
         let mut number = 1;
         loop {
@@ -243,7 +243,7 @@ impl<'r> Projection<'r, '_> {
         }
     }
 
-    /// The end of what was sent so far.
+    /// Returns the position of the last piece that was sent.
     fn end(&self) -> Option<SentPlace> {
         let message = self.sent.len().checked_sub(1)?;
         let part = match &self.sent[message] {
@@ -265,8 +265,8 @@ impl<'r> Projection<'r, '_> {
 
 type Gathered<'r> = (Vec<SentResult<'r>>, Vec<&'r ChatMessage>, usize);
 
-/// The results of these calls among the messages up to the model's next one; the others between them, and how many
-/// they all are.
+/// Collects the results of these calls among the messages up to the model's next one. Returns the results, the other
+/// messages between them, and the number of all these messages.
 fn results<'r>(calls: &'r [ToolCall], sent: &[SentCall<'r>], behind: &'r [ChatMessage]) -> Gathered<'r> {
     let until = behind.iter().position(|message| matches!(message, ChatMessage::Assistant { .. }));
     let behind = &behind[..until.unwrap_or(behind.len())];
@@ -301,7 +301,7 @@ fn results<'r>(calls: &'r [ToolCall], sent: &[SentCall<'r>], behind: &'r [ChatMe
     (sent.iter().zip(texts).map(result).collect(), others, behind.len())
 }
 
-/// Providers take only a map: anything else that the model wrote goes back inside one.
+/// Returns the arguments as a map, because providers take nothing else: other values are wrapped in one.
 fn sent_arguments(arguments: &Arguments) -> Cow<'_, Map<String, Value>> {
     let inside = |key: &str, value: Value| Cow::Owned(Map::from_iter([(key.to_owned(), value)]));
     match arguments {

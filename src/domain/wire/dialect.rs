@@ -1,29 +1,29 @@
-//! What differs between providers of one wire format, as data.
+//! Differences between providers of one wire format, as data.
 
 use crate::media::MediaType;
 use std::collections::BTreeSet;
 
-/// Pictures that most providers take.
+/// Types of pictures that most providers take.
 const IMAGES: &[MediaType] = &[MediaType::Png, MediaType::Jpeg, MediaType::Webp, MediaType::Gif];
-/// The same and PDFs.
+/// Types of pictures that most providers take, and PDF.
 const IMAGES_AND_PDF: &[MediaType] =
     &[MediaType::Png, MediaType::Jpeg, MediaType::Webp, MediaType::Gif, MediaType::Pdf];
 
 /// The shape of requests and replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireFormat {
-    /// `POST chat/completions`.
+    /// Chat Completions of OpenAI, `POST chat/completions`.
     OpenAiChat,
-    /// `POST responses`.
+    /// Responses of OpenAI, `POST responses`.
     OpenAiResponses,
-    /// `POST messages`.
+    /// Messages of Anthropic, `POST messages`.
     Anthropic,
-    /// `POST models/NAME:streamGenerateContent`.
+    /// Content of Gemini, `POST models/NAME:streamGenerateContent`.
     Gemini,
 }
 
 impl WireFormat {
-    /// Its name in reports.
+    /// Returns the name of the format for reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai chat completions",
@@ -34,19 +34,19 @@ impl WireFormat {
     }
 }
 
-/// The header that carries the key.
+/// The header that carries the API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyHeader {
-    /// `Authorization: Bearer KEY`.
+    /// The header `Authorization: Bearer KEY`.
     Bearer,
-    /// The key alone, in a header of this name.
+    /// A header of this name with the key alone.
     Named(&'static str),
 }
 
-/// How a request says how much the model reasons.
+/// How a request sets the amount of reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningRequest {
-    /// It can't.
+    /// The provider has no such setting.
     Unsupported,
     /// `reasoning_effort`, or `reasoning.effort` in the Responses format.
     Effort,
@@ -62,10 +62,10 @@ pub enum ReasoningRequest {
     ThinkingConfig,
 }
 
-/// What of a model's reasoning goes back to it.
+/// Which reasoning of a model goes back to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningReturn {
-    /// Nothing.
+    /// No reasoning goes back.
     Never,
     /// `reasoning_content` beside a message with calls; without it the provider refuses the conversation.
     Content,
@@ -77,29 +77,29 @@ pub enum ReasoningReturn {
     Items,
     /// `thoughtSignature` beside parts.
     Signatures,
-    /// The same in OpenAI's format: `extra_content.google.thought_signature` of a call.
+    /// `extra_content.google.thought_signature` of a call: Gemini's signatures in OpenAI's format.
     ExtraContent,
 }
 
-/// Which ids of calls a provider takes back.
+/// Which ids of calls a provider accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallIds {
-    /// `[A-Za-z0-9_-]`, at most so many characters.
+    /// Characters of `[A-Za-z0-9_-]`, at most this many.
     Plain(usize),
-    /// Exactly nine of `[A-Za-z0-9]`.
+    /// Exactly nine characters of `[A-Za-z0-9]`.
     Nine,
 }
 
-/// Which names of tools a provider takes.
+/// Which names of tools a provider accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolNameRule {
-    /// Most characters.
+    /// Most characters of a name.
     pub chars: usize,
-    /// The first one is a letter or `_`.
+    /// The first character must be a letter or `_`.
     pub begins_with_letter: bool,
 }
 
-/// Which part of JSON Schema a provider takes.
+/// Which subset of JSON Schema a provider accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaSubset {
     /// Arrays have `items`; an object without combinators at the top.
@@ -110,69 +110,69 @@ pub enum SchemaSubset {
     Gemini,
 }
 
-/// How a provider is asked for a text of a type.
+/// How a request asks for a text of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StructuredOutput {
-    /// It can't be.
+    /// The provider can't be asked for one.
     Unsupported,
-    /// By a JSON Schema.
+    /// The request has a JSON Schema.
     Schema,
-    /// Only that it is JSON: `response_format: {type: json_object}`.
+    /// The request asks only for JSON: `response_format: {type: json_object}`.
     JsonObject,
 }
 
-/// Everything that a codec must know of a provider.
+/// All facts about a provider that a codec depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of a provider, named in a table")]
 pub struct Dialect {
-    /// Its name in a configuration.
+    /// Name of the provider in a configuration.
     pub provider: &'static str,
-    /// Its requests and replies.
+    /// Wire format of its requests and replies.
     pub format: WireFormat,
-    /// Up to and including the version; `None`: the configuration must name one.
+    /// URL up to and including the version; `None` if the configuration must name one.
     pub base_url: Option<&'static str>,
-    /// Variable with the key; `None`: it needs none.
+    /// Environment variable with the API key; `None` if the provider needs none.
     pub key_env: Option<&'static str>,
-    /// Where the key goes.
+    /// Header for the API key.
     pub key_header: KeyHeader,
-    /// Key of the token limit in the body.
+    /// Name of the body's field for the token limit.
     pub token_limit: &'static str,
-    /// How the reasoning is asked for.
+    /// How a request sets the amount of reasoning.
     pub reasoning: ReasoningRequest,
-    /// What of it goes back.
+    /// Which reasoning goes back to the model.
     pub reasoning_return: ReasoningReturn,
     /// `<think>…</think>` at the beginning of a text is reasoning.
     pub think_tags: bool,
-    /// Ids of calls.
+    /// Rule for ids of calls.
     pub call_ids: CallIds,
-    /// Names of tools.
+    /// Rule for names of tools.
     pub tool_names: ToolNameRule,
-    /// Schemas of tools and outputs.
+    /// Subset of JSON Schema for tools and outputs.
     pub schema: SchemaSubset,
-    /// Typed texts.
+    /// How a request asks for a typed text.
     pub structured: StructuredOutput,
     /// A request may have tools and ask for a typed text.
     pub structured_with_tools: bool,
     /// A user's message may stand directly behind results of tools.
     pub user_after_tool: bool,
-    /// It takes `parallel_tool_calls`.
+    /// The provider takes `parallel_tool_calls`.
     pub parallel_tool_calls: bool,
-    /// It takes `seed`.
+    /// The provider takes `seed`.
     pub seed: bool,
-    /// It takes `stream_options.include_usage`.
+    /// The provider takes `stream_options.include_usage`.
     pub stream_usage: bool,
-    /// It takes `prompt_cache_key`.
+    /// The provider takes `prompt_cache_key`.
     pub prompt_cache_key: bool,
-    /// It caches by itself or by marks, and tells cached tokens.
+    /// The provider caches by itself or by marks, and reports cached tokens.
     pub caches: bool,
     /// Role of the system prompt, where it is a message.
     pub system_role: &'static str,
-    /// Pictures and files that it takes, with the models that see; text goes as text.
+    /// Types of pictures and files that its models with vision take; text is sent as text.
     pub media: &'static [MediaType],
 }
 
 impl Dialect {
-    /// Why a picture or a file of this type isn't sent; `None` when it is.
+    /// Returns the reason why an attachment of this type isn't sent; `None` if it is sent.
     pub fn refusal_of(&self, media: MediaType) -> Option<String> {
         if media == MediaType::Text || self.media.contains(&media) {
             return None;
@@ -190,7 +190,7 @@ impl Dialect {
 
 const PLAIN_NAMES: ToolNameRule = ToolNameRule { chars: 64, begins_with_letter: false };
 
-/// An endpoint that speaks Chat Completions and of which no more is known.
+/// Dialect of an unknown endpoint that speaks Chat Completions.
 pub const COMPATIBLE: Dialect = Dialect {
     provider: "compatible",
     format: WireFormat::OpenAiChat,
@@ -342,12 +342,12 @@ const ALIYUN: Dialect = Dialect {
     ..COMPATIBLE
 };
 
-/// A provider of Chat Completions that differs in its place alone.
+/// Returns the dialect of a provider of Chat Completions with only its own URL and key.
 const fn compatible(provider: &'static str, base_url: &'static str, key_env: &'static str) -> Dialect {
     Dialect { provider, base_url: Some(base_url), key_env: Some(key_env), ..COMPATIBLE }
 }
 
-/// Every provider by its name.
+/// The dialects of all providers.
 pub const DIALECTS: [Dialect; 38] = [
     OPENAI,
     RESPONSES,
@@ -361,7 +361,7 @@ pub const DIALECTS: [Dialect; 38] = [
     },
     ANTHROPIC,
     GEMINI,
-    // Gemini's and Claude's formats behind a project's own URL, and an access token in place of a key.
+    // Gemini's and Claude's formats behind a project's own URL, with an access token in place of a key.
     Dialect {
         provider: "vertex",
         base_url: None,
@@ -439,12 +439,12 @@ pub const DIALECTS: [Dialect; 38] = [
     compatible("nvidia", "https://integrate.api.nvidia.com/v1/", "NVIDIA_API_KEY"),
 ];
 
-/// The dialect of a provider's name.
+/// Returns the dialect of a provider by its name.
 pub fn dialect(provider: &str) -> Option<Dialect> {
     DIALECTS.into_iter().find(|dialect| dialect.provider == provider)
 }
 
-/// The names of all providers, sorted.
+/// Returns the names of all providers, sorted.
 pub fn providers() -> BTreeSet<&'static str> {
     DIALECTS.iter().map(|dialect| dialect.provider).collect()
 }

@@ -1,11 +1,10 @@
-//! `model.extra`: keys of a body that Trellis doesn't know.
+//! The setting `model.extra`: fields of a body that Trellis doesn't know.
 
 use super::EncodeError;
 use serde_json::{Map, Value};
 
-/// Keys that no `extra` may set, whether a request has them or not: they decide what is asked, of whom, what it
-/// costs and how the reply is read.
-/// Compared without case and `_`, since some providers read both spellings.
+/// Fields that `extra` may never set: they decide what is asked, of which model, what it costs and how the reply is
+/// read. They are compared without case and `_`, because some providers read both spellings.
 const OWN_KEYS: [&str; 48] = [
     "model",
     "models",
@@ -56,7 +55,7 @@ const OWN_KEYS: [&str; 48] = [
     "agent",
     "fallbacks",
 ];
-/// The same inside of `generationConfig`.
+/// Fields of `generationConfig` that `extra` may never set.
 const OWN_GENERATION_KEYS: [&str; 6] = [
     "maxoutputtokens",
     "candidatecount",
@@ -66,12 +65,12 @@ const OWN_GENERATION_KEYS: [&str; 6] = [
     "responsemodalities",
 ];
 
-/// A key as providers compare it.
+/// Normalises a key as providers compare it: lower case, without `_`.
 fn plain(key: &str) -> String {
     key.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
 }
 
-/// Whether all keys may be set.
+/// Checks that `extra` sets no field that Trellis writes itself.
 pub fn check(extra: &Map<String, Value>) -> Result<(), EncodeError> {
     let refused = |key: String| Err(EncodeError::OwnKey { key });
     if let Some(key) = extra.keys().find(|key| OWN_KEYS.contains(&plain(key).as_str())) {
@@ -86,7 +85,7 @@ pub fn check(extra: &Map<String, Value>) -> Result<(), EncodeError> {
     }
 }
 
-/// Merges the keys into a body. A key that the body has is refused, unless both are maps: then theirs are merged.
+/// Merges `extra` into a body. Maps are merged field by field; any other field that the body has already is an error.
 pub(super) fn merge(body: &mut Value, extra: &Map<String, Value>) -> Result<(), EncodeError> {
     check(extra)?;
     let Some(body) = body.as_object_mut() else { return Ok(()) };

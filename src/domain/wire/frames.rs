@@ -1,4 +1,5 @@
-//! Bytes of a reply as frames: server-sent events as servers really write them, lines of JSON, or one JSON body.
+//! Splits the bytes of a reply into frames: server-sent events, lines of JSON, or one JSON body. It accepts the
+//! deviations of real servers.
 
 use super::{DecodeError, ProviderReport};
 use crate::decode;
@@ -8,13 +9,13 @@ use crate::limits::{
 };
 use serde_json::Value;
 
-/// Characters of a foreign answer that its error shows.
+/// Characters of an invalid answer that its error shows.
 const BEGINNING_CHARS: usize = 200;
-/// Characters of an event's name: the longest that is known has 40.
+/// Characters of an event's name; the longest known one has 40.
 const EVENT_CHARS: usize = 64;
-/// Bytes that a line of an event counts beside its text, as it lies in memory.
+/// Bytes that a line of an event counts beside its text, for its memory.
 const LINE_BYTES: usize = 32;
-/// The end of a stream in OpenAI's formats.
+/// Data line that ends a stream in OpenAI's formats.
 const DONE: &str = "[DONE]";
 
 /// One piece of a reply.
@@ -22,16 +23,16 @@ const DONE: &str = "[DONE]";
 pub enum ReplyFrame {
     /// A JSON value, with the name of its event where the stream has names.
     Json {
-        /// Of an `event:` line.
+        /// Name from an `event:` line.
         event: Option<String>,
-        /// Of its `data:` lines, or the body.
+        /// Value of its `data:` lines, or of the body.
         value: Value,
     },
-    /// `[DONE]`.
+    /// The end of the stream, `[DONE]`.
     Done,
 }
 
-/// Why no more of a reply is read.
+/// Which limit a reply exceeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
     /// Bytes over the wire.
@@ -40,7 +41,7 @@ pub enum TooMuch {
     /// Bytes of text, reasoning and calls.
     #[error("its reply says more than {0} bytes; set `maxTokens` if the model writes without end")]
     Said(usize),
-    /// Calls, or pieces of reasoning.
+    /// Number of calls or pieces of reasoning.
     #[error("its reply has more calls or pieces of reasoning than any model makes")]
     Pieces,
     /// Bytes of one frame.
@@ -48,12 +49,12 @@ pub enum TooMuch {
     Frame,
 }
 
-/// Most bytes of a reply as it comes over the wire.
+/// Returns the most bytes of a reply over the wire.
 pub fn wire_bytes(max_tokens: Option<u32>) -> usize {
     within(max_tokens, REPLY_TOKEN_WIRE_BYTES, REPLY_WIRE_BYTES_LEAST, REPLY_WIRE_BYTES)
 }
 
-/// Most bytes of text, reasoning and calls of a reply.
+/// Returns the most bytes of text, reasoning and calls in a reply.
 pub fn said_bytes(max_tokens: Option<u32>) -> usize {
     within(max_tokens, REPLY_TOKEN_BYTES, REPLY_BYTES_LEAST, REPLY_BYTES)
 }
@@ -63,7 +64,7 @@ fn within(max_tokens: Option<u32>, each: usize, least: usize, most: usize) -> us
     tokens.map_or(most, |tokens| tokens.saturating_mul(each).saturating_add(least).min(most))
 }
 
-/// What the bytes are, by the first that is no blank.
+/// The form of a reply, decided by its first byte that is not blank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Unknown,
@@ -73,18 +74,18 @@ enum Form {
     Body,
 }
 
-/// Splits the bytes of a reply.
+/// Splits the bytes of a reply into frames.
 #[derive(Debug)]
 pub struct Frames {
     limit: usize,
     seen: usize,
     form: Form,
-    /// Bytes of the line that has begun, or of the whole body.
+    /// Bytes of the incomplete line, or of the whole body.
     pending: Vec<u8>,
     after_return: bool,
-    /// `data:` lines of the event that has begun.
+    /// `data:` lines of the incomplete event.
     data: Vec<String>,
-    /// Bytes of them.
+    /// Bytes of `data`, with [`LINE_BYTES`] for each line.
     data_bytes: usize,
     event: Option<String>,
     found: usize,
@@ -92,7 +93,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// For at most so many bytes.
+    /// Makes a splitter that accepts at most `limit` bytes.
     pub const fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -108,7 +109,7 @@ impl Frames {
         }
     }
 
-    /// Adds the frames that are whole by now to `found`, also those before an error.
+    /// Adds the frames that are complete to `found`, also those before an error.
     pub fn push(&mut self, bytes: &[u8], found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let before = found.len();
         let outcome = self.split(bytes, found);
@@ -135,7 +136,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Adds what is left when the connection has ended to `found`.
+    /// Adds the remaining frames to `found` after the connection has ended.
     pub fn end(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let before = found.len();
         let outcome = match self.form {
@@ -146,26 +147,26 @@ impl Frames {
         outcome
     }
 
-    /// Whether bytes came and none of them was a frame.
+    /// Whether there were bytes and none of them was a frame.
     pub const fn is_foreign(&self) -> bool {
         self.found == 0 && self.seen > 0
     }
 
-    /// The first characters of the answer.
+    /// Returns the first characters of the answer, at most 200.
     pub fn beginning(&self) -> String {
         self.beginning.chars().take(BEGINNING_CHARS).collect()
     }
 
-    /// Decides by the first byte that is no blank and no part of a byte order mark.
+    /// Decides the form by the first byte that is not blank and not part of a byte order mark.
     fn recognise(&mut self, byte: u8) {
         if self.form == Form::Unknown && !byte.is_ascii_whitespace() && !matches!(byte, 0xEF | 0xBB | 0xBF) {
             self.form = if matches!(byte, b'{' | b'[') { Form::Body } else { Form::Events };
-            // What came before is blank.
+            // The bytes before it are blank.
             self.pending.clear();
         }
     }
 
-    /// Lines end with CR, LF or both.
+    /// Adds a byte to the line. Lines end with CR, LF or both.
     fn take_byte(&mut self, byte: u8, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let after_return = std::mem::replace(&mut self.after_return, byte == b'\r');
         match byte {
@@ -181,7 +182,7 @@ impl Frames {
     fn take_line(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
         if self.beginning.len() < BEGINNING_CHARS {
-            // Nothing stands behind a line that is cut: whoever masks it looks at its end.
+            // Nothing is added behind a cut line, because masking of secrets looks at the end of the text.
             if !self.beginning.is_empty() {
                 self.beginning.push(' ');
             }
@@ -193,7 +194,7 @@ impl Frames {
         match line.split_once(':') {
             Some(("data", data)) => self.push_line(data.trim())?,
             Some(("event", name)) => self.event = Some(name.trim().chars().take(EVENT_CHARS).collect()),
-            // A comment, `id`, `retry`, or a line that begins as JSON does behind events.
+            // A comment, `id`, `retry`, or JSON without `data:` among events.
             Some(_) | None if line.trim_start().starts_with('{') => self.push_line(&line)?,
             Some(_) | None => {}
         }
@@ -211,7 +212,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The event that an empty line ends. Some servers end events with one line break: then each of its lines is one.
+    /// Adds the event that an empty line ends. Some servers end events with one line break; then each line is an event.
     fn dispatch(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let (data, event) = (std::mem::take(&mut self.data), self.event.take());
         self.data_bytes = 0;
@@ -233,7 +234,7 @@ impl Frames {
     }
 }
 
-/// A body that is one value, a list of them, or one in each line.
+/// Splits a body that is one value, a list of them, or one in each line.
 fn body(bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
     let frame = |value| ReplyFrame::Json { event: None, value };
     match decode::data(bytes) {
@@ -242,7 +243,7 @@ fn body(bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
         Err(error) => {
             let text = String::from_utf8_lossy(bytes);
             let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            // The last line of a body that was cut is no whole value: what is missing shows in what there is.
+            // The last line of a cut body is no complete value; the decoder notices that the end is missing.
             if lines.len() < 2 || decode::data(lines[0].as_bytes()).is_err() {
                 return Err(unreadable(&error.to_string()));
             }

@@ -1,12 +1,12 @@
-//! Wire formats of model providers: a request becomes bytes, the bytes of a reply become a [`Reply`].
+//! Wire formats of model providers: encodes a request to bytes, decodes the bytes of a reply to a [`Reply`].
 //!
 //! ```text
 //! ModelRequest ─▶ conversation (legal for the dialect) ─▶ encode ─▶ HttpRequest
 //! bytes ─▶ frames ─▶ Decoder::feed ─▶ live text … Decoder::end ─▶ Reply or DecodeError
 //! ```
 //!
-//! Pure: sockets, timeouts, TLS and keys are the shell's. A [`Dialect`] holds as data what differs between
-//! providers of one format; one codec per format reads it.
+//! This module is pure: sockets, timeouts, TLS and keys are handled outside the core. A [`Dialect`] holds as data what
+//! differs between providers of one format; one codec per format reads it.
 
 pub mod account;
 pub mod conversation;
@@ -39,13 +39,13 @@ use std::sync::Arc;
 pub struct HttpRequest {
     /// Path below the base URL, with its query: `chat/completions`.
     pub path: String,
-    /// Headers, those of authentication apart.
+    /// Headers without those for authentication.
     pub headers: Vec<(&'static str, String)>,
-    /// JSON body; always a POST.
+    /// JSON body; the method is always POST.
     pub body: Value,
 }
 
-/// Why a request can't be put into a provider's format. No repetition mends it.
+/// Why a request can't be encoded for a provider. The same request always fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// A tool's schema has no equivalent.
@@ -55,13 +55,13 @@ pub enum EncodeError {
         tool: String,
         /// Name of the provider.
         provider: String,
-        /// What has no equivalent, with its place.
+        /// The part of the schema without an equivalent, with its place.
         reason: String,
     },
     /// `extra` names a key that Trellis writes itself.
     #[error("`model.extra.{key}`: Trellis writes this key itself; use the setting of the agent")]
     OwnKey {
-        /// The key.
+        /// Name of the key.
         key: String,
     },
     /// The format has no place for a setting.
@@ -76,25 +76,25 @@ pub enum EncodeError {
     },
 }
 
-/// A request in a provider's format, and what its reply is decoded with.
+/// A request in a provider's format, with the names that decode its reply.
 #[derive(Debug, Clone)]
 pub struct Encoded {
-    /// What is sent.
+    /// The request to send.
     pub request: HttpRequest,
-    /// Names that were sent in place of ours, with the schemas: shared with the decoder.
+    /// Names that were sent in place of ours, with the schemas; shared with the decoder.
     pub names: Arc<ToolNames>,
 }
 
-/// Characters of [`cache_key`].
+/// Number of characters of a [`cache_key`].
 const CACHE_KEY_CHARS: usize = 32;
 
-/// A name of the session that tells the provider nothing of the owner.
+/// Returns a name of the session that reveals nothing about the owner: 32 hexadecimal digits of a hash.
 pub fn cache_key(request: &ModelRequest) -> String {
     let session = request.turn.rsplit_once('/').map_or(request.turn.as_str(), |(session, _)| session);
     sha256_hex(session.as_bytes())[..CACHE_KEY_CHARS].to_owned()
 }
 
-/// Puts a request into the format of a dialect. `cache_key` names the session for providers that route by it.
+/// Encodes a request for a dialect. `cache_key` names the session for providers that route by it.
 pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Result<Encoded, EncodeError> {
     let names = ToolNames::of(&request.tools, dialect)?;
     let conversation = Conversation::project(request, dialect, &names);
@@ -108,39 +108,39 @@ pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Res
     Ok(Encoded { request: sent, names: Arc::new(names) })
 }
 
-/// Why bytes are no reply.
+/// Why bytes can't be decoded to a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The connection ended before the provider said that it was finished.
     #[error("the reply ended in the middle")]
     Cut,
-    /// The provider reports a failure inside an answer that began well.
+    /// The provider reports a failure inside a reply that began well.
     #[error("{}", .0.message)]
     Reported(ProviderReport),
-    /// The provider or its filter refuses to answer; asked again it would refuse again.
+    /// The provider or its filter refuses to answer. The same request would be refused again.
     #[error("the provider refused an answer: {0}")]
     Refused(String),
-    /// The reply ended for a reason that makes it no answer (`error`, `MALFORMED_FUNCTION_CALL`, an unknown one).
+    /// The reply ended for a reason that makes it unusable (`error`, `MALFORMED_FUNCTION_CALL`, an unknown one).
     #[error("the reply ended with `{0}`, so that it is no whole answer")]
     Unfinished(String),
-    /// The provider's filter took the rest of a reply out.
+    /// The provider's filter removed the rest of a reply.
     #[error("the provider's content filter (`{reason}`) cut its reply off after {chars} characters")]
     Filtered {
-        /// Its name of the reason.
+        /// Reason as the provider names it.
         reason: String,
-        /// Characters that were there.
+        /// Number of characters before the cut.
         chars: usize,
     },
-    /// The answer is no stream of this format.
+    /// The answer is not a stream of this format; its beginning.
     #[error("its answer is no reply of this format ({0}): is the URL of the endpoint right?")]
     Foreign(String),
-    /// The reply is longer than it may be.
+    /// The reply exceeds a limit.
     #[error(transparent)]
     TooMuch(#[from] frames::TooMuch),
 }
 
 impl DecodeError {
-    /// The same with the provider's words changed.
+    /// Returns the error with each text of the provider changed by `change`.
     #[must_use]
     pub fn map_words(self, change: impl Fn(&str) -> String) -> Self {
         match self {
@@ -154,18 +154,18 @@ impl DecodeError {
     }
 }
 
-/// A provider's own words for a failure.
+/// A failure as the provider reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderReport {
-    /// Its message, shortened.
+    /// Message, at most 1,000 characters.
     pub message: String,
-    /// Its `type`, `status` or `code`, where it has one.
+    /// Values of `type`, `status` and `code`, where the report has them as text.
     pub kinds: Vec<String>,
-    /// An HTTP status among them.
+    /// HTTP status, if one of these fields has a number from 100 to 599.
     pub status: Option<u16>,
 }
 
-/// Reads the bytes of one reply.
+/// Decodes the bytes of one reply.
 #[derive(Debug)]
 pub struct Decoder {
     frames: frames::Frames,
@@ -176,7 +176,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For the reply to an encoded request. `model` is whom its reasoning is of.
+    /// Makes the decoder for the reply to an encoded request. `model` is recorded as the author of the reasoning.
     pub fn new(dialect: &Dialect, encoded: &Encoded, model: &str, max_tokens: Option<u32>) -> Self {
         Self {
             frames: frames::Frames::new(frames::wire_bytes(max_tokens)),
@@ -186,7 +186,7 @@ impl Decoder {
         }
     }
 
-    /// Takes more bytes; returns the visible text in them, for whoever watches.
+    /// Decodes more bytes; returns the visible text in them for live output.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<String, DecodeError> {
         let mut found = Vec::new();
         let split = self.frames.push(bytes, &mut found);
@@ -194,7 +194,7 @@ impl Decoder {
         Ok(self.reply.live_text())
     }
 
-    /// The reply, when the connection has ended.
+    /// Returns the rest of the visible text and the reply, after the connection has ended.
     pub fn end(mut self) -> Result<(String, Reply), DecodeError> {
         let mut found = Vec::new();
         let split = self.frames.end(&mut found);
@@ -206,27 +206,27 @@ impl Decoder {
         Ok((live, reply))
     }
 
-    /// What the provider has said of tokens so far.
+    /// Returns the tokens that the provider has reported so far.
     pub const fn usage(&self) -> Usage {
         self.reply.usage()
     }
 
-    /// Bytes of text, calls and reasoning so far.
+    /// Returns the bytes of text, calls and reasoning so far.
     pub const fn said_bytes(&self) -> usize {
         self.reply.said_bytes()
     }
 
-    /// Whether nothing more comes.
+    /// Whether the reply has ended.
     pub const fn is_done(&self) -> bool {
         self.reply.is_done()
     }
 
-    /// Whether the provider has said why the reply ended: a connection that breaks now has lost nothing.
+    /// Whether the provider has said why the reply ended. If the connection breaks after that, nothing is lost.
     pub const fn is_whole(&self) -> bool {
         self.reply.is_whole()
     }
 
-    /// Takes frames, and then the error that ended them: behind the end of a reply it is nobody's.
+    /// Takes frames, and returns the error behind them unless the reply has ended before it.
     fn take_all(&mut self, found: Vec<frames::ReplyFrame>, split: Result<(), DecodeError>) -> Result<(), DecodeError> {
         for frame in found {
             self.take(&frame)?;

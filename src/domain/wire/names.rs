@@ -1,4 +1,4 @@
-//! Tools as a provider takes them: legal, unique names and projected schemas, mapped back in replies.
+//! Tools as a provider takes them: legal, unique names and projected schemas. Replies are mapped back.
 
 use super::EncodeError;
 use super::dialect::{Dialect, ToolNameRule};
@@ -7,34 +7,34 @@ use crate::chat::ToolSpec;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Stands for a name of which nothing is left.
+/// Name for a tool whose name has no legal character.
 const UNNAMED: &str = "unnamed";
 
 /// A tool as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentTool {
-    /// Its name here.
+    /// Name of the tool in Trellis.
     pub ours: String,
     /// The name that is sent.
     pub name: String,
-    /// What it does.
+    /// What the tool does.
     pub description: String,
     /// The schema that is sent.
     pub schema: Value,
-    /// What its arguments are called here.
+    /// How the arguments map back to our schema.
     pub renames: Renames,
 }
 
 /// The tools of a request as they are sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolNames {
-    /// In the order of the request.
+    /// Tools in the order of the request.
     pub tools: Vec<SentTool>,
     rule: Option<ToolNameRule>,
 }
 
 impl ToolNames {
-    /// Those of a request in a dialect.
+    /// Makes legal names and projected schemas for the tools of a request.
     pub fn of(tools: &[ToolSpec], dialect: &Dialect) -> Result<Self, EncodeError> {
         let rule = dialect.tool_names;
         let mut taken = BTreeSet::new();
@@ -57,7 +57,7 @@ impl ToolNames {
         Ok(Self { tools: sent, rule: Some(rule) })
     }
 
-    /// The name that is sent for one of ours, or for one that a model has invented.
+    /// Returns the sent name for one of ours; an unknown name, which a model has invented, is made legal.
     pub fn sent(&self, ours: &str) -> String {
         match (self.tools.iter().find(|tool| tool.ours == ours), self.rule) {
             (Some(tool), _) => tool.name.clone(),
@@ -66,18 +66,18 @@ impl ToolNames {
         }
     }
 
-    /// The tool that a reply calls by this name.
+    /// Finds the tool that a reply calls by this name.
     pub fn find(&self, sent: &str) -> Option<&SentTool> {
         self.tools.iter().find(|tool| tool.name == sent)
     }
 
-    /// Our name for one that a reply has; an unknown one stays as the model wrote it.
+    /// Returns our name for a name in a reply; an unknown name stays as the model wrote it.
     pub fn ours(&self, sent: &str) -> String {
         self.find(sent).map_or_else(|| sent.to_owned(), |tool| tool.ours.clone())
     }
 }
 
-/// The nearest name that the rule takes.
+/// Makes the nearest name that the rule allows.
 fn legal(name: &str, rule: ToolNameRule) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let mut found: String = name.trim().chars().map(kept).take(rule.chars).collect();
@@ -91,7 +91,7 @@ fn legal(name: &str, rule: ToolNameRule) -> String {
     found
 }
 
-/// A name that no tool before it has.
+/// Makes a name unique by a number at its end, and adds it to `taken`.
 fn unique(name: &str, rule: ToolNameRule, taken: &mut BTreeSet<String>) -> String {
     let mut found = name.to_owned();
     let mut number = 2;

@@ -1,4 +1,4 @@
-//! Tools and the type of the text in one request: a provider may take only one of them at a time.
+//! The tools and the type of the text in one request. A provider may take only one of them at a time.
 
 use super::EncodeError;
 use super::dialect::{Dialect, StructuredOutput};
@@ -7,25 +7,26 @@ use super::schema;
 use crate::chat::{ModelRequest, ToolChoice};
 use serde_json::{Value, json};
 
-/// What a request offers.
+/// The tools and the output schema that a request offers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Offer<'n> {
-    /// Tools that are sent.
+    /// Tools to send.
     pub tools: &'n [SentTool],
-    /// Projected schema of the text. Absent also where the type has no equivalent: our own check holds all the same.
+    /// Projected schema of the text; `None` also where the type has no equivalent. The runtime checks the text in any
+    /// case.
     pub format: Option<Value>,
 }
 
 impl<'n> Offer<'n> {
-    /// The offer of a request. Where a provider takes no tools beside a typed text, needless tools stay behind, else
-    /// the type does.
+    /// Makes the offer of a request. Where a provider takes no tools beside a typed text, optional tools are left out,
+    /// or else the type is.
     pub fn new(request: &ModelRequest, dialect: &Dialect, names: &'n ToolNames) -> Self {
         let tools = names.tools.as_slice();
         let Some(output) = request.output.as_ref().filter(|_| dialect.structured != StructuredOutput::Unsupported)
         else {
             return Self { tools, format: None };
         };
-        // Other names of properties would come back in the text, where nothing maps them.
+        // A renamed property would come back in the text, where nothing maps it.
         let projected = schema::project(&output.schema, dialect.schema).ok().filter(|it| it.renames.is_empty());
         match projected.map(|projected| projected.schema) {
             Some(format) if tools.is_empty() || dialect.structured_with_tools => Self { tools, format: Some(format) },
@@ -34,8 +35,8 @@ impl<'n> Offer<'n> {
         }
     }
 
-    /// `tool_choice` as OpenAI's formats write it; absent without tools, since providers refuse it there. `named`
-    /// writes the choice of one tool.
+    /// Returns `tool_choice` as OpenAI's formats write it; `None` without tools, because providers refuse it there.
+    /// `named` writes the choice of one tool.
     pub fn tool_choice(
         &self,
         request: &ModelRequest,
@@ -59,8 +60,8 @@ impl<'n> Offer<'n> {
         Ok(Some(json!(word)))
     }
 
-    /// `parallel_tool_calls` as OpenAI's formats write it; absent without tools. Several calls are every provider's
-    /// default, so that only `false` needs the key.
+    /// Returns `parallel_tool_calls` as OpenAI's formats write it; `None` without tools. Every provider allows several
+    /// calls by default, so only `false` needs the field.
     pub fn parallel_tool_calls(&self, request: &ModelRequest, dialect: &Dialect) -> Result<Option<bool>, EncodeError> {
         let Some(parallel) = request.model.parallel_tool_calls.filter(|_| !self.tools.is_empty()) else {
             return Ok(None);
@@ -73,7 +74,7 @@ impl<'n> Offer<'n> {
     }
 }
 
-/// A setting that the format has no place for.
+/// Returns the error for a setting that the format does not take.
 pub(super) fn refused(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
     EncodeError::Setting { provider: dialect.provider.to_owned(), setting, reason: reason.to_owned() }
 }

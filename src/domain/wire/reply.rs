@@ -1,4 +1,4 @@
-//! A reply that grows piece by piece: its text, its reasoning, its calls, its end.
+//! Builds a reply from its pieces: text, reasoning, calls, and the reason of its end.
 
 mod calls;
 mod think;
@@ -16,24 +16,24 @@ use std::mem::take;
 use std::sync::Arc;
 use think::Think;
 
-/// Calls of a reply, and pieces of its reasoning, at most: none is known to have a tenth of it, and all are looked
-/// through for each piece.
+/// Most calls of a reply, and most pieces of its reasoning. No known model makes a tenth of it. The number is limited
+/// because each new piece is searched for among all.
 pub(in crate::wire) const PIECES_MAX: usize = 1_000;
-/// Characters of a refusal that are told.
+/// Most characters of a refusal that are kept.
 const REFUSAL_CHARS: usize = 1_000;
 
-/// Why a reply ended, as its provider says.
+/// Why a reply ended, as its provider reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// It is whole.
+    /// The reply is complete.
     Complete,
-    /// The limit of tokens cut it off.
+    /// The token limit cut the reply off.
     Length,
-    /// A filter cut it off; the provider's name of the reason.
+    /// A filter cut the reply off; the provider's name of the reason.
     Filtered(String),
-    /// The model or the provider refuses; its words.
+    /// The model or the provider refuses; the provider's words.
     Refused(String),
-    /// It is no whole answer; the provider's name of the reason.
+    /// The reply is unusable; the provider's name of the reason.
     Unfinished(String),
 }
 
@@ -42,13 +42,13 @@ pub enum Stop {
 pub struct ReplyBuilder {
     names: Arc<ToolNames>,
     model: String,
-    /// Reasoning that is plain text goes back.
+    /// Reasoning that is plain text goes back to the model.
     returns_thoughts: bool,
     limit: usize,
     said: usize,
     think: Option<Think>,
     text: String,
-    /// Visible text that nobody has watched yet.
+    /// Visible text that [`Self::live_text`] has not returned yet.
     live: String,
     /// Reasoning as text.
     thought: String,
@@ -62,7 +62,8 @@ pub struct ReplyBuilder {
 }
 
 impl ReplyBuilder {
-    /// For the reply to a request that had these tools. `model` is whom its reasoning is of.
+    /// Makes the builder for the reply to a request with these tools. `model` is recorded as the author of the
+    /// reasoning.
     pub fn new(dialect: &Dialect, names: Arc<ToolNames>, model: &str, max_tokens: Option<u32>) -> Self {
         Self {
             names,
@@ -120,12 +121,12 @@ impl ReplyBuilder {
         Ok(())
     }
 
-    /// The pieces of reasoning so far.
+    /// Returns the pieces of reasoning so far.
     pub fn reasoning(&self) -> &[Value] {
         &self.reasoning
     }
 
-    /// The pieces of reasoning so far, for formats whose pieces grow by so many bytes.
+    /// Returns the pieces of reasoning so far, for formats whose pieces grow; counts `bytes` as their growth.
     pub fn reasoning_mut(&mut self, bytes: usize) -> Result<&mut Vec<Value>, DecodeError> {
         self.count(bytes)?;
         Ok(&mut self.reasoning)
@@ -137,7 +138,7 @@ impl ReplyBuilder {
         self.count(bytes)
     }
 
-    /// Number of calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
@@ -152,17 +153,17 @@ impl ReplyBuilder {
         !self.text.is_empty()
     }
 
-    /// What the provider has said of tokens so far.
+    /// Returns the tokens that the provider has reported so far.
     pub const fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Bytes of text, calls and reasoning so far.
+    /// Returns the bytes of text, calls and reasoning so far.
     pub const fn said_bytes(&self) -> usize {
         self.said
     }
 
-    /// Adds to the words of a refusal.
+    /// Adds a piece to the text of a refusal, of which 1,000 characters are kept.
     pub fn push_refusal(&mut self, piece: &str) -> Result<(), DecodeError> {
         self.count(piece.len())?;
         let room = REFUSAL_CHARS.saturating_sub(self.refusal.chars().count());
@@ -170,7 +171,7 @@ impl ReplyBuilder {
         Ok(())
     }
 
-    /// Takes what the provider says of tokens; a class that it doesn't tell stays as it was.
+    /// Sets the reported tokens; a class that is 0 keeps its earlier value.
     pub fn set_usage(&mut self, usage: Usage) {
         let told = |now: u64, before: u64| if now == 0 { before } else { now };
         let before = self.usage;
@@ -183,32 +184,32 @@ impl ReplyBuilder {
         };
     }
 
-    /// Takes why it ended.
+    /// Sets the reason of the end.
     pub fn set_stop(&mut self, stop: Stop) {
         self.stop = Some(stop);
     }
 
-    /// Notes that nothing more comes.
+    /// Marks the reply as ended.
     pub const fn mark_done(&mut self) {
         self.done = true;
     }
 
-    /// Whether nothing more comes.
+    /// Whether the reply has ended.
     pub const fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Whether the provider has said why it ended: a connection that breaks now has lost nothing.
+    /// Whether the provider has said why the reply ended. If the connection breaks after that, nothing is lost.
     pub const fn is_whole(&self) -> bool {
         self.done || self.stop.is_some()
     }
 
-    /// Visible text since it was last asked for.
+    /// Returns the visible text since the last call, and clears it.
     pub fn live_text(&mut self) -> String {
         take(&mut self.live)
     }
 
-    /// The reply, with the visible text that nobody has watched yet.
+    /// Returns the reply, and the visible text that [`Self::live_text`] has not returned yet.
     pub fn finish(mut self) -> Result<(Reply, String), DecodeError> {
         if let Some(think) = self.think.take() {
             let (visible, thought) = think.finish();
@@ -228,7 +229,7 @@ impl ReplyBuilder {
             Some(Stop::Filtered(reason)) if silent => {
                 return Err(DecodeError::Refused(format!("its content filter (`{reason}`)")));
             }
-            // Half of an answer is none: the rest was taken out.
+            // A filtered answer is an error, because its rest was removed.
             Some(Stop::Filtered(reason)) => {
                 return Err(DecodeError::Filtered { reason, chars: self.text.chars().count() });
             }
@@ -241,7 +242,7 @@ impl ReplyBuilder {
         let live = self.live_text();
         let calls = self.calls.finish(&self.names, truncated);
         let mut items = self.reasoning;
-        // What never goes back would only take room in every record.
+        // Reasoning that never goes back would only take room in every record.
         if items.is_empty() && !self.thought.is_empty() && self.returns_thoughts {
             items.push(json!({"text": self.thought}));
         }
@@ -263,7 +264,7 @@ impl ReplyBuilder {
     }
 }
 
-/// Whether a whole reply, of whatever provider, says no more than it may.
+/// Checks that a whole reply, of any provider, does not exceed its limit of bytes.
 pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch> {
     let limit = said_bytes(max_tokens);
     let arguments = |arguments: &Arguments| match arguments {
@@ -276,12 +277,12 @@ pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch>
     if reply.text.len() + calls + reasoned > limit { Err(TooMuch::Said(limit)) } else { Ok(()) }
 }
 
-/// Longest words of a provider that an error keeps.
+/// Most characters of a provider's report that an error keeps.
 const REPORT_CHARS: usize = 1_000;
 
 impl ProviderReport {
-    /// What a provider's error says, in whichever of its forms: `{error: {message, type, code}}`, `{error: "…"}`,
-    /// `{message, type}`, a list of one of these, or anything else as it is.
+    /// Reads a provider's error in any of its forms: `{error: {message, type, code}}`, `{error: "…"}`, `{message,
+    /// type}`, a list of one of these, or anything else as it is.
     pub fn of(body: &Value) -> Self {
         let body = body.get(0).unwrap_or(body);
         let inner = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);

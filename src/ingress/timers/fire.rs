@@ -1,7 +1,7 @@
-//! What is due is sent, by the way of any submission, and the timer is moved on to its next time.
+//! Firing of timers: what is due is submitted, and the timer is moved to its next time.
 //!
-//! Sent before it is moved: a crash between the two sends the same again under the same ids, which
-//! admission knows.
+//! The submission comes first: after a crash between the two it is sent again under the same id, which admission
+//! recognises.
 
 use super::arrival;
 use crate::bus::Alarm;
@@ -20,19 +20,19 @@ use crate::venue::policy;
 use crate::venue::timers::{get, gone, put};
 use std::time::Duration;
 
-/// Timers of one owner that are looked at in one step.
+/// Timers of one owner that one step reads.
 const TIMERS: usize = 64;
 
 /// What is left to do for an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OwnerRemainder {
-    /// There is more that is due now.
+    /// Whether more timers are due now.
     pub more: bool,
-    /// The next timer is due then.
+    /// When the next timer is due.
     pub at: Option<Millis>,
 }
 
-/// Sends what is due of an owner. Any process may do it at any time, and several at once.
+/// Fires the due timers of an owner. Any process may do it at any time, and several at once.
 pub async fn fire(venue: &Venue, owner: &Owner) -> Result<OwnerRemainder, StoreError> {
     let now = venue.now();
     let mut first = due(venue, owner, TIMERS).await?;
@@ -41,7 +41,7 @@ pub async fn fire(venue: &Venue, owner: &Owner) -> Result<OwnerRemainder, StoreE
     for (due, id) in &first {
         match one(venue, owner, *due, id, now).await {
             Ok(()) => {}
-            // One damaged timer must not keep the others from their time.
+            // A damaged timer must not delay others.
             Err(error @ StoreError::Corrupt { .. }) => tracing::warn!(%owner, timer = %id, %error, "timer not fired"),
             Err(error) => return Err(error),
         }
@@ -50,24 +50,24 @@ pub async fn fire(venue: &Venue, owner: &Owner) -> Result<OwnerRemainder, StoreE
     Ok(OwnerRemainder { more, at: left.into_iter().map(|(due, _)| due).find(|due| *due > now) })
 }
 
-/// The timers of an owner that are due first.
+/// Returns the timers of an owner that are due first.
 async fn due(venue: &Venue, owner: &Owner, limit: usize) -> Result<Vec<(Millis, TimerId)>, StoreError> {
     let found = venue.store.scan(owner, keys::TIMERS_DUE, None, false, limit).await?;
     Ok(found.iter().filter_map(|(key, _)| keys::timer_of_due(key)).collect())
 }
 
-/// What an alarm has done.
+/// Result of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
     /// The timer has fired, here or elsewhere at the same moment.
     Fired,
-    /// Nothing: the timer isn't there, or isn't due then any more.
+    /// Nothing was done: the timer doesn't exist, or has another time.
     Stale,
-    /// Nothing yet: by the clock here it is due in so long.
+    /// Nothing was done: by the clock here the timer is due after this time.
     Early(Duration),
 }
 
-/// Fires the timer of an alarm, if it still counts. Any number of processes may do it at once.
+/// Fires the timer of an alarm, if it is still due then. Any number of processes may do it at once.
 pub async fn ring(venue: &Venue, alarm: &Alarm) -> Result<Rung, StoreError> {
     let now = venue.now();
     let Alarm { owner, timer, generation, at } = alarm;
@@ -81,8 +81,7 @@ pub async fn ring(venue: &Venue, alarm: &Alarm) -> Result<Rung, StoreError> {
     Ok(Rung::Fired)
 }
 
-/// Fires the timers of an agent that were to fire once, later; those that fire again and again keep their
-/// times. Which.
+/// Fires the one-time timers of an agent now; recurring ones keep their times. Returns which were fired.
 pub async fn hurry(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Vec<TimerId>, StoreError> {
     let mut fired = Vec::new();
     let prefix = keys::agent_timers(agent);
@@ -97,14 +96,14 @@ pub async fn hurry(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Vec<
     Ok(fired)
 }
 
-/// Fires a timer that was to fire once, later; false: it isn't such a one, or somebody has moved it meanwhile.
+/// Fires a one-time timer now; `false` if it isn't such a timer, or was moved meanwhile.
 pub async fn hurry_one(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<bool, StoreError> {
     let now = venue.now();
     let (known, version) = get(venue, owner, id).await?;
     let Some((known, hurried)) = known.and_then(|known| known.hurried(now).map(|new| (known, new))) else {
         return Ok(false);
     };
-    // On a conflict somebody has moved it, or it fires at this moment.
+    // On a conflict the timer was moved, or fires at this moment.
     if !put(venue, owner, &known, version, &hurried).await? {
         return Ok(false);
     }
@@ -112,28 +111,28 @@ pub async fn hurry_one(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<boo
     Ok(true)
 }
 
-/// Does what is due of one timer.
+/// Handles one timer that is due: fires it, or deletes it if it has ended.
 async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Millis) -> Result<(), StoreError> {
     let (known, version) = get(venue, owner, id).await?;
-    // Else somebody has moved it since.
+    // Otherwise the timer was moved meanwhile.
     let Some(timer) = known.filter(|timer| timer.due == due) else { return Ok(()) };
     if !timer.is_active() {
-        // It was kept long enough. On a conflict it has been set anew.
+        // The retention is over. On a conflict the timer was set anew.
         venue.store.write(now, owner, &gone(&timer, version)).await?;
         return Ok(());
     }
     advance(venue, owner, &timer, version, now).await
 }
 
-/// Sends what is due of an active timer and moves it on.
+/// Sends what is due of an active timer, and moves the timer to its next time.
 async fn advance(venue: &Venue, owner: &Owner, timer: &Timer, version: u64, now: Millis) -> Result<(), StoreError> {
     let moved = send(venue, owner, timer, now).await?;
-    // On a conflict another process was faster, or it was cancelled: what is there now stands.
+    // On a conflict another process was faster, or the timer was cancelled: the stored timer counts.
     put(venue, owner, timer, version, &moved).await?;
     Ok(())
 }
 
-/// Sends everything of a timer that is due; returns it as it is then.
+/// Sends everything of a timer that is due; returns the timer after it.
 async fn send(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<Timer, StoreError> {
     let mut due = timer.due(now);
     if let Some(at) = timer.next.filter(|at| *at <= now && due.fire.first() != Some(at))
@@ -185,7 +184,7 @@ async fn deliver(
     }
     if timer.overlap == Overlap::Skip
         && let Some(last) = last
-        // What is sent again after a crash doesn't overlap itself.
+        // A submission that is sent again after a crash doesn't overlap itself.
         && last.at < at
         && is_open(venue, owner, timer, last).await?
     {
@@ -203,8 +202,8 @@ async fn deliver(
     })
 }
 
-/// Whether a process that died before it could say so has sent the job of a time that would be left out
-/// by now: it counts as fired. Of a message nothing tells once it is read.
+/// Whether another process has sent the job of a time that would now be skipped, and died before it recorded that: the
+/// time counts as fired. For a message this can't be known once it is read.
 async fn was_sent(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis) -> Result<bool, StoreError> {
     if timer.kind == TimerKind::Message {
         return Ok(false);
@@ -213,7 +212,7 @@ async fn was_sent(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis) -> Re
     Ok(jobs::get(venue, owner, &job).await?.is_some())
 }
 
-/// Whether the work of an event isn't finished: its job hasn't ended, or it lies in the mailbox.
+/// Whether the work of an event isn't finished: its job hasn't ended, or it is in the mailbox.
 async fn is_open(venue: &Venue, owner: &Owner, timer: &Timer, sent: &Sent) -> Result<bool, StoreError> {
     if let Some(job) = &sent.job {
         return Ok(jobs::get(venue, owner, job).await?.is_some_and(|job| !job.status.is_terminal()));

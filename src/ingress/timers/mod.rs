@@ -1,4 +1,4 @@
-//! Timers as they are set, after the checks of the submission that each will make; [`fire`] sends what is due.
+//! Setting of timers, after the checks of the submission that each will make; [`fire`] sends what is due.
 
 mod fire;
 
@@ -18,7 +18,7 @@ use crate::venue::agents;
 use crate::venue::operation::OpError;
 use crate::venue::timers::{arm, get, moved};
 
-/// Sets a timer. The same again changes nothing; something else under its id replaces it.
+/// Sets a timer. The same request again changes nothing; another one under its id replaces it.
 pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<Timer, OpError> {
     let agent = &wanted.agent;
     let missing = || OpError::NotFound(format!("no agent `{agent}`"));
@@ -58,7 +58,7 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
     Ok(timer)
 }
 
-/// Whether it could fire as it is: what would be refused then is refused now.
+/// Checks that the timer could fire as it is: a submission that would be refused then is refused now.
 fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
     if let (Some(next), Some((ends, why))) = (timer.next, timer.ends())
         && next >= ends
@@ -88,7 +88,7 @@ async fn check_number(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<(
     )))
 }
 
-/// The submission that a timer makes for a planned time.
+/// Returns the submission that a timer makes for a planned time.
 fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis) -> Arrival {
     Arrival {
         owner: owner.clone(),
@@ -99,7 +99,7 @@ fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis)
         received: now,
         sequence: 0,
         by: Principal::ANYBODY,
-        // Values are those of the request that set it: it was checked when it came.
+        // The values of the request that set the timer were checked when it arrived.
         may_override: true,
     }
 }

@@ -28,18 +28,17 @@ use serde_json::{Map, Value, json};
 use std::mem::take;
 use std::time::Duration;
 
-/// How long a caller outside turns waits when it names no `timeout`: under the 30 s after which
-/// common HTTP clients hang up.
+/// Default wait of a caller outside turns: below the 30 s after which common HTTP clients time out.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(25);
-/// Pause between two looks for the reply of a chat.
+/// Pause between two checks for the reply of a chat.
 const CHAT_POLL: Duration = Duration::from_millis(50);
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<Request>(), operation::<Tell>(), operation::<Chat>()]
 }
 
-/// An operation that sends something to an agent: what all of them take, and their own.
+/// Defines an operation that sends something to an agent: common arguments, and its own.
 macro_rules! asking {
     ($(#[$about:meta])* $name:ident { $content:ident $($(#[$meta:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*
@@ -69,7 +68,7 @@ macro_rules! asking {
         }
 
         impl $name {
-            /// What is sent.
+            /// Returns the submission to send.
             fn submission(&mut self, call: &Invocation<'_>) -> Result<Submission, OpError> {
                 let said = Submission {
                     input: self.$content.take(),
@@ -125,13 +124,13 @@ asking! {
     }
 }
 
-/// Schema of how urgent a task is.
+/// Returns the schema of a task's priority.
 pub(crate) fn priorities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "enum": [-1, 0, 1]})
 }
 
 impl Request {
-    /// Milliseconds in which its answer is waited for; absent: the usual ones.
+    /// Returns the milliseconds to wait for the answer; `None` is the default.
     fn wait(&self) -> Result<Option<u64>, OpError> {
         match &self.wait {
             None | Some(Value::Bool(true)) => Ok(None),
@@ -144,13 +143,13 @@ impl Request {
         }
     }
 
-    /// Where its output goes.
+    /// Returns the path to which the output is written.
     fn output_path(&self) -> Result<Option<Path>, OpError> {
         let path = self.output_path.as_deref().map(Path::parse_output).transpose();
         path.map_err(|e| OpError::Invalid(format!("`outputPath`: {e}")))
     }
 
-    /// The schema that its output must fit.
+    /// Returns the schema that the output must fit.
     fn response_schema(&mut self) -> Result<Option<Value>, OpError> {
         match (&self.response_schema, self.strict) {
             (None, Some(true)) => Err(OpError::Invalid("`strict`: expected `responseSchema` with it".into())),
@@ -201,7 +200,7 @@ impl Operation for Request {
             }
         };
         if let Some(path) = left_at {
-            // Its output will be there, whether or not this call waits for it.
+            // The output will be there, whether or not this call waits for it.
             call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
             call.reads.went(&[path.to_string()]);
         }
@@ -209,7 +208,7 @@ impl Operation for Request {
     }
 }
 
-/// What a request has come to in its time.
+/// Returns the answer to a request, after it has waited for the job.
 async fn requested(call: &Invocation<'_>, agent: AgentId, job: JobId, wait: Duration) -> Result<Output, OpError> {
     let known = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     let ignored = known.as_ref().map(|job| job.head.ignored.clone()).unwrap_or_default();
@@ -242,8 +241,8 @@ impl Operation for Tell {
     }
 }
 
-/// The conversation of a chat: the one that it names, which must be there, or a new one. That one is a
-/// function of the message's id, so that a chat that is asked again goes on in it.
+/// Returns the session of a chat: the named one, which must exist, or a new one. The id of a new one is a function of
+/// the message's id, so that a repeated chat continues in it.
 async fn conversation(
     call: &Invocation<'_>,
     agent: &AgentId,
@@ -267,7 +266,7 @@ async fn conversation(
     )))
 }
 
-/// A message, and the first text that the agent says after it has seen it.
+/// Sends a message, and returns the first text of the agent after it has read the message.
 impl Operation for Chat {
     const PATH: &'static str = "v/ops/agent/chat";
     const EFFECT: Effect = Effect::Idempotent;
@@ -306,7 +305,7 @@ async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) 
     let (owner, turns) = (&call.caller.owner, keys::turns(session));
     let newest = steps::scan(&*call.venue.store, owner, &turns, None, true, 20, LIST_BYTES).await?.docs;
     let mut text = None;
-    // Newest first: remember the earliest text at or after the turn that consumed the event.
+    // Newest first: the loop keeps the earliest text at or after the turn that consumed the event.
     for (_, doc) in newest {
         let Some(record) = doc.value.and_then(|b| decode::stored::<TurnRecord>(&b).ok()) else { continue };
         if !call.caller.reads().covers_reading(record.under()) {
@@ -324,7 +323,7 @@ async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) 
 
 fn final_text(record: &TurnRecord) -> Option<String> {
     if record.frame != 0 {
-        // What a goal returns is not for the one who asks.
+        // The result of an inner goal is not for the caller.
         return None;
     }
     record.said.iter().find_map(|message| match message {

@@ -1,4 +1,4 @@
-//! Configurations as callers give them: maps, and names of what is stored, one over the other.
+//! Configurations as callers give them: maps, and names of stored maps, in layers.
 
 use crate::domain::agent::merge;
 use crate::domain::authority::ResourcePath;
@@ -13,15 +13,15 @@ use crate::venue::tree::value_at;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// A configuration in layers, of which later ones count: maps, and names of what is stored.
+/// A configuration in layers, of which later ones count: maps, and names of stored maps.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) struct Layers(Vec<Layer>);
 
 enum Layer {
-    /// A map.
+    /// A map in the request.
     Given(Value),
-    /// What has this name.
+    /// A stored map with the name that the request gives.
     Named(String, Stored),
 }
 
@@ -39,7 +39,7 @@ impl TryFrom<Value> for Layers {
     }
 }
 
-/// Where a layer is stored.
+/// Place of a stored layer.
 enum Stored {
     Asset(AssetId),
     Path(Path),
@@ -63,7 +63,7 @@ impl Stored {
         Need { ability: "crud/read", resource }
     }
 
-    /// Where its value is read.
+    /// Returns the path at which the value is read.
     fn path(&self) -> Result<Path, OpError> {
         match self {
             Self::Path(path) => Ok(path.clone()),
@@ -74,7 +74,7 @@ impl Stored {
     }
 }
 
-/// What reading the layers needs, and using the keys that they name as they stand.
+/// Returns what reading the layers needs, and what using the keys needs that the maps name.
 pub(super) fn needs(layers: &[&Layers]) -> Result<Vec<Need>, OpError> {
     let got: usize = layers.iter().map(|Layers(layers)| layers.len()).sum();
     if got > CONFIG_LAYERS {
@@ -93,7 +93,7 @@ pub(super) fn needs(layers: &[&Layers]) -> Result<Vec<Need>, OpError> {
     Ok(needs)
 }
 
-/// The configuration that the layers are together; `None` without any.
+/// Merges the layers into a configuration; `None` if there are none.
 pub(super) async fn resolved(
     call: &Invocation<'_>,
     layers: impl IntoIterator<Item = Layers> + Send,
@@ -116,7 +116,7 @@ pub(super) async fn resolved(
     Ok(whole.and_then(|whole| if let Value::Object(map) = whole { Some(map) } else { None }))
 }
 
-/// What is stored under a name; a pin leads to the asset that it names.
+/// Reads what is stored under a name; a pin leads to the asset that it names.
 async fn stored(call: &Invocation<'_>, name: &str, stored: &Stored) -> Result<Value, OpError> {
     let missing = || OpError::NotFound(format!("no configuration at `{name}`: nothing is stored there"));
     let value = value_at(call, &stored.path()?).await?.ok_or_else(missing)?;

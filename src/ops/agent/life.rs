@@ -1,4 +1,4 @@
-//! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
+//! Life cycle of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
 use super::check_hides_nothing;
 use super::layers::{self, Layers};
@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<Update>(),
@@ -48,7 +48,7 @@ impl From<LifeError> for OpError {
     }
 }
 
-/// Who does it, whose trail is this.
+/// Returns the acting party of a call, with this provenance.
 fn by<'a>(call: &'a Invocation<'_>, trail: &'a Trail) -> By<'a> {
     By { authority: &call.caller.authority, trail, turn: matches!(call.site, Site::Turn(_)) }
 }
@@ -205,8 +205,7 @@ struct ForkAgent {
 }
 
 impl ForkAgent {
-    /// What is forked, and the name of what it becomes: `agentId` and `to`, or as Covia says it `sourceId` and
-    /// `agentId`.
+    /// Returns the forked agent and the new name: `agentId` and `to`, or in Covia's form `sourceId` and `agentId`.
     fn ends(&self) -> Result<(&AgentId, &AgentId), OpError> {
         match (&self.to, &self.source_id) {
             (Some(to), None) => Ok((&self.agent_id, to)),

@@ -1,4 +1,4 @@
-//! `v/ops/agent/*`: create agents, ask them, tell them, look at them.
+//! `v/ops/agent/*`: create agents, send them requests and messages, read their state.
 
 pub(crate) mod ask;
 mod layers;
@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     let mut all = vec![operation::<Create>(), operation::<Info>(), operation::<List>()];
     all.extend(ask::operations());
@@ -39,7 +39,7 @@ fn no_agent(id: &AgentId) -> OpError {
     OpError::NotFound(format!("no agent `{id}`"))
 }
 
-/// The agent that a call names.
+/// Returns the agent that a call names.
 async fn existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, OpError> {
     let known = agents::get(call.venue, &call.caller.owner, id).await?;
     known.map(|(record, _)| record).ok_or_else(|| no_agent(id))
@@ -151,7 +151,7 @@ impl Operation for Create {
         let config = layers::resolved(call, [definition, config]).await?;
         call.reads.went(&[format!("g/{id}/config")]);
         if !overwrite && !dry_run && !names_model(config.as_ref(), state.as_ref()) {
-            // Without a model in it, such a call wants no more than that the agent exists.
+            // Without a model, such a call only asks that the agent exists.
             if let Some((record, _)) = agents::get(call.venue, &call.caller.owner, &id).await? {
                 return unchanged(call, &record).await;
             }
@@ -164,7 +164,7 @@ impl Operation for Create {
             return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}).into());
         }
         if overwrite && matches!(call.site, Site::Turn(_)) {
-            // Else an agent could take away the question that people want to be asked.
+            // Otherwise an agent could remove an approval that people require.
             let known = agents::get(call.venue, &call.caller.owner, &id).await?;
             if known.is_some_and(|(record, _)| record.config.asks_people() && record.config != config) {
                 return Err(OpError::Denied(format!(
@@ -186,8 +186,8 @@ impl Operation for Create {
     }
 }
 
-/// Refuses a turn that is not shown what is filled in for it: an agent that it makes or changes could be, and so could
-/// the prompt of another.
+/// Refuses a turn that may not see the values which are filled in for it: an agent that it makes or changes could see
+/// them, and so could the prompt of another.
 pub(crate) fn check_hides_nothing(call: &Invocation<'_>) -> Result<(), OpError> {
     if !call.caller.envelope.hides_values {
         return Ok(());
@@ -197,15 +197,15 @@ pub(crate) fn check_hides_nothing(call: &Invocation<'_>) -> Result<(), OpError> 
     )))
 }
 
-/// Whether a configuration says which model an agent thinks with: without one it makes none.
+/// Whether a configuration names a model, without which no agent is made.
 fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bool {
     let inside = state.and_then(|state| state["config"].as_object());
     let names = |map: &Map<String, Value>| ["model", "llmOperation", "state"].iter().any(|key| map.contains_key(*key));
     config.is_some_and(names) || inside.is_some_and(names)
 }
 
-/// The answer about an agent that stays as it is. Nothing is applied: should it be gone by now, nobody makes it anew with
-/// a configuration that its caller may not use.
+/// Returns the answer about an agent that stays as it is. Nothing is applied: if the agent is gone meanwhile, it isn't
+/// made anew with a configuration that its caller may not use.
 async fn unchanged(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     Ok(json!({
@@ -219,7 +219,7 @@ async fn unchanged(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output
     .into())
 }
 
-/// The configuration that is asked for, when its caller may use the key that it names.
+/// Returns the requested configuration, if its caller may use the keys that it names.
 fn parsed(
     call: &Invocation<'_>,
     config: Option<Map<String, Value>>,
@@ -238,7 +238,7 @@ fn parsed(
     let resources = call.venue.catalog.resources.check(&config);
     resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     for need in keys_needed(&json!(config)) {
-        // Of what is stored nobody knows before it is read.
+        // Stored layers name their keys only after they are read.
         call.permit(need.ability, &need.resource)?;
     }
     Ok(config)

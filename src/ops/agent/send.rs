@@ -1,7 +1,7 @@
-//! What is sent to agents, from a turn or from outside.
+//! Requests and messages to agents, from a turn or from outside.
 //!
-//! From a turn they are effects: written under ids that are a function of the turn, fenced by its
-//! lease, so that a turn that is run again starts nothing twice.
+//! From a turn they are effects under ids that are a function of the turn, fenced by its lease: a turn that is run
+//! again sends nothing twice.
 
 use super::{existing, no_agent};
 use crate::domain::agent::AgentStatus;
@@ -26,7 +26,7 @@ use crate::venue::operation::{Caller, Invocation, OpError, Output, Site, TurnSit
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A call of a delegate: a child job, which knows of its caller's context what it is handed.
+/// Calls a delegate: starts a child job with the sections of the caller's context that it is handed.
 pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Value) -> Result<Output, OpError> {
     let Site::Turn(site) = &call.site else {
         return Err(OpError::Conflict("only a turn can delegate".into()));
@@ -52,7 +52,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     };
     let job = start_child(call, site, &agent, submission).await?;
     if let Some(path) = left_at {
-        // Its output will be there, whether or not this call waits for it.
+        // The output will be there, whether or not this call waits for it.
         call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
         call.reads.went(&[path.to_string()]);
     }
@@ -67,12 +67,12 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     Ok(still_running(site, json!({"agentId": agent}), job))
 }
 
-/// What of its turn's context a child of a call gets.
+/// Returns the sections of the turn's context that a child of a call gets.
 pub(super) fn handed(site: &TurnSite<'_>) -> Handed {
     Handed { scoped: site.handed.iter().filter_map(ScopedSection::handed).collect(), anonymous: None }
 }
 
-/// An answer with the keys of a `sessionContext` that counted for nothing.
+/// Returns an answer with the ignored keys of a `sessionContext`.
 pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
     if !ignored.is_empty() {
         answer["ignored"] = json!({"sessionContext": ignored});
@@ -80,12 +80,12 @@ pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
     answer
 }
 
-/// Ability and resource that a request to an agent needs.
+/// Returns ability and resource that a request to an agent needs.
 pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, ResourcePath) {
     ("agent/request", ResourcePath::agent(agent))
 }
 
-/// What is sent, under no more authority than the caller's, and than `context` grants.
+/// Returns a submission under no more authority than the caller's, and than `context` grants.
 pub(crate) fn submission(
     call: &Invocation<'_>,
     context: Option<Vec<Value>>,
@@ -99,7 +99,7 @@ pub(crate) fn submission(
     Ok(Submission { caller: Some(call.caller.name.clone()), context, envelope, ..said })
 }
 
-/// Grants with plain paths in the place of addresses of the owner's own tree.
+/// Replaces addresses of the owner's own tree in grants by plain paths.
 fn localise_grants(call: &Invocation<'_>, mut grants: Vec<Value>) -> Result<Vec<Value>, OpError> {
     for with in grants.iter_mut().filter_map(|grant| grant.get_mut("with")) {
         if let Some(text) = with.as_str() {
@@ -136,7 +136,7 @@ pub(super) async fn start_child(
     if existing(call, agent).await?.status == AgentStatus::Terminated {
         return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
     }
-    // Who is nobody's own agent can call nothing, and so closes no cycle.
+    // An anonymous child can call nothing, and so closes no cycle.
     let named = submission.handed.anonymous.is_none().then_some(agent);
     child::check_limits(site, &submission.envelope.lineage, named)?;
     submission.parent = Some(site.parent.clone());
@@ -167,7 +167,7 @@ async fn send(
     kind: InKind,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
-    // What would be refused when it arrives is refused now: its caller would hear nothing of it.
+    // A submission that would be refused on arrival is refused now, because its caller would not learn of it.
     let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     let adds = admit.event.as_ref().map(|event| event.adds(false)).unwrap_or_default();
     let Arrival { owner, agent, id, submission, .. } = arrival;
@@ -216,7 +216,7 @@ pub(super) async fn submit(
     })
 }
 
-/// The id of what a call sends.
+/// Returns the id of what a call sends.
 pub(crate) fn event_id(call: &Invocation<'_>) -> EventId {
     match &call.site {
         Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
@@ -224,7 +224,7 @@ pub(crate) fn event_id(call: &Invocation<'_>) -> EventId {
     }
 }
 
-/// Sends a message; returns the keys of its `sessionContext` that count for nothing.
+/// Sends a message; returns the ignored keys of its `sessionContext`.
 pub(crate) async fn deliver(
     call: &Invocation<'_>,
     agent: &AgentId,

@@ -1,5 +1,5 @@
-//! What is done to a session from outside its turns: `rename-session`, `compact-session`,
-//! `reload-context`, `delete-session`; and `context`, what its next turn would see.
+//! Changes of a session from outside its turns: `rename-session`, `compact-session`, `reload-context`,
+//! `delete-session`; and `context`, a preview of its next turn.
 
 use super::{check_hides_nothing, existing};
 use crate::domain::agent::AgentRecord;
@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
     vec![
         operation::<RenameSession>(),
@@ -45,7 +45,7 @@ impl From<PreviewError> for OpError {
     }
 }
 
-/// The session that a call is about, of an agent that there is.
+/// Returns the session of a call, if its agent exists.
 async fn session_of(call: &Invocation<'_>, agent: AgentId, session: SessionId) -> Result<SessionKey, OpError> {
     existing(call, &agent).await?;
     Ok(SessionKey { agent, session })
@@ -203,7 +203,7 @@ fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: 
     ledger.values.iter().filter_map(|used| used.path(user)).for_each(|path| note(&path));
 }
 
-/// What a turn of the agent for this caller could see, and so what its summary may stand for.
+/// Returns what a turn of the agent for this caller could see, and so what its summary may stand for.
 async fn under(call: &Invocation<'_>, agent: &AgentRecord) -> Result<(Authority, Authority), OpError> {
     let (policy, _) = policy::load(&*call.venue.store, &call.caller.owner).await?;
     let envelope = call.caller.request();
@@ -216,7 +216,7 @@ async fn inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Resul
     Ok(preview::inputs(call.venue, &call.caller.owner, agent, asked).await?)
 }
 
-/// The open frames of a session, and the sections of its context that can't be read.
+/// Returns the number of open frames of a session, and the sections of its context that can't be read.
 async fn reloaded(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec<Value>), OpError> {
     let asked = Preview { session: Some(key.session.clone()), ..Preview::default() };
     let inputs = inputs(call, &key.agent, asked).await?;
@@ -230,7 +230,7 @@ async fn reloaded(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec
     Ok((1 + state.goals.frames.len(), unread))
 }
 
-/// A prompt as people read it.
+/// Returns a prompt as a text for people.
 fn text(request: &ModelRequest) -> String {
     let mut lines = vec![request.system.clone()];
     lines.extend(request.messages.iter().map(|message| match message {

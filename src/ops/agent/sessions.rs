@@ -13,12 +13,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<ListSessions>(), operation::<ReadSession>(), operation::<ForkSession>()]
 }
 
-/// How long an agent's sessions live, when there is such an agent.
+/// Returns how long the sessions of an existing agent live.
 async fn ttl(call: &Invocation<'_>, agent: &AgentId) -> Result<Option<Ttl>, OpError> {
     Ok(existing(call, agent).await?.config.session.ttl)
 }
@@ -106,7 +106,7 @@ impl Operation for ReadSession {
     }
 }
 
-/// An answer with what its session waits for, where it waits.
+/// Returns an answer with the reason for which its session waits, if it does.
 pub(super) fn with_waiting(mut answer: Value, waiting: Option<Value>) -> Value {
     if let Some(waiting) = waiting {
         answer["waiting"] = waiting;
@@ -114,13 +114,13 @@ pub(super) fn with_waiting(mut answer: Value, waiting: Option<Value>) -> Value {
     answer
 }
 
-/// Notes that a conversation was read: what its models have seen is in it.
+/// Notes that a conversation was read, because it contains what its models have seen.
 fn note_read(call: &Invocation<'_>, key: &SessionKey) {
     call.reads.kept(ResourcePath::agent(&key.agent), format!("g/{}/sessions/{}", key.agent, key.session));
 }
 
 impl ReadSession {
-    /// The messages of a session, the newest, as clients of chats show them.
+    /// Returns the newest messages of a session, as chat clients show them.
     async fn messages(self, call: &Invocation<'_>) -> Result<Value, OpError> {
         let agent = self.agent_id;
         let ttl = ttl(call, &agent).await?;

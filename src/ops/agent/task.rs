@@ -1,4 +1,4 @@
-//! Tasks ended from outside their agent, by whoever does what they ask: `complete-task`, `fail-task`.
+//! Tasks that somebody outside their agent ends: `complete-task`, `fail-task`.
 
 use super::existing;
 use crate::domain::authority::ResourcePath;
@@ -14,17 +14,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The operations of this group.
+/// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<CompleteTask>(), operation::<FailTask>()]
 }
 
-/// Those whose task a connection may name for all of its calls.
+/// Whether an operation takes the task that a connection names for all of its calls.
 pub fn is_of_task(path: &str) -> bool {
     [CompleteTask::PATH, FailTask::PATH].contains(&path)
 }
 
-/// The task that a call names.
+/// Returns what a call needs on the task that it names.
 fn needs(task: Option<&JobId>) -> Result<Vec<Need>, OpError> {
     Need::only("job/complete", ResourcePath::job(named(task)?))
 }
@@ -39,7 +39,7 @@ fn named(task: Option<&JobId>) -> Result<&JobId, OpError> {
     })
 }
 
-/// The job of a task; of this agent, where one is named.
+/// Finds the job of a task, which must be of this agent, if one is named.
 async fn find(call: &Invocation<'_>, agent: Option<&str>, task: Option<&JobId>) -> Result<Job, OpError> {
     let id = named(task)?;
     let is_it = |job: &Job| job.head.op.is_none() && agent.is_none_or(|agent| agent == job.head.agent.as_str());
@@ -122,7 +122,7 @@ impl Operation for FailTask {
     }
 }
 
-/// Whether a result is what whoever asked was promised.
+/// Checks that a result fits the schema that the caller of the task was promised.
 async fn fits(call: &Invocation<'_>, job: &Job, result: &Value) -> Result<(), OpError> {
     let record = existing(call, &job.head.agent).await?;
     let request = job.head.request.as_deref();

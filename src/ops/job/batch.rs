@@ -1,8 +1,8 @@
-//! Many jobs at once: those that a filter takes are cancelled, paused, let go on, or driven again.
+//! Many jobs at once: those that pass a filter are cancelled, paused, resumed or redriven.
 //!
-//! The jobs are walked newest first, a batch at a time, from a place that the answer before has named:
-//! what a batch makes is newer than its place, so that none is met twice, and a pass that broke off goes
-//! on. Doing a batch again changes nothing: a job ends once, and what is driven again has one id.
+//! The jobs are read newest first, a batch at a time, from the cursor of the answer before. What a batch creates is
+//! newer than its cursor, so that no job is met twice and an interrupted pass can continue. Repeating a batch changes
+//! nothing: a job ends once, and its redrive has one id.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
@@ -19,11 +19,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Jobs of one batch at most.
+/// Most jobs of one batch.
 pub const BATCH: usize = 100;
-/// Jobs that one look for their number finds in one step.
+/// Jobs that one step of a count reads.
 const COUNTED: usize = 500;
-/// Why a job was left as it is, of the first so many.
+/// Most jobs for which an answer says why they failed.
 const REASONS: usize = 20;
 
 /// What is done with them.
@@ -42,11 +42,11 @@ pub enum BatchAction {
 }
 
 impl BatchAction {
-    /// Each with its name in a request.
+    /// All actions, each with its name in a request.
     pub const ALL: [(&'static str, Self); 4] =
         [("cancel", Self::Cancel), ("redrive", Self::Redrive), ("pause", Self::Pause), ("resume", Self::Resume)];
 
-    /// Whether it is for jobs of this state.
+    /// Whether the action is for jobs of this state.
     pub const fn takes(self, status: JobStatus) -> bool {
         match self {
             Self::Cancel => !status.is_terminal(),
@@ -65,7 +65,7 @@ impl BatchAction {
         }
     }
 
-    /// The filter with the states that this is for, when it names none; or the one that it isn't for.
+    /// Narrows a filter without states to those of the action. A named state that the action isn't for is the error.
     pub fn narrowed(self, filter: JobFilter) -> Result<JobFilter, JobStatus> {
         if let Some(wrong) = filter.statuses.iter().find(|status| !self.takes(**status)) {
             return Err(*wrong);
@@ -76,25 +76,25 @@ impl BatchAction {
     }
 }
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
-    /// Jobs that the filter took.
+    /// Number of jobs that passed the filter.
     pub matched: usize,
-    /// Those that were done.
+    /// Number of jobs on which the action was done.
     pub done: usize,
-    /// Those that had ended meanwhile, or had been driven again before.
+    /// Number of jobs that had ended meanwhile, or had been redriven before.
     pub already: usize,
-    /// Those that the caller may not.
+    /// Number of jobs on which the caller may not act.
     pub denied: usize,
-    /// Those that could not be, and why.
+    /// Jobs on which the action failed, each with the reason.
     pub failed: Vec<(JobId, String)>,
-    /// Where the next one begins; `None` at the end.
+    /// Cursor of the next batch; `None` at the end.
     pub next: Option<Cursor>,
 }
 
 impl Batch {
-    /// As callers see it.
+    /// Returns the answer for callers.
     pub fn to_json(&self) -> Value {
         let reasons = self.failed.iter().take(REASONS);
         let reasons: Vec<_> = reasons.map(|(id, error)| json!({"id": id, "error": error})).collect();
@@ -105,8 +105,8 @@ impl Batch {
     }
 }
 
-/// Those of a page that the action is for: runs of operations are only cancelled, and what was driven again before is
-/// not driven again.
+/// Returns the jobs of a page that the action is for: operations can only be cancelled, and a redriven job isn't
+/// redriven again.
 async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job>) -> Result<Vec<JobId>, StoreError> {
     let ids = |jobs: &[Job]| jobs.iter().map(|job| job.head.id.clone()).collect::<Vec<_>>();
     if action == BatchAction::Cancel {
@@ -121,7 +121,7 @@ async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job
     Ok(ids.into_iter().zip(driven).filter(|(_, driven)| !driven).map(|(id, _)| id).collect())
 }
 
-/// How many there are behind a place: at most one more than `enough`.
+/// Counts the jobs from the newest on; stops once there are more than `enough`.
 pub async fn count(
     venue: &Venue,
     owner: &Owner,
@@ -140,7 +140,7 @@ pub async fn count(
     }
 }
 
-/// Does the next batch behind a place.
+/// Acts on the next batch after the cursor.
 pub async fn batch(
     venue: &Venue,
     caller: &Caller,
@@ -183,7 +183,7 @@ pub async fn batch(
     Ok(batch)
 }
 
-/// A job that has ended meanwhile can neither be paused nor go on.
+/// Whether a job was paused or resumed; one that has ended meanwhile can't be.
 fn was_held(outcome: &HoldOutcome) -> bool {
     matches!(outcome, HoldOutcome::Done(_))
 }

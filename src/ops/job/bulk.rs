@@ -47,7 +47,7 @@ pub(super) struct Bulk {
     reason: Option<String>,
 }
 
-/// A name that is written in any case.
+/// A name that may be written in any case.
 struct AnyCase<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for AnyCase<T> {
@@ -89,7 +89,7 @@ impl Operation for Bulk {
     const PATH: &'static str = "v/ops/job/bulk";
     const EFFECT: Effect = Effect::Idempotent;
 
-    /// Of each job its own ability is asked as well.
+    /// The ability of the action is checked for each job.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
     }
@@ -97,7 +97,7 @@ impl Operation for Bulk {
     async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let mut filter = self.filter(call.caller.reader())?;
-        // What comes while it runs is left alone.
+        // Jobs that arrive while it runs are left alone.
         let until = *filter.until.get_or_insert_with(|| venue.now());
         if self.dry_run {
             let many = batch::count(venue, owner, self.action, &filter, usize::MAX - 1).await?;

@@ -1,4 +1,4 @@
-//! `v/ops/job/pause`, `resume` and `message`: a job is held, goes on, and is spoken to.
+//! `v/ops/job/pause`, `resume` and `message`: pause a job, resume it, send it a message.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
@@ -20,7 +20,7 @@ fn unknown(id: &JobId) -> OpError {
     OpError::NotFound(format!("no job `{id}`"))
 }
 
-/// The job as it is then.
+/// Returns the answer of pausing or resuming a job.
 async fn held(call: &Invocation<'_>, id: &JobId, held: HoldOutcome) -> Result<Output, OpError> {
     match held {
         HoldOutcome::Done(job) => Ok(job_view::record_for(call.venue, call.caller, &job).await?.into()),

@@ -1,4 +1,4 @@
-//! `v/ops/job/outcomes` and `settle`: calls of which nobody knows whether they happened.
+//! `v/ops/job/outcomes` and `settle`: calls of unknown outcome.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{EventId, IdOf, JobId};
@@ -59,7 +59,7 @@ impl Operation for Settle {
     const PATH: &'static str = "v/ops/job/settle";
     const EFFECT: Effect = Effect::Idempotent;
 
-    /// What they are is known with the call that is settled.
+    /// The needed capability depends on the call, and is checked when the outcome is settled.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::none()
     }
@@ -77,7 +77,7 @@ impl Operation for Settle {
     }
 }
 
-/// Sends the settlement to the session of the call, once, for who may send messages to it.
+/// Sends the settlement to the session of the call, once, if the caller may send messages to it.
 async fn tell_agent(call: &Invocation<'_>, outcome: &UnknownOutcome) -> Result<(), OpError> {
     let (Some(place), Some(settled)) = (&outcome.call, &outcome.settled) else {
         return Err(OpError::Invalid("no agent made this call: there is none to tell; it is settled".into()));

@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Elements that the first step of a slice reads, and any step at most.
+/// Elements that the first step of a slice reads, and most elements of any step.
 const SLICE_STEP: usize = 32;
 const SLICE_MOST: usize = 128;
 
-/// Characters of a text that a slice returns when nothing is said: a tool's result shows them whole.
+/// Default number of characters of a text: a tool's result shows them all.
 const SLICE_CHARACTERS: usize = 8_000;
 
 /// Read a page of the elements of an array, of the entries of a map, or of the characters of a text; of what is longer,
@@ -42,7 +42,7 @@ impl Operation for Slice {
         let limit = limit.unwrap_or(100);
         let (mut values, mut bytes, mut step) = (Vec::new(), 0, SLICE_STEP);
         loop {
-            // Nobody knows how large they are: few at first, then as many as they let.
+            // The sizes are unknown: the first step reads few elements, later ones as many as the sizes allow.
             let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
             let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(absent()) };
             let Some(count) = page.count else {
@@ -82,7 +82,7 @@ impl Operation for Slice {
     }
 }
 
-/// A page of a text, counted in characters.
+/// Returns a page of a text, counted in characters.
 fn slice_text(text: &str, offset: usize, limit: usize) -> Value {
     let count = text.chars().count();
     let place = |characters: usize| text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at);

@@ -1,4 +1,4 @@
-//! Counts of what owners keep that are not what is there.
+//! Usage counts of owners that differ from what is stored.
 
 use crate::domain::ids::Owner;
 use crate::domain::quota::{QuotaKind, QuotaUsage};
@@ -7,14 +7,14 @@ use crate::store::{Recount, StoreError};
 use crate::venue::Venue;
 use std::time::Duration;
 
-/// How long a step of a recount is asked for when the store is away.
+/// How long a step of a recount is retried while the store is away.
 const AWAY: RetryPolicy = RetryPolicy { total: Some(Duration::from_secs(10)), ..RetryPolicy::CONNECT };
 
-/// How the counts of an owner differ from what is there, in words; with `mend` what is there counts from then on.
+/// Returns how the counts of an owner differ from what is stored, as a text; with `mend` they are corrected.
 pub(super) async fn drift(venue: &Venue, owner: &Owner, mend: bool) -> Result<Option<String>, StoreError> {
     let step = || async { venue.store.recount(owner, mend).await.map_err(AttemptFailure::from) };
     loop {
-        // Whichever step was lost, the next call goes on; but what was mended would be told by nobody.
+        // A lost step is continued by the next call; but with `mend` a retry would hide what was corrected.
         let found = if mend { venue.store.recount(owner, mend).await } else { retry(AWAY, "the store", step).await };
         match found? {
             Recount::More => {}

@@ -1,4 +1,4 @@
-//! The epoch that store and queue share: by it a store that was set back is known, or a part of it.
+//! The mark that store and queue share: it shows that the store, or a part of it, was set back.
 
 use super::AuditError;
 pub use crate::domain::epoch::SetBack;
@@ -8,16 +8,17 @@ use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// Records that are shown.
+/// Records that are read.
 const SHOWN: usize = 20;
 /// Marks that are read or written at a time.
 const AT_ONCE: usize = 32;
 
-/// The next beat: what was found is kept, the store goes ahead, the queue follows. A crash in between leaves
-/// the store ahead, which says nothing; where another process beats at the same time, one of them counts.
+/// Advances the mark: a set-back that was found is recorded, the store gets the next mark, then the queue. After a
+/// crash in between the store is ahead, which means nothing. If another process advances it at the same time, one of
+/// them counts.
 pub async fn beat(venue: &Venue) -> Result<Option<SetBack>, AuditError> {
     let Some(witness) = venue.bus.witness() else { return Ok(None) };
-    // The queue first: it follows the store.
+    // The queue is read first, because it follows the store.
     let queue = witness.mark().await?.unwrap_or_default();
     let known = known(venue).await?;
     let store: Vec<Mark> = known.iter().map(|(mark, _)| *mark).collect();
@@ -37,7 +38,7 @@ pub async fn beat(venue: &Venue) -> Result<Option<SetBack>, AuditError> {
     Ok(found)
 }
 
-/// Times at which the store was found set back, the newest first; with what hasn't been recorded yet.
+/// Returns the times at which the store was found set back, the newest first, with one that hasn't been recorded yet.
 pub async fn set_backs(venue: &Venue) -> Result<Vec<SetBack>, AuditError> {
     let window = Window { reverse: true, skip: 0, limit: SHOWN, values: true };
     let page = venue.store.page(&venue_owner(), keys::SET_BACKS, window).await?;
@@ -53,7 +54,7 @@ pub async fn set_backs(venue: &Venue) -> Result<Vec<SetBack>, AuditError> {
     Ok(all)
 }
 
-/// The mark of each part, and its document's version.
+/// Returns the mark of each part, and the version of its document.
 async fn known(venue: &Venue) -> Result<Vec<(Mark, u64)>, StoreError> {
     let read = |owner: Owner| async move {
         let (mark, version) = venue.store.versioned::<Mark>(&owner, keys::EPOCH).await?;

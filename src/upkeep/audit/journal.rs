@@ -1,5 +1,5 @@
-//! The journal of what the store acknowledged, which the queue keeps: sent there, and compared with a store whose server
-//! is another, or back without its last seconds.
+//! The journal of what the store acknowledged, which the queue keeps. Entries are sent there; a store whose server was
+//! replaced, or came back without its last seconds, is compared with it.
 
 use super::{AuditError, tail};
 use crate::domain::tail::{Loss, Losses, SafePoint};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two safe points: so much of the journal is read again after a loss, at least.
+/// Time between two safe points: at least so much of the journal is read again after a loss.
 const SAFE_EVERY: Duration = Duration::from_secs(10);
 
-/// How long living processes have to put back what they know.
+/// Time in which living processes restore what they know.
 const PUT_BACK: Duration = Duration::from_secs(5);
 
 /// Sends the entries of this process to the queue, until `stop`.
@@ -43,20 +43,20 @@ pub async fn flush(venue: Arc<Venue>, stop: CancellationToken) {
     }
 }
 
-/// State between two looks of one process.
+/// State of one process between two looks.
 #[derive(Debug, Default)]
 pub(super) struct JournalWatch {
-    /// When the store's history was first seen to be another.
+    /// When the store's generation was first seen to be another.
     seen: Option<Millis>,
-    /// When losses were first there that were found before anything ran.
+    /// When losses were first there that were found at the start of the process.
     early: Option<Millis>,
-    /// The safe point that was read last: while it is young, and of this history, there is nothing to do.
+    /// The safe point that was read last: while it is young and of this generation, there is nothing to do.
     safe: SafePoint,
 }
 
 impl JournalWatch {
-    /// Losses that this process has found before anything ran, once living processes have told the queue what stands for
-    /// them by now.
+    /// Returns losses that this process has found at its start, once living processes have sent the queue what replaces
+    /// them.
     pub(super) async fn take_early_losses(&mut self, venue: &Venue) -> Result<Vec<Loss>, AuditError> {
         let Some(journaled) = venue.history.journal().filter(|journaled| journaled.has_early_losses()) else {
             return Ok(Vec::new());
@@ -69,8 +69,8 @@ impl JournalWatch {
         Ok(journaled.confirm_early_losses().await?)
     }
 
-    /// Compares the store with the journal, as the process of this name, where the store's history isn't that of its last
-    /// safe point; what is missing is kept for operators. Else the safe point goes ahead.
+    /// Compares the store with the journal if the store's generation isn't that of its last safe point, and stores what
+    /// is missing for operators; `by` is the name of the process. Otherwise moves the safe point forward.
     pub(super) async fn look(&mut self, venue: &Venue, by: &str) -> Result<(), AuditError> {
         let Some(journaled) = venue.history.journal() else { return Ok(()) };
         let mut names = venue.store.history().await?;
@@ -95,7 +95,7 @@ impl JournalWatch {
             }
             return Ok(());
         }
-        // Living processes put back first what they know.
+        // Living processes restore first what they know.
         if self.seen.get_or_insert(now).plus(PUT_BACK) > now {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl JournalWatch {
             let parts = all.iter().enumerate();
             writes.extend(parts.map(|(n, part)| DocWrite::json(keys::losses_part(now, by, n), part)));
         }
-        // With the safe point, so that of several processes one tells it.
+        // Written with the safe point, so that only one of several processes reports the loss.
         let written = venue.store.write(now, &venue_owner(), &writes).await?;
         self.seen = None;
         if written == OutsideWrite::Done && is_serious {
@@ -130,7 +130,7 @@ fn tell(all: &[Losses]) {
     }
 }
 
-/// E.g. `3 documents, 1 turns`.
+/// Returns sums such as `3 documents, 1 turns`.
 pub(super) fn sums(kinds: &BTreeMap<String, u64>) -> String {
     let each = kinds.iter().map(|(kind, n)| format!("{n} {}", if kind.is_empty() { "changes" } else { kind }));
     let each: Vec<_> = each.collect();

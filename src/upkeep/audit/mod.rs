@@ -1,4 +1,4 @@
-//! `trellis audit`: closes the books over what the store and the queue really hold.
+//! `trellis audit`: balances what was accepted against what the store and the queue hold.
 
 mod counts;
 mod epoch;
@@ -27,17 +27,17 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Changes that are named which the store has lost.
+/// Lost changes that are named at most.
 const LOST_LINES: usize = 10_000;
 
-/// Documents fetched at a time.
+/// Documents that are read at a time.
 const PAGE: usize = 500;
 
-/// Messages for nobody that are named.
+/// Unreadable messages that are named at most.
 const SHOWN: usize = 20;
 
-/// The store is read while it works, so that a job may be seen between two places. What is
-/// missing must be missing in every one of so many looks.
+/// The store is read while it works, so that a job may be seen between two places. What is missing must be missing in
+/// every one of these looks.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
@@ -48,18 +48,18 @@ pub use repair::{Repair, repair};
 pub use tail::{is_unsettled, settle};
 pub use watch::AuditWatch;
 
-/// Why there are no books.
+/// Why an audit fails.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The queue.
+    /// The queue failed.
     #[error(transparent)]
     Bus(#[from] crate::bus::BusError),
 }
 
-/// What `trellis audit` shows: the books, and with `repair` what was repaired before they were closed.
+/// Returns the answer of `trellis audit`: the totals, and with `repair` what was repaired before.
 pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
     let repaired = if repair { Some(self::repair(venue).await?) } else { None };
     let mut shown = json!(all(venue).await?);
@@ -69,7 +69,7 @@ pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
     Ok(shown)
 }
 
-/// Hands out the error of one owner's damaged record; only an error that would meet every owner ends the whole.
+/// Separates the error of one owner's damaged record from an error that would meet every owner.
 fn split_error<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError>, AuditError> {
     match outcome {
         Ok(done) => Ok(Ok(done)),
@@ -78,14 +78,14 @@ fn split_error<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError
     }
 }
 
-/// The books of every owner, added up.
+/// Returns the totals of all owners.
 pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let mut books = Books::default();
     let mut queue = QueueListing::default();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
-            // What can't be read of one owner is named, and keeps nobody from the books of the others.
+            // What can't be read of one owner is named, and doesn't hide the totals of others.
             match split_error(close_books(venue, owner, &mut queue).await)? {
                 Ok(own) => books.add(own),
                 Err(error) => books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]),
@@ -125,13 +125,13 @@ fn queued_lines(backlog: &Backlog, now: Millis) -> Vec<String> {
     backlog.oldest.map(since).into_iter().chain(owners).collect()
 }
 
-/// The books of one owner.
+/// Returns the totals of one owner.
 pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditError> {
     close_books(venue, owner, &mut QueueListing::default()).await
 }
 
-/// Event ids that are in the queue: of all owners, and listed once for those whose books close by it. What was published
-/// since is missing in it; then an owner's books don't close, and it is listed anew.
+/// Event ids that are in the queue, of all owners. They are listed once; a message published later is missing, so that
+/// the totals of its owner don't balance, and then the queue is listed again.
 #[derive(Default)]
 struct QueueListing(Option<BTreeSet<String>>);
 
@@ -143,7 +143,7 @@ impl QueueListing {
         Ok(self.0.get_or_insert_default())
     }
 
-    /// The next look lists it anew.
+    /// Makes the next look list the queue again.
     fn forget(&mut self) {
         self.0 = None;
     }
@@ -174,8 +174,8 @@ async fn close_books(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> 
 }
 
 async fn facts(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<AuditFacts, AuditError> {
-    // In the direction in which an event moves, so that one that moves meanwhile is seen at least
-    // once: outbox, queue, mailbox.
+    // Read in the direction in which an event moves (outbox, queue, mailbox), so that one that moves meanwhile is seen
+    // at least once.
     let read = venue.now();
     let JobRecords { jobs, statuses, mut damaged, .. } = all_jobs(venue, owner).await?;
     let mut in_transit = in_outbox(venue, owner, &mut damaged).await?;
@@ -194,7 +194,7 @@ fn is_result_moving(venue: &Venue, in_transit: &BTreeSet<String>, job: &JobId) -
     in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str())
 }
 
-/// Event ids that are in the owner's outbox, or in the queue.
+/// Returns the event ids that are in the owner's outbox or in the queue.
 async fn in_transit(
     venue: &Venue,
     owner: &Owner,
@@ -205,7 +205,7 @@ async fn in_transit(
     Ok(in_transit)
 }
 
-/// Event ids that are in the owner's outbox.
+/// Returns the event ids that are in the owner's outbox.
 async fn in_outbox(
     venue: &Venue,
     owner: &Owner,
@@ -224,7 +224,7 @@ async fn in_outbox(
     Ok(in_transit)
 }
 
-/// Jobs that are looked at some day: those of external workers, and operations that were invoked.
+/// Returns jobs that have a due entry: those of external workers, and invoked operations.
 async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {
     let mut watched = due(venue, owner, keys::OUTBOUND_DUE).await?;
     watched.extend(due(venue, owner, keys::INVOKED_DUE).await?);
@@ -260,13 +260,13 @@ async fn mailboxes(
     Ok(mailboxes)
 }
 
-/// The mailbox of a session, and why the session's state can't be read.
+/// Returns the mailbox of a session, and why the session's state can't be read.
 fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<String>) {
     let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
     let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
     let state = session.state.as_ref().map(|bytes| decode::stored::<SessionState>(bytes));
     let (state, error) = match state.transpose() {
-        // Each turn leaves one.
+        // Each turn leaves a state.
         Ok(None) if session.version > 0 => (None, Some("it is gone".to_owned())),
         Ok(state) => (state, None),
         Err(error) => (None, Some(error.to_string())),
@@ -288,8 +288,8 @@ fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<St
     (facts, error)
 }
 
-/// Records that sessions can't go on without and that are gone, in words: what people were asked, and the agents of those
-/// that have mail.
+/// Returns records that sessions need and that are missing, as texts: approvals, and the agents of sessions that have
+/// mail.
 async fn needed(venue: &Venue, owner: &Owner, mailboxes: &[MailboxFacts]) -> Result<BTreeSet<String>, AuditError> {
     let mut needed = BTreeMap::new();
     for mailbox in mailboxes {
@@ -321,7 +321,7 @@ async fn needed(venue: &Venue, owner: &Owner, mailboxes: &[MailboxFacts]) -> Res
     Ok(gone)
 }
 
-/// Whether a record that sessions need says what it must.
+/// Checks that a record which sessions need can be decoded.
 fn is_readable(key: &str, bytes: &[u8]) -> Result<(), String> {
     if key.ends_with("/gate") {
         return keys::Gate::decode(bytes).map(drop).ok_or_else(|| "it is no gate".to_owned());

@@ -1,4 +1,4 @@
-//! Reads of the audit: a record that can't be read is named, and nothing else is left out because of it.
+//! Reads of the audit: a record that can't be read is named, and doesn't hide others.
 
 use crate::domain::audit::JobFacts;
 use crate::domain::decode;
@@ -9,20 +9,20 @@ use crate::store::{Doc, DocKey, StoreError, keys, steps};
 use crate::venue::Venue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs that were read, and what of them can't be.
+/// Jobs that were read, and those that can't be.
 #[derive(Default)]
 pub(super) struct JobRecords {
     /// Jobs whose records can be read.
     pub(super) jobs: Vec<JobFacts>,
-    /// Statuses that are gone or can't be read, as the results of their jobs tell them.
+    /// Statuses that are missing or can't be read, as the results of their jobs show them.
     pub(super) statuses: BTreeMap<JobId, JobStatus>,
     /// Listed jobs without a record.
     gone: BTreeSet<JobId>,
-    /// Damaged records, in words.
+    /// Damaged records, as texts.
     pub(super) damaged: BTreeSet<String>,
 }
 
-/// Reads the jobs of a page of the job list; those that were deleted meanwhile are passed over.
+/// Reads the jobs of a page of the job list; those that were deleted meanwhile are skipped.
 pub(super) async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<JobRecords, StoreError> {
     let mut records = JobRecords::default();
     let wanted: Vec<_> = ids.iter().map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
@@ -48,7 +48,7 @@ pub(super) async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Re
     Ok(records)
 }
 
-/// Documents in one read, or one by one where one of them can't be read.
+/// Reads documents in one read, or one by one if one of them can't be read.
 pub(super) async fn read_page(
     venue: &Venue,
     owner: &Owner,
@@ -61,7 +61,7 @@ pub(super) async fn read_page(
     }
 }
 
-/// Documents one by one, each with what is wrong with it where it can't be read.
+/// Reads documents one by one; one that can't be read is an error as a text.
 async fn read_each(venue: &Venue, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Result<Doc, String>>, StoreError> {
     let mut read = Vec::with_capacity(keys.len());
     for key in keys {
@@ -122,7 +122,7 @@ impl JobRecords {
         Ok(())
     }
 
-    /// The result says how a job has ended whose status is gone.
+    /// Sets the status of a job whose own is missing, by its result.
     async fn without_status(&mut self, venue: &Venue, owner: &Owner, job: &mut JobFacts) -> Result<(), StoreError> {
         let id = job.job.clone();
         self.damaged.insert(format!("the status of job {id} of `{owner}` is gone or can't be read"));
@@ -136,7 +136,7 @@ impl JobRecords {
     }
 }
 
-/// Every job that is listed.
+/// Reads every job that is listed.
 pub(super) async fn all_jobs(venue: &Venue, owner: &Owner) -> Result<JobRecords, StoreError> {
     let mut records = JobRecords::default();
     let mut entries = venue.store.entries(owner, keys::JOB_LIST);
@@ -150,7 +150,7 @@ pub(super) async fn all_jobs(venue: &Venue, owner: &Owner) -> Result<JobRecords,
     Ok(records)
 }
 
-/// What is wrong with the results of jobs that have ended, in words.
+/// Returns what is wrong with the results of ended jobs, as texts.
 pub(super) async fn damaged_results(
     venue: &Venue,
     owner: &Owner,
@@ -185,7 +185,7 @@ pub(super) async fn damaged_results(
     Ok(damaged)
 }
 
-/// Those of the jobs that still have their place in the list: what is deleted goes with it.
+/// Returns those of the jobs that are still listed: a deletion removes the entry, too.
 async fn still_listed(venue: &Venue, owner: &Owner, ids: BTreeSet<JobId>) -> Result<Vec<JobId>, StoreError> {
     let mut found = Vec::new();
     if ids.is_empty() {

@@ -1,4 +1,4 @@
-//! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
+//! `trellis audit --repair`: what is lost for good gets an end; what is only on its way is left alone.
 
 use super::{AuditError, LOOK_PAUSE, LOOKS, QueueListing, counts, facts, split_error};
 use crate::domain::audit::{Finding, find};
@@ -19,29 +19,29 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What is younger may be on its way: far above the pause between two sweeps, and any lease.
+/// Age below which a record may be on its way: far above the pause between two sweeps, and any lease.
 pub const AGE: Duration = Duration::from_mins(10);
 
-/// Something that was found and repaired.
+/// A finding that was repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Repair {
-    /// Whose.
+    /// Name of the owner.
     pub owner: String,
-    /// What was wrong.
+    /// Text of what was wrong.
     pub found: String,
-    /// What was done.
+    /// Text of what was done.
     pub did: String,
 }
 
-/// Repairs what can be repaired safely, of every owner. Doing it again repairs what was left by a crash.
+/// Repairs what can be repaired safely, for every owner. A repetition repairs what a crash has left.
 pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
     let mut repaired = Vec::new();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             let mut done = Vec::new();
-            // One owner's damaged record keeps nobody from what the others have lost; the books name it.
+            // One owner's damaged record must not block the repair of others; the audit names it.
             if let Err(error) = split_error(repair_owner(venue, owner, &mut done).await)? {
                 tracing::warn!(%owner, %error, "not repaired");
             }
@@ -53,7 +53,7 @@ pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
 
 type Done = (String, String);
 
-/// Puts back what of an owner is lost and has been for `age`: tasks, results and statuses.
+/// Restores what an owner has lost for at least `age`: tasks, results and statuses.
 pub(super) async fn lost_records(
     venue: &Venue,
     owner: &Owner,
@@ -67,7 +67,7 @@ pub(super) async fn lost_records(
             Finding::LostResult { .. } | Finding::LostStatus { .. } => None,
             Finding::EndedTask { .. } | Finding::LostEvents { .. } => continue,
         };
-        // One that can't be repaired keeps no other from it.
+        // A finding that can't be repaired must not block others.
         match split_error(mend(venue, owner, finding).await)? {
             Ok(None) => {}
             Ok(Some((found, did))) => {
@@ -85,7 +85,7 @@ pub(super) async fn lost_records(
     Ok(())
 }
 
-/// The books of a session forget the entries that so many tasks have lost, when nothing else is missing.
+/// Writes off as many entries of a session as tasks were lost, if nothing else is missing.
 async fn write_off(venue: &Venue, owner: &Owner, session: SessionKey, tasks: u64) -> Result<(), StoreError> {
     let Some(facts) = sessions::find(venue, owner, &session).await? else { return Ok(()) };
     let there = facts.consumed + facts.mailbox.len() as u64;
@@ -96,7 +96,7 @@ async fn write_off(venue: &Venue, owner: &Owner, session: SessionKey, tasks: u64
     Ok(())
 }
 
-/// What is found in every one of several looks.
+/// Returns what is found in every one of several looks.
 async fn findings(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {
     let mut found = look(venue, owner, age).await?;
     for _ in 1..LOOKS {
@@ -138,7 +138,7 @@ async fn mend(venue: &Venue, owner: &Owner, finding: Finding) -> Result<Option<D
     })
 }
 
-/// The status is written again as the result tells it.
+/// Writes the status again as the result shows it.
 async fn lost_status(venue: &Venue, owner: &Owner, job: &JobId, status: JobStatus) -> Result<Option<Done>, StoreError> {
     let (key, now) = (keys::job_status(job), venue.now());
     let version = match venue.store.doc(owner, &key).await {
@@ -157,10 +157,10 @@ async fn look(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Fi
     Ok(find(&facts(venue, owner, &mut QueueListing::default()).await?, venue.now(), age))
 }
 
-/// It is put back where it was, and served; when what it said is gone, too, its caller gets an answer.
+/// Puts a lost task back into the mailbox, to be served; if its content is lost, too, fails it.
 async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKey) -> Result<Option<Done>, StoreError> {
     let Some(job) = jobs::get(venue, owner, id).await? else { return Ok(None) };
-    // Another process may have put it back meanwhile, and it has run.
+    // Another process may have restored it meanwhile, and it has run.
     if job.status.is_terminal() {
         return Ok(None);
     }
@@ -168,7 +168,8 @@ async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKe
     let Some(admit) = ingress::readmission(owner, &job.head) else {
         return Ok(give_up(venue, owner, &job, session).await?.map(|did| (found, did)));
     };
-    // It was seen, and lost after that. What ends meanwhile stays ended: its task is dropped then.
+    // The dedupe record is removed, because the event was seen and then lost. If the job ends meanwhile, its task is
+    // dropped.
     let events = vec![job.head.event.clone()];
     venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
     let did = match venue.store.admit(venue.now(), &admit).await?.intake {
@@ -186,7 +187,7 @@ async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKe
     Ok(did.map(|did| (found, did)))
 }
 
-/// Its caller is told that it is lost; what it started is cancelled.
+/// Fails a lost job with `LOST`, and cancels what it started.
 async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) -> Result<Option<String>, StoreError> {
     let id = &job.head.id;
     let result = JobResult::failed(ErrorCode::Lost, "its task was lost by the venue; submit it again under a new id");
@@ -204,7 +205,7 @@ async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) 
     Ok(Some("it is FAILED with LOST, and its caller is told".to_owned()))
 }
 
-/// The result is sent once more; of a job that is gone, that it is lost.
+/// Sends the result again; for a job that is gone, the error `LOST`.
 async fn lost_result(
     venue: &Venue,
     owner: &Owner,
@@ -214,7 +215,7 @@ async fn lost_result(
     let known = jobs::get(venue, owner, id).await?;
     let lost = || JobResult::failed(ErrorCode::Lost, "the job and its result are gone");
     let result = known.and_then(|job| job.result).unwrap_or_else(lost);
-    // It was seen, perhaps, and lost after that.
+    // The dedupe record is removed, because the event may have been seen and then lost.
     let events = vec![EventId::of_venue(&venue.key, IdOf::Result(id))];
     venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
     let body = ResultBody { session_id: session.session.clone(), job: id.clone(), result, output_omitted: None };
@@ -225,7 +226,7 @@ async fn lost_result(
     Ok(Some((found, "the result is sent again".to_owned())))
 }
 
-/// The books of a session count what was lost as gone.
+/// Writes off the lost events of a session.
 async fn lost_events(venue: &Venue, owner: &Owner, session: SessionKey) -> Result<Option<Done>, StoreError> {
     let forget = Forget { lost: vec![session.clone()], ..Forget::default() };
     let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
@@ -233,13 +234,13 @@ async fn lost_events(venue: &Venue, owner: &Owner, session: SessionKey) -> Resul
     Ok((forgotten == Forgotten::Done).then(|| (found, "they are written off".to_owned())))
 }
 
-/// The policy of an owner, or its copy, is written again when it is gone or can't be read.
+/// Writes the policy of an owner or its copy again, if it is missing or can't be read.
 pub(super) async fn mended_policy(venue: &Venue, owner: &Owner) -> Result<Option<Done>, StoreError> {
     let found = policy::mend(venue, owner).await?;
     Ok(found.map(|found| (found, "it is written again".to_owned())))
 }
 
-/// Places in lists without what they stand for.
+/// Deletes entries of lists without a document.
 async fn indexes(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, StoreError> {
     let job = |key: &str| keys::job_of_entry(key).map(|job| keys::job_head(&job));
     let timer = |key: &str| keys::timer_of_due(key).map(|(_, timer)| keys::timer(&timer));
@@ -266,7 +267,7 @@ async fn orphans(
         let docs = venue.store.read(owner, &wanted).await?;
         let orphans = places.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_none());
         for ((document, key), _) in orphans {
-            // Both are written and deleted together: one that was deleted meanwhile is gone, too.
+            // Both are written and deleted together, so that an entry deleted meanwhile is gone, too.
             let forget = Forget { documents: vec![key.clone()], ..Forget::default() };
             let there = venue.store.read(owner, &[key.clone(), document.clone()]).await?;
             if there.first().is_some_and(|place| place.value.is_some())

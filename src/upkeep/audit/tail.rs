@@ -1,5 +1,5 @@
-//! What was acknowledged and lost with a server: found when the store's history is another, put back where that can be,
-//! and kept for operators.
+//! Changes that were acknowledged and then lost with a server: they are found when the store's generation is another,
+//! restored where that is possible, and kept for operators.
 
 use super::journal::{JournalWatch, sums};
 use super::{AuditError, SetBack};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two looks at the store's history.
+/// Time between two checks of the store's generation.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks, as the process of this name, until `stop`.
+/// Checks the generation until `stop`; `by` is the name of the process.
 pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
     if venue.history.tail().is_none() && venue.history.journal().is_none() {
         return;
@@ -45,14 +45,14 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
         }
         tokio::select! {
             biased;
-            // What was said until now is compared once more.
+            // The changes up to now are compared once more.
             () = stop.cancelled() => return drop(look(&venue, &by, &mut untold).await),
             () = venue.clock.until(venue.clock.steady() + LOOK_EVERY) => {}
         }
     }
 }
 
-/// Records that this process has put in force since it was asked last; the log has them.
+/// Returns records that this process has put in force since the last call; they are also in the log.
 fn put_in_force(venue: &Venue) -> Vec<Loss> {
     let forced = venue.history.journal().map(JournaledStore::take_forced).unwrap_or_default();
     let loss = |Forced { record, failed }: Forced| Loss {
@@ -65,7 +65,7 @@ fn put_in_force(venue: &Venue) -> Vec<Loss> {
     forced.into_iter().map(loss).collect()
 }
 
-/// One look. What it finds is in `untold` until it is kept.
+/// Makes one check. Losses are in `untold` until they are stored.
 async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), AuditError> {
     if let Some(Compared { is_another, losses, left }) = venue.compare_history().await? {
         let (all, gone) = (losses.len(), losses.iter().filter(|loss| loss.lost.is_some()).count());
@@ -90,7 +90,7 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Aud
         untold.extend(losses);
     }
     if !untold.is_empty() {
-        // Another process may have told some of them, and an operator have settled that.
+        // Another process may have stored some of them, and an operator may have settled those.
         let new = without_known(venue, untold.clone()).await?;
         let now = venue.now();
         let parts = if new.is_empty() { Vec::new() } else { Losses::split(now, by, new, Vec::new()) };
@@ -106,13 +106,13 @@ async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), Aud
 /// Losses that processes and the journal have found.
 #[derive(Debug, Default)]
 pub(super) struct KnownLosses {
-    /// Sums by kind, and the changes one by one, the newest find first, in words.
+    /// Sums by kind, then the changes one by one, the newest find first, as texts.
     pub lines: Vec<String>,
-    /// Changes that are gone, by all finds.
+    /// Number of lost changes of all finds.
     pub total: u64,
 }
 
-/// Finds of processes and of the journal, the newest first.
+/// Returns the finds of processes and of the journal, the newest first.
 async fn read_finds(venue: &Venue) -> Result<Vec<Losses>, AuditError> {
     let window = Window { reverse: true, skip: 0, limit: LOSSES_KEPT, values: true };
     let page = venue.store.page(&venue_owner(), keys::LOSSES, window).await?;
@@ -123,7 +123,7 @@ async fn read_finds(venue: &Venue) -> Result<Vec<Losses>, AuditError> {
     Ok(finds)
 }
 
-/// Those that no process has told yet: the journal still has what was told of the last loss.
+/// Returns the losses that no process has stored yet: the journal still contains those of the last loss.
 pub(super) async fn without_known(venue: &Venue, mut losses: Vec<Loss>) -> Result<Vec<Loss>, AuditError> {
     if losses.is_empty() {
         return Ok(losses);
@@ -139,7 +139,7 @@ pub(super) async fn without_known(venue: &Venue, mut losses: Vec<Loss>) -> Resul
     Ok(losses)
 }
 
-/// Reads all finds; `limit` changes at most are named.
+/// Reads all finds, and names at most `limit` changes.
 pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLosses, AuditError> {
     let settled = settlement(venue).await?;
     let finds = read_finds(venue).await?;
@@ -150,7 +150,7 @@ pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLoss
         let (found, by) = (find.found.rfc3339(), &find.by);
         known.lines.extend(find.notes.iter().map(|note| format!("{note} (found at {found} by `{by}`)")));
         for loss in &find.lines {
-            // What one process has lost, and the journal names, too, is one loss.
+            // A loss that both a process and the journal have found is one loss.
             if !seen.insert((&loss.owner, loss.acknowledged, &loss.what)) {
                 continue;
             }
@@ -181,12 +181,12 @@ pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLoss
     Ok(known)
 }
 
-/// The last settlement of an operator.
+/// Returns the last settlement by an operator.
 async fn settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
     Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
 }
 
-/// Whether something was found lost since the last settlement, or the store was set back, as [`super::set_backs`] says.
+/// Whether losses were found since the last settlement, or the store was set back, by [`super::set_backs`].
 pub async fn is_unsettled(venue: &Venue, set_backs: &[SetBack]) -> Result<bool, AuditError> {
     let settled = settlement(venue).await?;
     let is_new = |found: Millis| settled.as_ref().is_none_or(|settled| settled.at < found);
@@ -196,7 +196,7 @@ pub async fn is_unsettled(venue: &Venue, set_backs: &[SetBack]) -> Result<bool, 
     Ok(read_finds(venue).await?.iter().any(|find| find.is_serious() && is_new(find.found)))
 }
 
-/// Notes that an operator has dealt with everything that was found until now. What was found stays readable.
+/// Records that an operator has settled everything that was found until now. The finds stay readable.
 pub async fn settle(venue: &Venue, by: &str) -> Result<LossSettlement, AuditError> {
     let settlement = LossSettlement { at: venue.now(), by: by.to_owned() };
     let write = DocWrite::json(keys::SETTLED, &settlement);

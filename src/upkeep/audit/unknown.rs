@@ -1,4 +1,4 @@
-//! Jobs of whose end the queue tells and the store doesn't know, or not of that end: its tail was lost.
+//! Jobs whose end is in the queue but not in the store, because the store lost its last changes.
 
 use super::{AuditError, PAGE};
 use crate::bus::Completed;
@@ -8,8 +8,9 @@ use crate::store::keys;
 use crate::venue::Venue;
 use std::collections::BTreeMap;
 
-/// Those jobs, in words. Whoever deletes a job takes its completion out of the queue. `all`: the ends of all jobs are
-/// compared, one message each; else of those that have not ended in the store.
+/// Returns those jobs as texts, with their owners. The deletion of a job removes its completion from the queue. With
+/// `all` the ends of all jobs are compared, which reads one message each; otherwise only those of jobs that are open in
+/// the store.
 pub(super) async fn jobs(venue: &Venue, all: bool) -> Result<Vec<(String, Owner)>, AuditError> {
     let Some(witness) = venue.bus.witness() else { return Ok(Vec::new()) };
     let mut by_owner: BTreeMap<Owner, Vec<Completed>> = BTreeMap::new();
@@ -28,7 +29,7 @@ pub(super) async fn jobs(venue: &Venue, all: bool) -> Result<Vec<(String, Owner)
                 if head.value.is_some() && !all && status.is_none_or(JobStatus::is_terminal) {
                     continue;
                 }
-                // A submission that was refused has an answer there, too, and no job.
+                // A refused submission has an answer there, too, and no job.
                 let Some(completion) = witness.completion(told).await? else { continue };
                 let ended = completion.result.status;
                 if completion.job.as_ref() != Some(&told.job) || head.value.is_some() && status == Some(ended) {

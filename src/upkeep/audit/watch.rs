@@ -1,12 +1,12 @@
-//! The audit that workers do by themselves: what is lost is found within a minute, and put back; the first task of an
-//! owner that had none for a while within ten, where there aren't very many.
+//! The audit that workers make by themselves. A loss is found within a minute and repaired; the first task of an owner
+//! that had none for a while within ten, unless there are very many.
 //!
-//! Ended jobs stay ended: after a first look at all jobs only new ones and those that are open are looked at, of owners
-//! that have neither only whether they keep what they kept, and of sessions only those with an open job that nobody has
-//! touched for a while. What seems to be lost is made sure of as `trellis audit --repair` does it.
+//! Ended jobs stay ended. So after a first look at all jobs only new and open ones are checked; for owners that have
+//! neither, only whether their usage has changed; and of sessions only those with an open job that have not changed for
+//! a while. What seems to be lost is confirmed as `trellis audit --repair` does it.
 //!
 //! ```text
-//! all owners ──once in some minutes──▶ keeps something else? ──yes──▶ open ──every look──▶ lost?
+//! all owners ──once in some minutes──▶ usage has changed? ──yes─────▶ open ──every look──▶ lost?
 //!                                               ▲                       │
 //!                                               └──neither open nor new─┘
 //! ```
@@ -29,20 +29,20 @@ use crate::venue::{Venue, is_reserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// What was touched later may be on its way.
+/// Age below which a record may be on its way.
 const AGE: Duration = Duration::from_secs(20);
 
-/// All jobs are looked at again after so long: one that waited in the queue is listed where it was sent.
+/// Time after which all jobs are checked again: a job that waited in the queue is listed at the time of its sending.
 const WHOLE: Duration = Duration::from_mins(10);
 
-/// New jobs are looked for from so long before the last look.
+/// New jobs are searched from so long before the last look.
 const SLACK: Duration = Duration::from_mins(5);
 
-/// Owners without open and new jobs are asked again after so long for what they keep: of a hundred thousand owners most
-/// do nothing.
+/// Time after which the usage of owners without open and new jobs is read again: of a hundred thousand owners most do
+/// nothing.
 const QUIET: Duration = Duration::from_mins(8);
 
-/// What is on its way isn't asked for again so soon: a long queue is read message by message.
+/// Time for which a job that was on its way isn't looked up again: a long queue is read message by message.
 const MOVING: Duration = Duration::from_mins(2);
 
 /// Sessions of an owner that one look reads.
@@ -51,32 +51,32 @@ const SESSIONS: usize = 500;
 /// Sessions of an owner that one look wakes because nothing else does.
 const WOKEN: usize = 10;
 
-/// What is remembered of an owner with open or new jobs between two looks.
+/// State of an owner with open or new jobs between two looks.
 #[derive(Default)]
 struct Open {
     /// Jobs that had not ended.
     jobs: BTreeMap<JobId, JobFacts>,
-    /// When all were looked at.
+    /// When all jobs were checked.
     whole: Option<Millis>,
-    /// When it was looked at last.
+    /// When the owner was checked last.
     looked: Option<Millis>,
-    /// What it kept before the next look, where that is known.
+    /// Usage before the next look, if it is known.
     keeps: Option<QuotaUsage>,
     /// Jobs that were on their way, and when.
     moving: HashMap<JobId, Millis>,
-    /// The session behind which the next look goes on.
+    /// The session after which the next look continues.
     after: Option<SessionKey>,
 }
 
-/// The audit of one process.
+/// The audit by one process.
 pub struct AuditWatch {
     open: HashMap<Owner, Open>,
-    /// What owners without open and new jobs kept.
+    /// Usage of owners without open and new jobs.
     quiet: HashMap<Owner, QuotaUsage>,
     stroll: Stroll,
-    /// Whose owners were looked at last.
+    /// Share whose owners were checked last.
     share: Option<Share>,
-    /// The owner at which the last look ended with an error.
+    /// The owner at which the last look failed.
     behind: Option<Owner>,
     pace: Pace,
 }
@@ -95,28 +95,28 @@ impl Default for AuditWatch {
 }
 
 impl AuditWatch {
-    /// One whose looks take no more than that share of the time.
+    /// Makes an audit with looks that take at most this share of the time.
     pub fn at(pace: Pace) -> Self {
         Self { pace, ..Self::default() }
     }
 
-    /// Looks at the owners of a share that may have lost something, and puts it back: the tasks that were lost come to
-    /// `repaired`, also those that were put back before an error. The next look goes on behind it.
+    /// Checks the owners of a share that may have lost something, and repairs it. Restored tasks are added to
+    /// `repaired`, also those before an error. The next look continues after it.
     pub async fn look(&mut self, venue: &Venue, share: &Share, repaired: &mut Vec<Repair>) -> Result<(), AuditError> {
         if self.share.as_ref() != Some(share) {
             self.open.retain(|owner, _| share.holds(owner));
             self.quiet.retain(|owner, _| share.holds(owner));
             self.share = Some(share.clone());
-            // For those of another worker, which may be gone.
+            // The share may have been that of a worker that is gone.
             self.stroll.begin_anew();
         }
-        // Who has work first: those that are new may be many.
+        // Known owners come first, because new ones may be many.
         self.each(venue, |open| open.looked.is_some(), repaired).await?;
         self.stroll(venue, share).await?;
         self.each(venue, |open| open.looked.is_none(), repaired).await
     }
 
-    /// Looks at some of the owners with open or new jobs, in turn.
+    /// Checks some of the owners with open or new jobs, in turn.
     async fn each(
         &mut self,
         venue: &Venue,
@@ -138,7 +138,7 @@ impl AuditWatch {
             };
             match lost {
                 Ok(()) => {}
-                // One owner's damaged record must not keep what others have lost from being found.
+                // One owner's damaged record must not delay the checks of others.
                 Err(AuditError::Store(error)) if !error.is_transient() => {
                     tracing::warn!(%owner, %error, "what it may have lost is not looked for; it comes again");
                 }
@@ -151,7 +151,7 @@ impl AuditWatch {
         Ok(())
     }
 
-    /// Goes on through the list of owners, for those that are new or keep something else than they did.
+    /// Continues the scan of owners, for those that are new or whose usage has changed.
     async fn stroll(&mut self, venue: &Venue, share: &Share) -> Result<(), StoreError> {
         self.stroll.count(venue.now());
         while let Some(page) = self.stroll.next(&*venue.store).await? {
@@ -160,7 +160,7 @@ impl AuditWatch {
             let asked: Vec<Owner> = page.into_iter().filter(is_asked).collect();
             let (kept, failed) = match venue.store.kept(&asked).await {
                 Ok(kept) => (kept.into_iter().map(Some).collect(), None),
-                // Whose fault it is shows when each is looked at.
+                // The check of each owner shows which one has the error.
                 Err(error) => (vec![None; asked.len()], Some(error)),
             };
             for (owner, keeps) in asked.into_iter().zip(kept) {
@@ -170,7 +170,7 @@ impl AuditWatch {
                     self.open.insert(owner, Open { keeps, ..Open::default() });
                 }
             }
-            // A store that is away is away for the next page, too.
+            // A store that is away would also fail the next page.
             if let Some(error) = failed.filter(StoreError::is_transient) {
                 return Err(error);
             }
@@ -179,7 +179,7 @@ impl AuditWatch {
         Ok(())
     }
 
-    /// How many tasks and results of an owner seem to be lost.
+    /// Returns how many tasks and results of an owner seem to be lost.
     async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
         if let Some((found, did)) = mended_policy(venue, owner).await? {
@@ -189,7 +189,7 @@ impl AuditWatch {
         let keeps = open.keeps.take();
         let any_new = open.refresh(venue, owner, now).await?;
         if open.jobs.is_empty() && !any_new {
-            // What comes behind this look keeps more than was kept before it.
+            // A job that arrives after this look makes the usage differ from the one that was read before.
             match keeps {
                 Some(keeps) => {
                     self.open.remove(owner);
@@ -218,7 +218,7 @@ impl AuditWatch {
     }
 }
 
-/// Those of the jobs that have ended for a while, or are gone.
+/// Returns those of the jobs that have ended for a while, or are gone.
 async fn ended_jobs(
     venue: &Venue,
     owner: &Owner,
@@ -237,12 +237,12 @@ async fn ended_jobs(
     Ok(ended)
 }
 
-/// Whether something was done less than `time` ago; a time that is still to come says nothing.
+/// Whether something was done less than `time` ago; a time in the future doesn't count.
 fn is_within(at: Option<Millis>, time: Duration, now: Millis) -> bool {
     at.is_some_and(|at| at <= now && now < at.plus(time))
 }
 
-/// Whether a session has mail, waits for nothing, is held by nobody, and has no time at which somebody looks.
+/// Whether a session has mail, waits for nothing, is not held, and is not due at any time.
 fn is_forgotten(facts: &SessionFacts, state: Option<&SessionState>, now: Millis) -> bool {
     let waits = state.is_some_and(|state| !state.pending.is_empty() || state.awaiting.is_some());
     let is_held = facts.lease_until.is_some_and(|until| until.plus(AGE) > now);
@@ -250,7 +250,7 @@ fn is_forgotten(facts: &SessionFacts, state: Option<&SessionState>, now: Millis)
 }
 
 impl Open {
-    /// Brings the open jobs up to date, and says whether there are new ones.
+    /// Updates the open jobs, and returns whether there are new ones.
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<bool, AuditError> {
         let whole = !is_within(self.whole, WHOLE, now);
         let last = self.looked.unwrap_or(now).min(now);
@@ -284,7 +284,7 @@ impl Open {
         }
         self.moving.retain(|job, at| open.contains_key(job) && at.plus(MOVING) > now);
         self.jobs = open;
-        // Here, and not before: what failed is looked at again.
+        // Set only at the end, so that a failed look is made again.
         self.looked = Some(now);
         if whole {
             self.whole = Some(now);
@@ -292,7 +292,8 @@ impl Open {
         Ok(any_new)
     }
 
-    /// Open jobs that are not in the mailbox of their session, and jobs whose results their sessions await for a while.
+    /// Returns open jobs that are not in the mailbox of their session, and jobs whose results their sessions have
+    /// awaited for a while.
     async fn suspects(
         &mut self,
         venue: &Venue,
@@ -334,7 +335,7 @@ impl Open {
             suspects.extend(jobs.into_iter().filter(|job| !tasks.contains(&job.job)).cloned());
         }
         self.after = last;
-        // Those that wait for a slot are among them, and lose nothing by it.
+        // Sessions that wait for a slot are among them; waking them does no harm.
         let first = usize::try_from(now.0 / 1_000).unwrap_or_default() % forgotten.len().max(1);
         for key in forgotten.iter().cycle().skip(first).take(forgotten.len().min(WOKEN)) {
             venue.wake(owner, key).await;

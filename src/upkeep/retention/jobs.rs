@@ -1,4 +1,4 @@
-//! Everything about one job, for the janitor and for callers who delete it.
+//! Everything about one job, for the janitor and for callers who delete the job.
 
 use super::readable;
 use crate::bus::Completed;
@@ -14,30 +14,30 @@ use crate::venue::dead;
 use crate::venue::jobs;
 use crate::venue::timers;
 
-/// What is forgotten with a job, its place in the list aside, and what may speak against that.
+/// What is deleted with a job, except its entry in the list, and the facts that decide whether it may be.
 pub(super) struct Remains {
     pub(super) documents: Vec<DocKey>,
-    /// Its id is new again when it is gone.
+    /// Events whose ids are new again after the deletion.
     pub(super) events: Vec<EventId>,
     view: JobView,
 }
 
-/// What came of a deletion.
+/// Result of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is gone, with all that belongs to it.
+    /// The job is deleted, with all that belongs to it.
     Done,
-    /// Nothing: it has not ended.
+    /// Nothing was deleted: the job has not ended.
     Open,
-    /// Nothing: a job that it started has not ended, or a timer that it set still fires, and spends from
-    /// its accounts.
+    /// Nothing was deleted: a job that it started has not ended, or a timer that it set is active, and spends from its
+    /// accounts.
     Spending,
-    /// Nothing: its task lies in a mailbox still, or its session is being served and the queue may deliver
-    /// it again; it would run again.
+    /// Nothing was deleted: its task is still in a mailbox, or its session is being served and the queue may deliver
+    /// the task again, so that it would run again.
     InMailbox,
 }
 
-/// Deletes an ended job with its accounts, its dead letter and its places in lists.
+/// Deletes an ended job with its accounts, its dead letter and its entries in lists.
 pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, StoreError> {
     if !job.status.is_terminal() {
         return Ok(Deleted::Open);
@@ -51,13 +51,13 @@ pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, 
         return Ok(Deleted::InMailbox);
     }
     documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
-    // Without sessions nothing can stir.
+    // A call without sessions can't fail because of their changes.
     venue.store.forget(venue.now(), owner, &Forget { documents, events, asked: true, ..Forget::default() }).await?;
     untold(venue, owner, &job.head, job.updated).await;
     Ok(Deleted::Done)
 }
 
-/// What the queue tells of a deleted job goes, too; else the audit would take it for a lost one.
+/// Deletes the completion of a job from the queue; otherwise the audit would report the job as lost.
 async fn untold(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
     let Some(witness) = venue.bus.witness() else { return };
     let told = Completed { owner: owner.clone(), agent: head.agent.clone(), job: head.id.clone() };
@@ -66,7 +66,7 @@ async fn untold(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
     }
 }
 
-/// What is forgotten with a job by these rules; `None` when it stays.
+/// Returns what is deleted with a job by these rules; `None` if the job stays.
 pub(super) async fn goes(
     venue: &Venue,
     owner: &Owner,
@@ -89,7 +89,7 @@ pub(super) async fn goes(
     Ok(Some(remains).filter(|_| goes))
 }
 
-/// A job of which only this is known.
+/// Returns the view of a job of which only the status is known.
 const fn young(status: JobStatus, updated: Millis) -> JobView {
     JobView { status, updated, dead: false, pays: false, in_mailbox: false }
 }
@@ -107,7 +107,7 @@ async fn remains(
     let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
     let (children, pays) = children(venue, owner, id).await?;
     let pays = pays || pays_timers(venue, owner, id).await?;
-    // What completes a task takes it out of the mailbox.
+    // A completed task was removed from the mailbox by its completion.
     let may_wait = status != JobStatus::Complete && head.op.is_none();
     let in_mailbox = may_wait && in_mailbox(venue, owner, head).await?;
     let mut documents = keys::job_documents(id).to_vec();
@@ -119,7 +119,7 @@ async fn remains(
     Ok(Remains { documents, events, view: JobView { dead, pays, in_mailbox, ..young(status, updated) } })
 }
 
-/// Entries of the jobs that a job has started, and whether one of those has not ended.
+/// Returns the entries of the jobs that a job has started, and whether one of those has not ended.
 async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
     let prefix = keys::job_children(job);
     let mut found = Vec::new();
@@ -137,7 +137,7 @@ async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocK
     Ok((found, false))
 }
 
-/// Whether a timer that still fires spends from the accounts of a job.
+/// Whether an active timer spends from the accounts of a job.
 async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
     let accounts = keys::job_accounts(job);
     let docs = venue.store.read(owner, &accounts).await?;
@@ -153,7 +153,7 @@ async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, 
     Ok(pays)
 }
 
-/// Whether a worker has the job's session, or died with it: what brought the task may not be settled.
+/// Whether a worker holds the job's session, or died with it: the delivery of the task may not be acknowledged.
 async fn is_served(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
     Ok(session(venue, owner, head).await?.is_some_and(|facts| facts.lease_until.is_some()))
 }
@@ -163,7 +163,7 @@ async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool
     Ok(session(venue, owner, head).await?.is_some_and(holds))
 }
 
-/// The session that serves a job.
+/// Returns the session that serves a job.
 async fn session(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<SessionFacts>, StoreError> {
     let key = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
     agents::sessions::find(venue, owner, &key).await

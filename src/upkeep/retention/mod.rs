@@ -1,11 +1,10 @@
-//! Deletes what the rules of retention no longer keep, a few at a time and in the background.
+//! Deletes what is past its retention, a few at a time and in the background.
 //!
-//! Each step looks at one page of jobs, by time of their admission, one of sessions, one of what people
-//! were asked and one pass through the parts of prompts, and remembers where it was: what stays, however old,
-//! never keeps a step from what lies behind it. Everything about a job is forgotten at once: its id is new
-//! again when it is gone, and not before.
+//! Each step reads one page of jobs by time of admission, one of sessions, one of approvals, and makes one pass through
+//! the parts of prompts; it remembers where it was, so that what stays, however old, never blocks what comes after it.
+//! Everything about a job is deleted at once: its id is new again after that, and not before.
 //!
-//! An owner of whom nothing was to be forgotten has its next step within a day, the others with the next look.
+//! An owner for whom a step deleted nothing has its next step within a day, the others with the next look.
 
 mod jobs;
 mod outcomes;
@@ -35,47 +34,46 @@ use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Places of the job list, and approvals, that one step looks at.
+/// Entries of the job list, and approvals, that one step reads.
 const PAGE: usize = 200;
-/// Pages of what models of removed agents have seen that one step looks at.
+/// Pages of removed agents' reads that one step checks.
 const READS: usize = 20;
-/// Documents that are forgotten in one call.
+/// Documents that one call deletes.
 const DOCUMENTS: usize = 500;
-/// Steps for one owner, until one is through and finds nothing, before the next owner has its turn: some thousand jobs
-/// or sessions.
+/// Steps for one owner, until one has finished and finds nothing, before the next owner: some thousand jobs or
+/// sessions.
 const STEPS: u32 = 50;
 
-/// Pause between two looks. What is forgotten is weeks old: nobody waits for it.
+/// Pause between two looks. What is deleted is weeks old, so that no work waits for it.
 pub const PACE: Duration = Duration::from_mins(1);
-/// An owner with nothing to forget is looked at again after so long at the latest.
+/// Longest time until an owner with nothing to delete is checked again.
 const LONGEST: Duration = Duration::from_hours(24);
-/// When all owners are looked at for the first time, that ends after so long; those that it doesn't come to wait for
-/// their turn.
+/// Longest time of the first look at all owners; those that it doesn't reach wait for their turn.
 const FIRST: Duration = Duration::from_mins(1);
 
-/// What was forgotten.
+/// Numbers of what was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tidied {
-    /// Jobs.
+    /// Deleted jobs.
     pub jobs: u64,
-    /// Turns.
+    /// Deleted turns.
     pub turns: u64,
-    /// Whole sessions.
+    /// Whole sessions that were deleted.
     pub sessions: u64,
-    /// What people were asked.
+    /// Deleted approvals.
     pub approvals: u64,
-    /// Pages of what models of removed agents have seen.
+    /// Deleted pages of removed agents' reads.
     pub reads: u64,
-    /// Parts of prompts.
+    /// Deleted parts of prompts.
     pub parts: u64,
-    /// Counts of turns that requests have caused, and books of days that are over.
+    /// Deleted counts of turns that requests have caused, and accounts of days that are over.
     pub counts: u64,
-    /// Calls of unknown outcome.
+    /// Deleted records of unknown outcomes.
     pub outcomes: u64,
 }
 
 impl Tidied {
-    /// There was nothing to forget.
+    /// Whether there was nothing to delete.
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }
@@ -113,29 +111,29 @@ impl Places {
     }
 }
 
-/// Tidies up by its rules.
+/// Applies the rules of retention.
 pub struct Janitor {
     rules: RetentionRules,
-    /// Of owners that are in the middle of a round, or of whom something was forgotten with the last step.
+    /// Places of owners that are in the middle of a round, or for whom the last step deleted something.
     places: Mutex<HashMap<Owner, Places>>,
     stroll: Stroll,
     pace: Pace,
 }
 
 impl Janitor {
-    /// Keeps what `rules` say.
+    /// Makes a janitor with these rules.
     pub fn new(rules: RetentionRules) -> Self {
         let stroll = Stroll::new(rules.slack(PACE, LONGEST));
         Self { rules, places: Mutex::default(), stroll, pace: Pace::default() }
     }
 
-    /// The same, whose looks take no more than that share of the time.
+    /// Returns the janitor with looks that take at most this share of the time.
     #[must_use]
     pub fn at(self, pace: Pace) -> Self {
         Self { pace, ..self }
     }
 
-    /// Looks at the owners of a share whose turn it is: at one page of each kind, and on as long as there is more.
+    /// Makes steps for the due owners of a share, for each as long as there is more.
     pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
         let all = venue_owner();
         let counts = if share.holds(&all) { days(venue, &all, &[keys::MODEL_BOOKS]).await? } else { 0 };
@@ -162,7 +160,7 @@ impl Janitor {
         Ok(tidied)
     }
 
-    /// Takes steps until one is through and has found nothing, some at most.
+    /// Makes steps for one owner until one has finished and found nothing, at most 50.
     async fn tend(&self, venue: &Venue, owner: &Owner) -> Tidied {
         let mut tidied = Tidied::default();
         for _ in 0..STEPS {
@@ -172,7 +170,7 @@ impl Janitor {
             match step {
                 Ok(step) if step.is_nothing() && self.is_through(owner) => break,
                 Ok(step) => tidied += step,
-                // One owner's damaged record must not keep the others' from being forgotten.
+                // One owner's damaged record must not delay the deletions of others.
                 Err(error) => {
                     tracing::warn!(%owner, %error, "not tidied up; it comes again");
                     break;
@@ -185,12 +183,12 @@ impl Janitor {
         tidied
     }
 
-    /// Looks at one page of each kind.
+    /// Checks one page of each kind.
     pub async fn step(&self, venue: &Venue, owner: &Owner) -> Result<Tidied, StoreError> {
         let taken = self.places.lock().remove(owner);
         let mut places = taken.unwrap_or_default();
         let tidied = self.pages(venue, owner, &mut places).await;
-        // After an error each kind goes on where it was.
+        // After an error each kind continues where it was.
         if tidied.is_err() || !places.are_first() {
             self.places.lock().insert(owner.clone(), places);
         }
@@ -234,7 +232,7 @@ impl Janitor {
         for (job, entry) in places {
             match self.job(&mut batch, &job, entry).await {
                 Ok(is_gone) => gone += u64::from(is_gone),
-                // A damaged one stays for inspection, and keeps no other from going.
+                // A damaged job stays for inspection, and doesn't keep others from being deleted.
                 Err(error) if !error.is_transient() => tracing::debug!(%owner, %job, %error, "not tidied up"),
                 Err(error) => return Err(error),
             }
@@ -244,15 +242,15 @@ impl Janitor {
         Ok((next, gone))
     }
 
-    /// Adds a job to what is forgotten, if it goes; whether it does.
+    /// Adds a job to the batch if it is past its retention; returns whether it is.
     async fn job(&self, batch: &mut Batch<'_>, job: &JobId, entry: DocKey) -> Result<bool, StoreError> {
         let (venue, owner) = (batch.venue, batch.owner);
-        // One after the other: each may be as large as a submission.
+        // Jobs are read one by one: each may be as large as a submission.
         let record = [keys::job_head(job), keys::job_status(job), keys::job_result(job)];
         let docs = venue.store.read(owner, &record).await?;
         let [head, status, result] = docs.as_slice() else { return Ok(false) };
         if head.value.is_none() && status.value.is_none() {
-            // A place in the list without a job.
+            // The entry of the list has no job.
             batch.documents.push(entry);
             return Ok(false);
         }
@@ -266,7 +264,7 @@ impl Janitor {
         Ok(true)
     }
 
-    /// What models of removed agents have seen goes when their last turns would have gone.
+    /// Deletes reads of removed agents when their last turns would have been deleted.
     async fn reads(
         &self,
         venue: &Venue,
@@ -320,12 +318,12 @@ impl Janitor {
     }
 }
 
-/// Counts of hours that are over: the oldest come first.
+/// Deletes counts of hours that are over, the oldest first.
 async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
     let page = venue.store.scan(owner, keys::ORIGINS, None, false, PAGE).await?;
     let now = hour(venue.now());
     let mut batch = Batch::new(venue, owner);
-    // Clocks of workers differ a little: the last hour may still be another's.
+    // The clocks of workers differ a little: the last hour may still be another worker's current one.
     let is_over = |key: &DocKey| keys::hour_of_origin(key).is_none_or(|of| of + 1 < now);
     batch.documents.extend(page.into_iter().map(|(key, _)| key).filter(is_over));
     let gone = batch.documents.len() as u64;
@@ -333,7 +331,7 @@ async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
     Ok(gone)
 }
 
-/// Books of days that were long ago: the oldest come first.
+/// Deletes accounts of days that are past their retention, the oldest first.
 async fn days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, StoreError> {
     let last = venue.spend.zone.date_before(venue.now(), SPEND_DAYS);
     let mut batch = Batch::new(venue, owner);
@@ -347,7 +345,7 @@ async fn days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, St
     Ok(gone)
 }
 
-/// What a document says; a damaged one stays where it is, for inspection, and holds up nothing.
+/// Decodes a document; `None` if it is damaged: it stays for inspection and blocks nothing.
 fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
     let bytes = doc.value.as_ref()?;
     match decode::stored(bytes) {
@@ -370,7 +368,7 @@ async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Ask
     Ok(if awaits { Asking::Session } else { Asking::Nobody })
 }
 
-/// What is forgotten together.
+/// What is deleted in one call.
 struct Batch<'v> {
     venue: &'v Venue,
     owner: &'v Owner,
@@ -396,7 +394,7 @@ impl<'v> Batch<'v> {
             events: std::mem::take(&mut self.events),
             ..Forget::default()
         };
-        // Without sessions nothing can stir.
+        // A call without sessions can't fail because of their changes.
         self.venue.store.forget(self.venue.now(), self.owner, &forget).await.map(drop)
     }
 }

@@ -1,5 +1,4 @@
-//! Unknown outcomes go with their age: as long after their settlement, or unsettled after they were recorded, as jobs
-//! stay.
+//! Retention of unknown outcomes: as long as that of jobs, from the settlement, or if unsettled from the record.
 
 use super::{Batch, PAGE, readable};
 use crate::domain::ids::Owner;
@@ -8,7 +7,7 @@ use crate::domain::retention::{RetentionRules, job_horizon};
 use crate::store::{DocKey, StoreError, keys};
 use crate::venue::Venue;
 
-/// Looks at one page; returns where the next one begins, and how many went.
+/// Checks one page. Returns where the next page begins, and how many were deleted.
 pub(super) async fn page(
     venue: &Venue,
     owner: &Owner,

@@ -1,8 +1,8 @@
-//! Parts of prompts that are no longer kept: of each period that is over, those that no turn names any more.
+//! Retention of prompts' parts: of each period that is over, those parts are deleted that no turn names any more.
 //!
-//! What the turns of such a period name is found by the turns: so nothing is counted when parts are stored, and none goes
-//! that is needed. Its turns are those of each agent's timeline that started in it; of older builds also in the week
-//! before, or after. A turn that is committed late takes back the claim under which parts are deleted.
+//! The names are found by the turns of the period, so that nothing is counted when parts are stored, and no needed part
+//! is deleted. The turns of a period are those of each agent's timeline that started in it; for older builds also in
+//! the week before or after. A turn that is committed late revokes the claim under which parts are deleted.
 
 use super::{DOCUMENTS, readable};
 use crate::domain::context::record::Parts;
@@ -18,14 +18,14 @@ use crate::venue::ledger::{fetch, walk};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// A period that still has turns is looked through again after so long.
+/// Time after which a period that still has turns is searched again.
 const AGAIN: Duration = Duration::from_hours(24);
-/// Parts that one pass looks at: some megabytes of names.
+/// Parts that one pass checks: some megabytes of names.
 const NAMES: usize = 50_000;
-/// Places in a timeline that one read takes.
+/// Entries of a timeline that one read returns.
 const PAGE: usize = 500;
 
-/// Where the next step goes on; behind the period without a pass.
+/// Where the next step continues; without a pass, after the period.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     period: Period,
@@ -35,15 +35,15 @@ pub(super) struct Place {
 /// A pass through some of the parts of a period.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
-    /// Version of the document that says who looks through the period since when. With another version of it nothing is
-    /// deleted any more: a late turn was committed, or another worker looks through it.
+    /// Version of the document that holds the claim on the period. With another version nothing is deleted any more: a
+    /// late turn was committed, or another worker has the claim.
     claim: u64,
-    /// Documents that passes before have left: they come first.
+    /// Documents that earlier passes have left: they come first.
     left: usize,
 }
 
-/// Makes one pass: of the first period behind `place` that is over, if it is due, or the next one of the same. How many
-/// parts went, and where the next step goes on; `None` = at the beginning.
+/// Makes one pass: through the first period after `place` that is over, if it is due, or the next pass of the same
+/// period. Returns where the next step continues (`None` = at the beginning), and how many parts were deleted.
 pub(super) async fn step(
     venue: &Venue,
     owner: &Owner,
@@ -64,27 +64,27 @@ pub(super) async fn step(
         }
     };
     let (pass, gone) = look(venue, owner, period, pass).await.unwrap_or_else(|error| {
-        // Whatever it is, nothing else waits for it, and no part goes without an answer.
+        // After any error parts stay, and no other work waits for them.
         tracing::warn!(%owner, period = period.number(), %error, "parts of prompts are not looked through; they stay");
         (None, 0)
     });
     Ok((Some(Place { period, pass }), gone))
 }
 
-/// The next period that has parts, or has had some when it was looked through, and is over.
+/// Returns the next period that has parts, or had some at its last search, and is over.
 async fn next(
     venue: &Venue,
     owner: &Owner,
     turns_kept: Duration,
     behind: Option<Period>,
 ) -> Result<Option<Period>, StoreError> {
-    // Behind every name of it.
+    // Sorts after every name of the period.
     let all_of = behind.filter(|period| *period != Period::BEFORE).map(|period| keys::parts(period) + "~");
     let stored = first(venue, owner, keys::PARTS, all_of).await?.and_then(|key| keys::period_of_part(&key));
     let looked = first(venue, owner, keys::PARTS_LOOKED, behind.map(keys::parts_looked)).await?;
     let looked = looked.and_then(|key| keys::period_looked(&key));
     let over = stored.into_iter().chain(looked).min().filter(|period| period.is_over(turns_kept, venue.now()));
-    // What was stored before there were periods is older, and as long as the oldest isn't over its turns are new.
+    // Parts from before there were periods are older; as long as the oldest period isn't over, their turns are new.
     let none_is_newer = behind.is_none() && (over.is_some() || stored.is_none());
     if none_is_newer && first(venue, owner, &keys::parts(Period::BEFORE), None).await?.is_some() {
         return Ok(Some(Period::BEFORE));
@@ -92,7 +92,7 @@ async fn next(
     Ok(over)
 }
 
-/// The first key under a prefix, behind another.
+/// Returns the first key under a prefix after `behind`.
 async fn first(
     venue: &Venue,
     owner: &Owner,
@@ -103,7 +103,7 @@ async fn first(
     Ok(found.into_iter().next().map(|(key, _)| key))
 }
 
-/// Takes it upon itself to look through a period; `None` when somebody has lately.
+/// Claims a period for a search; `None` if it was searched lately.
 async fn claim(venue: &Venue, owner: &Owner, period: Period) -> Result<Option<Pass>, StoreError> {
     let (now, key) = (venue.now(), keys::parts_looked(period));
     let doc = venue.store.doc(owner, &key).await?;
@@ -115,7 +115,8 @@ async fn claim(venue: &Venue, owner: &Owner, period: Period) -> Result<Option<Pa
     Ok((written == OutsideWrite::Done).then_some(Pass { claim: doc.version + 1, left: 0 }))
 }
 
-/// Forgets of the next parts of a period those that none of its turns names. With the next pass, if there are more.
+/// Deletes those of the next parts of a period that none of its turns names. Returns the next pass, if there are more
+/// parts.
 async fn look(venue: &Venue, owner: &Owner, period: Period, pass: Pass) -> Result<(Option<Pass>, u64), StoreError> {
     let window = Window { reverse: false, skip: pass.left, limit: NAMES, values: false };
     let found = venue.store.page(owner, &keys::parts(period), window).await?.docs;
@@ -137,14 +138,14 @@ async fn look(venue: &Venue, owner: &Owner, period: Period, pass: Pass) -> Resul
         return Ok((Some(Pass { left, ..pass }), gone));
     }
     if left == 0 {
-        // Who comes in between has it looked through again.
+        // A turn that is committed in between has the period searched again.
         let last = DocWrite::delete(keys::parts_looked(period)).at(pass.claim);
         venue.store.write(venue.now(), owner, &[last]).await?;
     }
     Ok((None, gone))
 }
 
-/// Deletes parts under a claim; `false`: it was taken back, and none was deleted.
+/// Deletes parts under a claim; `false` if the claim was revoked and none was deleted.
 async fn delete(
     venue: &Venue,
     owner: &Owner,
@@ -157,7 +158,7 @@ async fn delete(
     Ok(venue.store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
 }
 
-/// Strikes out what turns of a period name.
+/// Removes from `unnamed` what turns of a period name.
 async fn strike(
     venue: &Venue,
     owner: &Owner,
@@ -165,7 +166,7 @@ async fn strike(
     unnamed: &mut BTreeSet<PartName>,
 ) -> Result<(), StoreError> {
     let store = &*venue.store;
-    // Where there were no periods every turn may be one of those: builds that know none may have come back for a while.
+    // For parts from before there were periods, any turn may name them: older builds may have run again for a while.
     let end = if period == Period::BEFORE { venue.now() } else { period.turns_end() };
     let mut read = HashSet::new();
     for agent in agents::all(venue, owner).await? {
@@ -206,7 +207,7 @@ async fn strike(
     Ok(())
 }
 
-/// Where manifests must be read from to know those of these turns, and how far: by session and first turn.
+/// Returns from where manifests must be read to know those of these turns, and up to where: by session and first turn.
 fn stretches<'e>(agent: &AgentId, entries: impl Iterator<Item = &'e String>) -> BTreeMap<(SessionKey, u64), u64> {
     let mut found = BTreeMap::new();
     for entry in entries {

@@ -1,4 +1,4 @@
-//! Turns and sessions that are no longer kept.
+//! Retention of turns and sessions.
 
 use super::{Batch, readable};
 use crate::domain::context::record::manifest::stretch;
@@ -10,23 +10,23 @@ use crate::store::{Doc, Forget, Forgotten, Resting, SessionFacts, StoreError, ke
 use crate::venue::Venue;
 use crate::venue::ledger;
 
-/// Sessions that one step looks at.
+/// Sessions that one step reads.
 const SESSIONS: usize = 50;
-/// Turns of a session that are read at a time, and times that one step reads some of it.
+/// Turns of a session that are read at a time, and how often one step reads some.
 const TURNS: (usize, u32) = (100, 10);
 
-/// One page of sessions, tidied up.
+/// Result of one page of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// Where the next one begins; `None` = at the beginning.
+    /// Where the next page begins; `None` = at the beginning.
     pub(super) next: Option<SessionKey>,
-    /// Sessions that are gone.
+    /// Number of deleted sessions.
     pub(super) sessions: u64,
-    /// Turns that are gone.
+    /// Number of deleted turns.
     pub(super) turns: u64,
 }
 
-/// Tidies up the sessions after one.
+/// Applies retention to a page of sessions after one.
 pub(super) async fn page(
     venue: &Venue,
     owner: &Owner,
@@ -44,7 +44,7 @@ pub(super) async fn page(
         let session = facts.key.clone();
         match tidy(venue, owner, rules, facts, &mut done).await {
             Ok(()) => {}
-            // A damaged one stays for inspection, and keeps no other from going.
+            // A damaged session stays for inspection, and doesn't keep others from being deleted.
             Err(error) if !error.is_transient() => tracing::debug!(%owner, %session, %error, "not tidied up"),
             Err(error) => return Err(error),
         }
@@ -52,7 +52,7 @@ pub(super) async fn page(
     Ok(done)
 }
 
-/// Tidies up one session.
+/// Applies retention to one session.
 async fn tidy(
     venue: &Venue,
     owner: &Owner,
@@ -81,7 +81,7 @@ async fn tidy(
     Ok(())
 }
 
-/// What matters of a session; `None` of one whose record, state or mailbox is damaged: it stays for inspection.
+/// Returns what matters of a session; `None` if its record, state or mailbox is damaged: it stays for inspection.
 fn view(facts: &SessionFacts) -> Option<SessionView> {
     if facts.unreadable || !facts.damaged.is_empty() {
         return None;
@@ -94,8 +94,8 @@ fn view(facts: &SessionFacts) -> Option<SessionView> {
     Some(SessionView { version: facts.version, touched: facts.touched, stirs, state })
 }
 
-/// Forgets a session's oldest turns: those `below` a number that are old enough, as far as no record of a prompt that
-/// stays is a change of theirs; or any. How many, and whether none of them is left.
+/// Deletes a session's oldest turns: those `below` a number that are old enough, unless the record of a prompt that
+/// stays builds on theirs; or all. Returns how many, and whether none is left.
 async fn turns(
     venue: &Venue,
     owner: &Owner,
@@ -116,7 +116,7 @@ async fn turns(
             .collect();
         let rest = page.len() - old.len();
         let first = page.get(old.len()).map(|(key, _)| number(key));
-        // Of a page that is all old the next turn may stay.
+        // If a whole page is old, the next turn may stay.
         let first = first.or_else(|| page.last().filter(|_| more).map(|(key, _)| number(key) + 1));
         if let (Some(first), Some(_)) = (first, below) {
             old.retain(|(key, _)| number(key) < stretch(first));
@@ -138,7 +138,7 @@ async fn turns(
     Ok((gone, false))
 }
 
-/// The number of a turn; the last of all of one that has none.
+/// Returns the number of a turn; the highest for a key without one.
 fn number(key: &str) -> u64 {
     keys::number_of_turn(key).unwrap_or(u64::MAX - 1)
 }
@@ -147,7 +147,7 @@ fn goes(rules: RetentionRules, venue: &Venue, key: &str, record: Option<&TurnRec
     number(key) < below && record.is_none_or(|record| turn_goes(rules, venue.now(), record.end))
 }
 
-/// Those of the events whose dedupe records no job keeps.
+/// Returns those of the events whose dedupe records no job keeps.
 async fn loose(venue: &Venue, owner: &Owner, events: Vec<EventId>) -> Result<Vec<EventId>, StoreError> {
     let heads: Vec<_> = events.iter().map(|event| keys::job_head(&JobId::derive(&venue.key, owner, event))).collect();
     let heads: Vec<Doc> = venue.store.read(owner, &heads).await?;

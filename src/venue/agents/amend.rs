@@ -1,5 +1,5 @@
-//! Sessions changed from outside their turns: named, compacted, deleted. Each is one write of the
-//! store, which no running turn writes over.
+//! Changes of sessions from outside their turns: rename, compact, delete. Each is one write of the store, which is
+//! refused while a worker holds the session.
 
 use super::lifecycle::LifeError;
 use super::sessions::find;
@@ -24,16 +24,16 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Longest wait for a worker to let go of a session.
+/// Longest wait for a worker to release a session.
 const LET_GO: Duration = Duration::from_secs(10);
 
-/// Pause between two looks at it.
+/// Pause between two reads of a session that a worker holds.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Turns that one step of a count reads.
+/// Turns that one step of a deletion reads.
 const COUNTED: usize = 100;
 
-/// Gives a session a title, or takes it away.
+/// Sets the title of a session; `None` removes it.
 pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Option<&str>) -> Result<(), LifeError> {
     if let Some(title) = title {
         let bytes = title.len();
@@ -56,9 +56,8 @@ pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Optio
     }
 }
 
-/// Lets a summary stand for all turns of a session's conversation, which stay in the store. It was written
-/// under `authority` for a request of this bound, and so are the turns that it stands for. How many turns
-/// that are.
+/// Lets a summary stand for all turns of a session's conversation, and returns their number. The turns stay in the
+/// store. `under` is the authority under which the summary and those turns were written, and the bound of the request.
 pub async fn compact(
     venue: &Venue,
     owner: &Owner,
@@ -87,7 +86,7 @@ pub async fn compact(
     }
 }
 
-/// What of the conversation no summary stands for.
+/// Counts the turns after turn `above` that no summary stands for.
 async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<LiveTurns, StoreError> {
     let mut live = LiveTurns::default();
     let mut turns = venue.store.docs(owner, keys::turns(key)).after(Some(keys::turn(key, above)));
@@ -99,7 +98,7 @@ async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Res
     Ok(live)
 }
 
-/// A session as it is between two turns, with what it remembers.
+/// Reads the facts and the state of a session between two turns.
 async fn look(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(SessionFacts, SessionState), LifeError> {
     let Some(seen) = find(venue, owner, key).await? else { return Err(LifeError::NoSession(key.clone())) };
     let state = match &seen.state {
@@ -109,7 +108,7 @@ async fn look(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(Session
     Ok((seen, state))
 }
 
-/// Writes what a session is to remember; `false` when it has to be looked at again.
+/// Writes the state of a session; `false` if it was held or has changed and must be read again.
 async fn keep(
     venue: &Venue,
     owner: &Owner,
@@ -138,8 +137,8 @@ async fn look_again(venue: &Venue, key: &SessionKey, deadline: Duration) -> Resu
     Ok(())
 }
 
-/// Deletes a session with its turns, its mail and its `c/`: its open tasks are cancelled, and its jobs
-/// stay. Whether there was one.
+/// Deletes a session with its turns, its mailbox and its `c/`, and returns whether it existed. Its open tasks are
+/// cancelled, and its jobs stay.
 pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bool, LifeError> {
     let mut reads = SessionReads { at: venue.now(), uses: Vec::new(), written: 0, is_written: false };
     let deleted = delete_with(venue, owner, key, &mut reads).await;
@@ -168,7 +167,7 @@ async fn delete_with(
         let pages = reads.look(venue, owner, key, seen.version).await?;
         let documents = documents(venue, owner, key, (&mut *reads, &pages)).await?;
         let mut writes: Vec<_> = documents.into_iter().map(DocWrite::delete).collect();
-        // With the session, and not after it: by then a session that has begun anew may have set it.
+        // The timer is cancelled in the same write: after it, a new session of this name may have set one.
         let wake = timers::cancellation(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
         writes.extend(wake.iter().flat_map(|(_, writes)| writes.iter().cloned()));
         if pages.len() > KEPT_PAGES || reads.written > 0 {
@@ -189,15 +188,15 @@ async fn delete_with(
     }
 }
 
-/// What models have seen in a session outlives it, for as long as its turns would have been kept. It is written with the
-/// deletion; of a long session before it, and taken back where the session stays.
+/// Paths that models have read in a deleted session. They outlive it for as long as its turns would have been kept.
+/// They are written with the deletion; for a long session before it, and removed if the session stays.
 struct SessionReads {
     at: Millis,
-    /// Those of turns that the deletion has erased already too.
+    /// Reads of models, also of turns that the deletion has erased already.
     uses: Vec<PathUse>,
-    /// Documents that are written.
+    /// Number of documents that are written.
     written: usize,
-    /// They have all of `uses`.
+    /// Whether the documents hold all of `uses`.
     is_written: bool,
 }
 
@@ -206,7 +205,7 @@ impl SessionReads {
         why::kept_writes(self.uses.clone(), self.at, |number| keys::session_reads(key, self.at, number))
     }
 
-    /// Reads what its models have seen in so many turns. Returns the documents that keep it.
+    /// Collects what models have read in the first `turns` turns. Returns the documents that keep it.
     async fn look(
         &mut self,
         venue: &Venue,
@@ -227,7 +226,7 @@ impl SessionReads {
         self.uses.retain(|reached| !there.contains(reached));
     }
 
-    /// Writes them before the session is deleted.
+    /// Writes the pages before the session is deleted.
     async fn write(&mut self, venue: &Venue, owner: &Owner, pages: &[DocWrite]) -> Result<(), StoreError> {
         if self.is_written {
             return Ok(());
@@ -237,7 +236,7 @@ impl SessionReads {
         why::write_kept(&*venue.store, owner, venue.now(), (pages, &[])).await
     }
 
-    /// Leaves of what is written that of turns that are gone.
+    /// Rewrites the pages so that they hold only the reads of turns that are gone.
     async fn take_back(&mut self, venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(), StoreError> {
         if self.written == 0 {
             return Ok(());
@@ -252,8 +251,8 @@ impl SessionReads {
     }
 }
 
-/// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest
-/// turns go first, on their own: then what models have seen in them is written before.
+/// Returns the keys of all documents of a session. If one write can't delete them all, deletes the oldest turns first;
+/// what models have read in those is written before.
 async fn documents(
     venue: &Venue,
     owner: &Owner,

@@ -1,5 +1,5 @@
-//! Copies of sessions. Who copies holds a claim on the name meanwhile, which every step renews: of those who copy to
-//! one name at once one does, and one that is refused takes back what it has written.
+//! Copies of sessions. A copy holds a claim on the new name, which every step renews: of several copies to one name at
+//! once one succeeds, and a refused one deletes what it has written.
 
 use super::lifecycle::LifeError;
 use super::sessions::find;
@@ -18,10 +18,10 @@ use bytes::Bytes;
 /// Turns that one step of a copy moves.
 const COPIED: usize = 100;
 
-/// Documents that one step of taking back deletes.
+/// Documents that one step of an undo deletes.
 const TAKEN_BACK: usize = 500;
 
-/// The right to copy to a name, and what was copied under it.
+/// Exclusive right to copy to a name, with what was copied under it.
 pub(super) struct Claim<'a> {
     venue: &'a Venue,
     owner: &'a Owner,
@@ -30,7 +30,7 @@ pub(super) struct Claim<'a> {
     made: Vec<Made>,
 }
 
-/// What a copy has written, with the versions that are its own.
+/// A session that a copy has written, with the versions of its documents.
 struct Made {
     session: SessionKey,
     seat: Option<Seat>,
@@ -38,7 +38,7 @@ struct Made {
 }
 
 impl<'a> Claim<'a> {
-    /// The claim on one session's name; `None`: somebody copies to it.
+    /// Acquires the claim on a session's name; `None` if another copy holds it.
     pub(super) async fn session(
         venue: &'a Venue,
         owner: &'a Owner,
@@ -47,14 +47,14 @@ impl<'a> Claim<'a> {
         Self::take(venue, owner, keys::session_claim(to)).await
     }
 
-    /// The claim on an agent's name; `None`: somebody copies to it.
+    /// Acquires the claim on an agent's name; `None` if another copy holds it.
     pub(super) async fn agent(venue: &'a Venue, owner: &'a Owner, to: &AgentId) -> Result<Option<Self>, StoreError> {
         Self::take(venue, owner, keys::agent_claim(to)).await
     }
 
     async fn take(venue: &'a Venue, owner: &'a Owner, key: DocKey) -> Result<Option<Self>, StoreError> {
         let (since, version) = venue.store.versioned::<Millis>(owner, &key).await?;
-        // Who has died while copying doesn't keep the name.
+        // The claim of a process that has died lapses.
         if since.is_some_and(|since| venue.now() < since.plus(COPY_CLAIM)) {
             return Ok(None);
         }
@@ -62,7 +62,8 @@ impl<'a> Claim<'a> {
         Ok(claim.write(Vec::new()).await?.then_some(claim))
     }
 
-    /// Writes documents and renews the claim with them; false: nothing, it is another's, or one of them is.
+    /// Writes documents and renews the claim in one write; `false` if nothing was written because the claim or a
+    /// document has changed.
     async fn write(&mut self, mut writes: Vec<DocWrite>) -> Result<bool, StoreError> {
         let now = self.venue.now();
         writes.push(DocWrite::json(self.key.as_str(), &now).at(self.version));
@@ -71,7 +72,7 @@ impl<'a> Claim<'a> {
         Ok(done)
     }
 
-    /// Records of turns up to and with turn `at`, then the session that has them: nobody sees them before.
+    /// Copies the turns up to `at`, then creates the session that has them: nobody sees them before.
     pub(super) async fn copy(&mut self, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifeError> {
         let (venue, owner) = (self.venue, self.owner);
         let state: SessionState = match &from.state {
@@ -99,7 +100,7 @@ impl<'a> Claim<'a> {
         Ok(())
     }
 
-    /// Those up to and with turn `at`; false: there were none.
+    /// Copies the turns of a page up to turn `at`; `false` if it has none.
     async fn turns(&mut self, page: Vec<(DocKey, Doc)>, at: u64, to: &SessionKey) -> Result<bool, LifeError> {
         let mut puts = Vec::with_capacity(2 * page.len());
         for (key, doc) in page {
@@ -115,14 +116,14 @@ impl<'a> Claim<'a> {
         }
         let places: Vec<DocKey> = puts.iter().map(|(key, _)| key.clone()).collect();
         let before = self.venue.store.read(self.owner, &places).await?;
-        // After that read: a turn of a session that has begun since has another version.
+        // Checked after that read: a turn of a session that was created later has another version.
         if find(self.venue, self.owner, to).await?.is_some() {
             return Err(LifeError::Taken(to.clone()));
         }
         let versions: Vec<u64> = before.into_iter().map(|doc| doc.version).collect();
         let puts = puts.into_iter().zip(&versions);
         let writes = puts.map(|((key, bytes), version)| DocWrite::put(key, bytes).at(*version)).collect();
-        // Before it is written: what a lost answer leaves is taken back, too.
+        // Noted before the write, so that an undo covers a write whose answer is lost.
         let written = places.into_iter().zip(versions).map(|(key, version)| (key, version + 1));
         if let Some(made) = self.made.last_mut() {
             made.documents.extend(written);
@@ -130,7 +131,7 @@ impl<'a> Claim<'a> {
         if self.write(writes).await? { Ok(true) } else { Err(LifeError::Taken(to.clone())) }
     }
 
-    /// Every session of an agent, as one of another agent that has none.
+    /// Copies every session of an agent to another agent that has none.
     pub(super) async fn copy_all(&mut self, from: &AgentId, to: &AgentId) -> Result<(), LifeError> {
         let venue = self.venue;
         let mut sessions = venue.store.all_sessions(self.owner, Some(from));
@@ -143,7 +144,7 @@ impl<'a> Claim<'a> {
         Ok(())
     }
 
-    /// Gives the name free; what was copied for nothing is taken back.
+    /// Releases the claim. If `done` is an error, deletes what was copied.
     pub(super) async fn end<T>(mut self, done: Result<T, LifeError>) -> Result<T, LifeError> {
         if done.is_err() {
             for made in std::mem::take(&mut self.made) {
@@ -151,12 +152,13 @@ impl<'a> Claim<'a> {
             }
         }
         let free = DocWrite::delete(self.key.as_str()).at(self.version);
-        // Nobody else's: it lapsed, and is another's by now.
+        // The version check spares a claim that has lapsed and belongs to another copy.
         self.venue.store.write(self.venue.now(), self.owner, &[free]).await?;
         done
     }
 
-    /// Nothing of a session that somebody uses by now; else what nobody has written over.
+    /// Deletes a copied session with its documents, except those that were overwritten. Deletes nothing if the session
+    /// has been used.
     async fn take_back(&self, made: Made) -> Result<(), StoreError> {
         if let Some(seat) = made.seat {
             let then = Amendment::Gone { arrivals: 0 };

@@ -1,11 +1,11 @@
-//! The end of an agent: its work is cancelled, and where it is removed its sessions and documents go.
+//! The end of an agent: its work is cancelled; if it is removed, its sessions and documents are deleted.
 //!
-//! Who ends an agent may be cut off in the middle of it: by a crash, by a client that is gone, or because the
-//! turn that asked for it serves a task that this very deletion cancels. So the write that ends the agent leaves
-//! a mark, and the sweep does what is left of every marked one.
+//! The process that ends an agent may be interrupted: by a crash, by a client that disconnects, or because the turn
+//! that asked for it serves a task that this deletion cancels. So the write that ends the agent leaves a mark, and the
+//! sweep finishes every marked deletion.
 //!
-//! The end is that of the agent that was marked, and of no other of its name: while the mark stands nobody makes
-//! another, and every write of the deletion holds only on that mark.
+//! A deletion is of the agent that was marked, and of no later agent of that name: while the mark stands nobody can
+//! create one, and every write of the deletion checks the mark.
 
 use super::lifecycle::{By, LifeError};
 use super::{get, writes};
@@ -18,32 +18,32 @@ use crate::venue::jobs::{self, Cancelled};
 use crate::venue::ledger::why;
 use std::time::Duration;
 
-/// Sessions of an agent that one step looks at.
+/// Sessions of an agent that one step reads.
 const SESSIONS: usize = 200;
 
-/// Longest wait for workers to let go of the sessions of an agent that is removed.
+/// Longest wait for workers to release the sessions of an agent that is removed.
 const LET_GO: Duration = Duration::from_secs(20);
 
-/// Pause between two looks at them.
+/// Pause between two attempts to delete sessions.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// So long a deletion is left to whoever began it.
+/// Age below which the sweep leaves a deletion to the process that began it.
 const OWN: Duration = Duration::from_secs(3);
 
-/// Deletions of an owner that one sweep goes on with, and tasks of each that it ends.
+/// Deletions of an owner that one sweep continues, and tasks of each that it cancels.
 const SWEPT: usize = 20;
 const TASKS: usize = 200;
 
 /// How an agent ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Its name is kept.
+    /// The name stays taken.
     Terminate,
-    /// It is gone afterwards.
+    /// The record is deleted and the name is free.
     Remove,
 }
 
-/// A deletion that has begun.
+/// The stored mark of a deletion that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     since: Millis,
@@ -63,7 +63,7 @@ impl Mark {
     }
 }
 
-/// A deletion that goes on: of which agent, how it ends, and the version of its mark.
+/// A deletion in progress: its agent, how it ends, and the version of its mark.
 struct Deletion {
     record: AgentRecord,
     end: End,
@@ -71,20 +71,20 @@ struct Deletion {
 }
 
 impl Deletion {
-    /// The part of a write that holds only while this deletion goes on.
+    /// Returns the check that makes a write fail once this deletion has ended.
     fn check(&self) -> DocWrite {
         DocWrite::check(keys::ending(&self.record.id), self.version)
     }
 
-    /// It has not been ended by another process.
+    /// Whether no other process has finished it.
     async fn is_open(&self, venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
         let mark = venue.store.doc(owner, &keys::ending(&self.record.id)).await?;
         Ok(mark.version == self.version && mark.value.is_some())
     }
 }
 
-/// Ends an agent: it takes no new work, and its unfinished tasks are cancelled, which the answer
-/// counts. The name is kept. Ending it again cancels what has been left by a crash.
+/// Terminates an agent: it takes no new work, and its open tasks are cancelled. Returns the record and the number of
+/// cancelled tasks. The name stays taken. Terminating it again cancels what a crash has left.
 pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(AgentRecord, usize), LifeError> {
     let deletion = begin(venue, owner, id, End::Terminate).await?;
     let cancelled = cancel_work(venue, owner, &deletion, usize::MAX).await?;
@@ -94,8 +94,8 @@ pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(Ag
     Ok((deletion.record, cancelled))
 }
 
-/// Ends an agent and frees its name: its sessions and documents are gone after it. Jobs stay, until
-/// they are deleted. May be called again after an error.
+/// Removes an agent with its sessions and documents, and frees its name. Returns the number of cancelled tasks. Jobs
+/// stay until they are deleted. May be called again after an error.
 pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<usize, LifeError> {
     let Some((record, _)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
     by.may(&record, "remove it")?;
@@ -105,8 +105,8 @@ pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> R
     Ok(cancelled)
 }
 
-/// Finishes a deletion of the agent that another process has left, and returns the agent. With it, for a terminated agent,
-/// the check that makes a write fail when a deletion begins meanwhile.
+/// Finishes a deletion of the agent that another process has left, and returns the agent. For a terminated agent it
+/// also returns the check that makes a write fail if a deletion begins meanwhile.
 pub(super) async fn finish_deletion(
     venue: &Venue,
     owner: &Owner,
@@ -138,7 +138,7 @@ pub(super) async fn finish_deletion(
     Ok((Some(known), Some(DocWrite::check(keys::ending(id), mark.version))))
 }
 
-/// Goes on with the deletions of an owner that were begun and left. Returns whether there is more to do.
+/// Continues the deletions of an owner that were left unfinished. Returns whether there is more to do.
 pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     let marks = venue.store.scan(owner, keys::ENDING, None, false, SWEPT).await?;
     let mut more = false;
@@ -150,7 +150,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
         }
         match resume(venue, owner, &id, (mark, doc.version)).await {
             Ok(left) => more |= left,
-            // A worker will let go of its session.
+            // A worker still holds a session; the next sweep continues.
             Err(LifeError::Busy(_)) => {}
             Err(LifeError::Store(error)) => return Err(error),
             Err(error) => tracing::warn!(%owner, agent = %id, %error, "deletion not ended; the next sweep will"),
@@ -159,10 +159,10 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     Ok(more)
 }
 
-/// A part of what is left of a marked deletion. Returns whether there is more.
+/// Continues a marked deletion by one step. Returns whether there is more.
 async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, (mark, version): (Mark, u64)) -> Result<bool, LifeError> {
     let record = get(venue, owner, id).await?.map(|(record, _)| record);
-    // Made anew meanwhile, or gone.
+    // The agent was created anew or is gone.
     let Some(record) = record.filter(|record| record.status == AgentStatus::Terminated) else {
         unmark(venue, owner, id, version).await?;
         return Ok(false);
@@ -170,7 +170,8 @@ async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, (mark, version): (Ma
     go_on(venue, owner, &Deletion { record, end: mark.end, version }, (TASKS, Duration::ZERO)).await
 }
 
-/// What is left of a deletion, at most so many tasks of it and as long as sessions are held. Returns whether there is more.
+/// Continues a deletion: cancels at most `most` tasks, and waits up to `patience` for held sessions. Returns whether
+/// there is more.
 async fn go_on(
     venue: &Venue,
     owner: &Owner,
@@ -192,14 +193,15 @@ async fn go_on(
     Ok(false)
 }
 
-/// From here on it takes no work, and whoever dies, its deletion is ended. One that goes on is joined.
+/// Terminates the agent and writes the mark in one write, so that the deletion is finished even after a crash. Joins a
+/// deletion in progress.
 async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<Deletion, LifeError> {
     let (key, now) = (keys::ending(id), venue.now());
     let attempt = || async {
         let Some((record, version)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
         let known = venue.store.doc(owner, &key).await?;
         let before = known.value.as_ref().and_then(|bytes| Mark::decode(bytes));
-        // Who ends it doesn't take a removal back.
+        // Terminating an agent doesn't take back its removal.
         let end = if before.is_some_and(|before| before.end == End::Remove) { End::Remove } else { end };
         if before.is_some_and(|before| before.end == end) && record.status == AgentStatus::Terminated {
             return Ok(Edit::nothing(Deletion { record, end, version: known.version }));
@@ -217,12 +219,12 @@ async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<D
     venue.store.edit(now, owner, ("agent", id), attempt).await
 }
 
-/// All of a deletion is done, unless it has begun again.
+/// Deletes the mark of a finished deletion, unless the deletion has begun again.
 async fn unmark(venue: &Venue, owner: &Owner, id: &AgentId, version: u64) -> Result<(), StoreError> {
     venue.store.write(venue.now(), owner, &[DocWrite::delete(keys::ending(id)).at(version)]).await.map(|_| ())
 }
 
-/// Ends its timers and cancels its open tasks, at most so many; how many those were.
+/// Fails the agent's timers and cancels at most `most` of its open tasks. Returns how many it cancelled.
 async fn cancel_work(venue: &Venue, owner: &Owner, deletion: &Deletion, most: usize) -> Result<usize, StoreError> {
     let AgentRecord { id, created, .. } = &deletion.record;
     let reason = format!("agent `{id}` was deleted");
@@ -245,14 +247,14 @@ async fn cancel_work(venue: &Venue, owner: &Owner, deletion: &Deletion, most: us
     Ok(cancelled)
 }
 
-/// Everything that a terminated agent was but its jobs. Another process may end it first.
+/// Deletes everything of a terminated agent except its jobs. Another process may finish first.
 async fn erase(venue: &Venue, owner: &Owner, deletion: &Deletion, patience: Duration) -> Result<(), LifeError> {
     let id = &deletion.record.id;
     if !forget_sessions(venue, owner, deletion, patience).await? {
         return Ok(());
     }
     keep_reads(venue, owner, deletion).await?;
-    // The record last: until then a repetition knows what is to be done.
+    // The record goes last: until then a retry knows what is left to do.
     delete_under(venue, owner, deletion, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
     let mut last = [keys::agent_gate(id), keys::agent(id)].map(DocWrite::delete).to_vec();
     last.push(DocWrite::delete(keys::ending(id)).at(deletion.version));
@@ -260,20 +262,20 @@ async fn erase(venue: &Venue, owner: &Owner, deletion: &Deletion, patience: Dura
     Ok(())
 }
 
-/// What its models have seen outlives it, for as long as its turns would have been kept.
+/// Keeps what the agent's models have read, for as long as its turns would have been kept.
 async fn keep_reads(venue: &Venue, owner: &Owner, deletion: &Deletion) -> Result<(), LifeError> {
     let (record, store) = (&deletion.record, &*venue.store);
     let id = &record.id;
     let key = |number| keys::reads(id, record.created, number);
     if store.doc(owner, &key(0)).await?.value.is_some() {
-        // By a try before this one, which had all of its turns.
+        // An earlier try has written it, from all turns.
         return Ok(());
     }
     let pages = why::kept_writes(why::all(store, owner, id).await?, venue.now(), key);
     Ok(why::write_kept(store, owner, venue.now(), (&pages, &[deletion.check()])).await?)
 }
 
-/// False: another process has ended the deletion.
+/// Deletes all sessions of the agent; `false` if another process has finished the deletion.
 async fn forget_sessions(
     venue: &Venue,
     owner: &Owner,
@@ -302,7 +304,7 @@ async fn forget_sessions(
     }
 }
 
-/// Forgets a session as it was seen; false: it is to be looked at again.
+/// Deletes a session as it was read; `false` if it has to be read again.
 async fn forget_session(
     venue: &Venue,
     owner: &Owner,
@@ -313,8 +315,8 @@ async fn forget_session(
     let amend = Amend { version: seen.version, was: seen.state.clone(), then, writes: vec![deletion.check()] };
     Ok(match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
         Amended::Done => true,
-        // Who has died with it never gives it back. Where the deletion has been ended meanwhile, the name may stand for
-        // another agent with a session of that name.
+        // A worker that has died never releases the session. If the deletion has ended meanwhile, another agent may
+        // have this name and a session of this name; then the check refuses the write.
         Amended::Held => {
             let checks = [deletion.check()];
             matches!(venue.store.seat(venue.now(), owner, &seen.key, None, &checks).await?, Seated::Done)
@@ -334,7 +336,7 @@ async fn delete_under(
     while let Some(keys) = documents.keys().await? {
         let mut wanted: Vec<_> = keys.into_iter().filter(|key| key != but).map(DocWrite::delete).collect();
         wanted.push(deletion.check());
-        // Where another process has ended it nothing is deleted.
+        // If another process has finished the deletion, nothing is deleted.
         venue.store.write(venue.now(), owner, &wanted).await?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
+//! The life cycle of an agent: update, suspend, resume, fork. Module `ending` has its end.
 
 use super::copies::Claim;
 use super::{ending, fresh, get, names, writes};
@@ -12,41 +12,41 @@ use crate::venue::Venue;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
-/// Why an agent isn't changed.
+/// Why a change of an agent is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LifeError {
-    /// No such agent.
+    /// There is no such agent.
     #[error("no agent `{0}`")]
     Unknown(AgentId),
-    /// It has ended.
+    /// The agent is terminated.
     #[error("agent `{0}` is terminated: `agent/create` with `overwrite` makes it active again")]
     Terminated(AgentId),
-    /// Somebody else changed its configuration.
+    /// The configuration has another version than expected.
     #[error("configuration of agent `{agent}` has version {actual}, expected {expected}: read it again")]
     Version {
-        /// Which agent.
+        /// Name of the agent.
         agent: AgentId,
-        /// As it is.
+        /// Current version of the configuration.
         actual: u64,
-        /// As asked.
+        /// Version that the request expects.
         expected: u64,
     },
-    /// What it would be is no configuration.
+    /// The resulting configuration, title or summary is invalid.
     #[error("{0}")]
     Config(String),
-    /// The name is taken.
+    /// An agent of that name exists.
     #[error("agent `{0}` exists: choose another name, or `overwrite` it")]
     Exists(AgentId),
-    /// An agent acts on one that asks people.
+    /// A turn tries to change an agent that asks people before it acts.
     #[error("agent `{0}` asks people before it calls some of its tools: only people {1}")]
     AsksPeople(AgentId, &'static str),
-    /// The configuration thinks with a key that the caller may not use.
+    /// The configuration names a secret that the caller may not use.
     #[error("{0}")]
     Denied(String),
-    /// A turn of it is still running.
+    /// A worker still holds the session.
     #[error("session `{0}` is still held by a worker: try again in a moment")]
     Busy(SessionKey),
-    /// The session is in the middle of something that needs its turns as they are.
+    /// The session is in the middle of work that needs its turns unchanged.
     #[error("session `{0}` {1}: its turns can't be compacted now, try again when it rests")]
     AtWork(SessionKey, &'static str),
     /// The agent has no such session.
@@ -55,34 +55,34 @@ pub enum LifeError {
     /// The session has no such turn.
     #[error("session `{session}` has no turn {asked}: its newest is {newest}")]
     NoTurn {
-        /// Which session.
+        /// Name of the session.
         session: SessionKey,
-        /// As asked.
+        /// The turn that the request names.
         asked: u64,
-        /// As it is; 0 without any.
+        /// The newest turn; 0 without any.
         newest: u64,
     },
-    /// More have changed it than are remembered.
+    /// The agent was changed under as many grants as can be recorded.
     #[error(
         "agent `{0}` was changed under {MAX_TRAIL} grants already, all of which it depends on; apply its configuration as a whole"
     )]
     TooMany(AgentId),
-    /// There is a session of that name.
+    /// A session of that name exists.
     #[error("session `{0}` exists: choose another name")]
     Taken(SessionKey),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Who changes an agent.
+/// The acting party of a change.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a> {
-    /// What it may do: who configures an agent bounds it.
+    /// Authority of the party; it bounds an agent that the party configures.
     pub authority: &'a Authority,
-    /// What it stands under: so does what it makes.
+    /// Provenance, inherited by what the party creates.
     pub trail: &'a Trail,
-    /// It is a turn of an agent: it may not take away the question that people want to be asked.
+    /// Whether a turn of an agent acts: it may not remove an approval that people require.
     pub turn: bool,
 }
 
@@ -102,8 +102,8 @@ impl By<'_> {
     }
 }
 
-/// Changes a record and its gate in one write; `change` answers `None` when nothing is to be done.
-/// The answer is the record as it is then, and whether it changed.
+/// Changes a record and its gate in one write, unless `change` returns `None`. Returns the record after it, and whether
+/// it changed.
 async fn change(
     venue: &Venue,
     owner: &Owner,
@@ -121,27 +121,26 @@ async fn change(
             after.check_size().map_err(StoreError::Oversized)?;
         }
         let edit = Edit::write(writes(&after, version), (after, true));
-        // Of an owner who keeps as much as it may an agent is stopped and let go on, and not made larger.
+        // An owner at the quota can stop and resume an agent, but not enlarge it.
         Ok(if is_larger { edit.within(venue.quota().await) } else { edit })
     };
     venue.store.edit(venue.now(), owner, ("agent", id), attempt).await
 }
 
-/// What an update changes.
+/// Changes of an update.
 #[derive(Debug, Clone, Default)]
 pub struct Patch {
-    /// Keys of the configuration: each replaces the one that is there, `null` removes it.
+    /// Keys of the configuration: each replaces the stored one, `null` removes it.
     pub config: Map<String, Value>,
     /// The seeds' `state.config`: merged deeply, and after `config`.
     pub state_config: Map<String, Value>,
-    /// Nothing is changed unless the configuration has this version.
+    /// Version that the configuration must have; with another nothing is changed.
     pub expect: Option<u64>,
-    /// Names in the result that the venue doesn't know are an error.
+    /// Whether names in the result that the venue doesn't know are an error.
     pub strict: bool,
 }
 
-/// Changes some keys of an agent's configuration. The result is checked as a whole; its version
-/// grows when something is different then.
+/// Changes some keys of an agent's configuration. The result is checked as a whole; its version grows if it differs.
 pub async fn update(
     venue: &Venue,
     owner: &Owner,
@@ -164,7 +163,8 @@ pub async fn update(
         }
         by.may(record, "change its configuration")?;
         by.may_use_key(&config)?;
-        // What it says already was written with less, perhaps: only who says all of it anew answers for it.
+        // Older parts may have been written with less authority, which stays the bound: only a complete new
+        // configuration lifts it.
         let creator = record.creator.intersect(by.authority).nowhere();
         let made_under = record.made_under.clone().and(by.trail);
         if made_under.is_full() {
@@ -187,7 +187,7 @@ fn patched(venue: &Venue, owner: &Owner, config: &AgentConfig, patch: &Patch) ->
     Ok(config)
 }
 
-/// Stops an agent from running; what arrives is kept, and so is everything that waits.
+/// Stops an agent from running; what arrives and what waits is kept.
 pub async fn suspend(
     venue: &Venue,
     owner: &Owner,
@@ -206,8 +206,7 @@ fn suspended(record: &AgentRecord, reason: &str) -> AgentRecord {
     AgentRecord { status: AgentStatus::Suspended, error: Some(cut_reason(reason.to_owned())), ..record.clone() }
 }
 
-/// Suspends an agent that can't be run as it is configured, unless its configuration is another by
-/// now.
+/// Suspends an agent that can't run as it is configured, unless its configuration has changed meanwhile.
 pub async fn suspend_unusable(
     venue: &Venue,
     owner: &Owner,
@@ -220,7 +219,7 @@ pub async fn suspend_unusable(
     });
     match changed.await {
         Err(LifeError::Store(error)) => Err(error),
-        // Removed meanwhile: there is nothing to suspend.
+        // The agent was removed meanwhile: there is nothing to suspend.
         Ok(_) | Err(_) => Ok(()),
     }
 }
@@ -238,18 +237,18 @@ pub async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> R
     .await
 }
 
-/// What a fork copies.
+/// Options of a fork.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fork {
-    /// Also the sessions with their turns; only to a new agent.
+    /// Whether sessions with their turns are copied; only to a new agent.
     pub timeline: bool,
-    /// An agent of the new name gets this configuration and state; its sessions stay.
+    /// Whether an existing agent of the new name gets this configuration and state; its sessions stay.
     pub overwrite: bool,
 }
 
-/// Makes `to` with the configuration and state of `from`, these keys of `config` excepted, and without
-/// anything that waits for it; says whether it is new.
-/// Who forks bounds the new agent, and what bound the old one bounds it, too.
+/// Creates `to` with the configuration and state of `from`, with the keys of `config` replaced, and without pending
+/// work. Returns the record, and whether it is new.
+/// The new agent is bounded by the caller and by what bounds the old one.
 pub async fn fork(
     venue: &Venue,
     owner: &Owner,
@@ -289,8 +288,8 @@ pub async fn fork(
     claim.end(forked).await
 }
 
-/// Writes the record of a fork, when nobody has its name, or (`overwrite`) whoever has it; the sessions that are
-/// copied come before it.
+/// Writes the record of a fork if the name is free, or with `overwrite` replaces the agent of that name. Copied
+/// sessions are written before the record.
 async fn put_fork(
     venue: &Venue,
     owner: &Owner,
@@ -307,7 +306,7 @@ async fn put_fork(
             None => {
                 let absent = super::absent(venue, owner, &new.id).await?;
                 if let Some((claim, from)) = copied.lock().await.take() {
-                    // Before the agent: its first turn comes after those.
+                    // The sessions come before the agent, so that its first turn comes after theirs.
                     claim.copy_all(from, &new.id).await?;
                 }
                 (new.clone(), absent)

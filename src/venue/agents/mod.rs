@@ -26,24 +26,24 @@ use crate::venue::operation::Need;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
-/// Sessions that are looked at to say what an agent does.
+/// Sessions that are read for the status of an agent.
 const SESSIONS: usize = 1_000;
 
-/// Agents of a list that are looked at side by side.
+/// Agents of a list whose status is read at once.
 const LOOKS: usize = 16;
 
-/// What became of a create or an apply.
+/// Result of a create or an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// It is new.
+    /// The agent is new.
     Created,
-    /// Its configuration is another now.
+    /// The configuration has changed.
     Updated,
-    /// Nothing changed.
+    /// The agent is as before.
     Unchanged,
 }
 
-/// One agent with the version of its document.
+/// Returns an agent with the version of its document.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(AgentRecord, u64)>, StoreError> {
     let (record, version) = venue.store.versioned(owner, &keys::agent(id)).await?;
     Ok(record.map(|record| (record, version)))
@@ -52,15 +52,15 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(A
 /// An agent as lists show it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedAgent {
-    /// Which.
+    /// Name of the agent.
     pub id: AgentId,
-    /// Whether it may run.
+    /// Whether the agent may run.
     pub status: AgentStatus,
-    /// The beginning of what is said of it.
+    /// The beginning of the description, at most `LISTED_TEXT_BYTES`.
     pub description: Option<String>,
 }
 
-/// Every agent of an owner.
+/// Returns the names of all agents of an owner.
 pub async fn all(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, StoreError> {
     let mut ids: Vec<AgentId> = Vec::new();
     loop {
@@ -73,7 +73,7 @@ pub async fn all(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, StoreErro
     }
 }
 
-/// Agents of an owner behind the one named, by name, at most `limit`.
+/// Lists the agents of an owner by name after `after`, at most `limit`.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -83,7 +83,7 @@ pub async fn list(
     let mut agents = Vec::new();
     let mut after = after.map(keys::agent);
     while agents.len() < limit {
-        // Behind the record of `a` comes that of `a-b`, then the documents of `a`: jump over those.
+        // After the record of `a` comes that of `a-b`, then the documents of `a`, which are skipped.
         let page = venue.store.scan(owner, "g/", after.as_deref(), false, 1).await?;
         let Some((key, doc)) = page.into_iter().next() else { break };
         let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
@@ -98,21 +98,21 @@ pub async fn list(
     Ok(agents)
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text, with an ellipsis if it is cut.
 fn cut(text: &str, bytes: usize) -> String {
     if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
 }
 
-/// The version at which a write makes an agent which wasn't there: of those who do so at once one makes it.
+/// Returns the version at which a write creates an absent agent: of several writes at once one succeeds.
 async fn absent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<u64, StoreError> {
     let doc = venue.store.doc(owner, &keys::agent(id)).await?;
-    // Somebody has made it since it was looked for: no write goes by.
+    // Another process has created the agent meanwhile: at this version the write fails.
     Ok(if doc.value.is_some() { doc.version.saturating_sub(1) } else { doc.version })
 }
 
-/// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
-/// tasks and timeline stay; a running turn keeps the configuration that it began with. It can do no
-/// more than its maker, who configures it, and nothing once that one's grant is revoked.
+/// Creates an agent, or with `overwrite` gives an existing one another configuration. Sessions, tasks and timeline
+/// stay; a running turn keeps the configuration that it began with. The agent can do no more than its maker, and
+/// nothing once the maker's grant is revoked.
 pub async fn apply(
     venue: &Venue,
     owner: &Owner,
@@ -131,7 +131,7 @@ pub async fn apply(
             Some((record, _)) if is_as_said(&record, config, maker) && record.made_under == maker.trail => {
                 return Ok(Edit::nothing((record, Applied::Unchanged)));
             }
-            // Only who answers for it is another.
+            // Only the grants behind the configuration differ.
             Some((record, version)) if is_as_said(&record, config, maker) => {
                 (replaced(record, config, maker, now), version, Applied::Unchanged)
             }
@@ -150,7 +150,7 @@ fn is_as_said(record: &AgentRecord, config: &AgentConfig, maker: &Maker) -> bool
     record.status != AgentStatus::Terminated && record.config == *config && record.creator == maker.authority
 }
 
-/// The same agent with another configuration; one that has ended begins again.
+/// Returns the agent with another configuration; a terminated agent becomes active.
 fn replaced(record: AgentRecord, config: &AgentConfig, maker: &Maker, now: Millis) -> AgentRecord {
     let status = match record.status {
         AgentStatus::Terminated => AgentStatus::Active,
@@ -162,8 +162,8 @@ fn replaced(record: AgentRecord, config: &AgentConfig, maker: &Maker, now: Milli
     AgentRecord { config: config.clone(), creator, made_under, status, config_version, updated: now, ..record }
 }
 
-/// The writes by which a commit changes what an agent keeps from turn to turn; against the version
-/// that is there now, so that of two sessions that change it at once one does it again.
+/// Returns the writes by which a commit changes the state that an agent keeps from turn to turn. They hold only at the
+/// current version, so that of two sessions that change it at once one tries again.
 pub async fn change(
     venue: &Venue,
     owner: &Owner,
@@ -180,8 +180,8 @@ pub async fn change(
     Ok(writes(&record, version).into())
 }
 
-/// A record and its gate. No record is written without: workers know by the version of the gate,
-/// which comes with every lease, whether the record that they have is still the one.
+/// Returns the writes of a record and its gate. No record is written without its gate: the version of the gate comes
+/// with every lease and tells a worker whether its copy of the record is current.
 fn writes(record: &AgentRecord, version: u64) -> [DocWrite; 2] {
     [
         DocWrite::json(keys::agent(&record.id), record).at(version),
@@ -205,7 +205,7 @@ fn fresh(id: &AgentId, config: &AgentConfig, maker: &Maker, now: Millis) -> Agen
     }
 }
 
-/// What an agent is doing: the answer of `agent/info` and of `GET agents/{id}`.
+/// Returns the answer of `agent/info` and of `GET agents/{id}`; `None` if there is no such agent.
 pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<Value>, StoreError> {
     let Some((record, _)) = get(venue, owner, id).await? else { return Ok(None) };
     let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
@@ -226,8 +226,8 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
     })))
 }
 
-/// Turn records of an agent with their `session`, as `reader` may see them, in the order in which the
-/// turns began: at most `limit` after the first `skip`.
+/// Returns the turn records of an agent with their `session`, as `reader` may see them, in the order in which the turns
+/// began: at most `limit` after the first `skip`.
 pub async fn timeline(
     venue: &Venue,
     (owner, reader): (&Owner, &Authority),
@@ -255,13 +255,13 @@ fn open_tasks(session: &SessionFacts) -> usize {
     session.mailbox.iter().filter(|entry| entry.kind == crate::store::EventKind::Task).count()
 }
 
-/// [`status`] of each of these agents of an owner.
+/// Returns the [`status`] of each of these agents of an owner.
 pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> Result<Vec<&'static str>, StoreError> {
     let looks: Vec<_> = agents.iter().map(|listed| doing(venue, owner, (&listed.id, listed.status))).collect();
     stream::iter(looks).buffered(LOOKS).try_collect().await
 }
 
-/// What an agent does: [`status`] of its sessions as they are.
+/// Returns the [`status`] of an agent, for which it reads the sessions.
 pub async fn doing(
     venue: &Venue,
     owner: &Owner,
@@ -274,13 +274,13 @@ pub async fn doing(
     Ok(status(agent, &sessions, venue.now()))
 }
 
-/// Whether nothing waits in any session of an agent, as far as its first sessions go.
+/// Whether the first 1,000 sessions of an agent have no pending events.
 pub async fn is_idle(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<bool, StoreError> {
     let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
     Ok(sessions.iter().all(|session| session.mailbox.is_empty()))
 }
 
-/// Has workers look at every session of an agent in which something waits; how many.
+/// Wakes every session of an agent that has pending events, and returns their number.
 pub async fn wake(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<usize, StoreError> {
     let mut woken = 0;
     let mut sessions = venue.store.all_sessions(owner, Some(id));
@@ -293,7 +293,7 @@ pub async fn wake(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<usize, S
     Ok(woken)
 }
 
-/// `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.
+/// Returns `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.
 pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'static str {
     match agent {
         AgentStatus::Suspended => "SUSPENDED",
@@ -303,8 +303,8 @@ pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'s
     }
 }
 
-/// An agent thinks with a secret only by leave of somebody who may use it: what a configuration needs for the keys and
-/// headers of its model and of the fallbacks.
+/// Returns what a configuration needs for the keys and headers of its model and of the fallbacks: an agent uses a
+/// secret only if its caller may use that secret.
 pub fn keys_needed(config: &Value) -> Vec<Need> {
     let model = &config["model"];
     let fallbacks = model["fallback"].as_array().into_iter().flatten();
@@ -312,7 +312,7 @@ pub fn keys_needed(config: &Value) -> Vec<Need> {
         let headers = model["headers"].as_object().into_iter().flat_map(Map::values);
         std::iter::once(&model["key"]).chain(headers.map(|header| &header["$secret"]))
     });
-    // What is no name may be a key: it is refused later, and never repeated.
+    // A text that is no name may be a key itself: it is refused later, and never shown.
     let mut names: Vec<_> = secrets.filter_map(|path| SecretName::of_path(path.as_str()?).ok()).collect();
     names.sort_unstable();
     names.dedup();

@@ -1,5 +1,4 @@
-//! What a configuration says that this venue doesn't know or can't do: warnings, or an error where the
-//! caller is strict.
+//! Parts of a configuration that this venue doesn't know or can't do: warnings, or an error if the caller is strict.
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ModelSettings;
@@ -9,7 +8,7 @@ use crate::domain::tools::unknown::KnownNames;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 
-/// A line for each that is a warning.
+/// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
     let mut found = config.unknown(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
     let models = config.model.in_order().enumerate();
@@ -21,8 +20,8 @@ pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<Strin
     found
 }
 
-/// A line for each model of a configuration without a key: its secret isn't stored, or the worker of this process has no
-/// such variable. Workers of other processes have an environment of their own: of theirs nothing is known here.
+/// Returns one line for each model of a configuration that has no key: its secret isn't stored, or this worker's
+/// environment has no such variable. The environments of other workers aren't known here.
 pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for (at, model) in config.model.in_order().enumerate() {
@@ -44,7 +43,8 @@ fn binding_faults(venue: &Venue, config: &AgentConfig) -> BindingFaults {
     config.binding_faults(&venue.catalog, &venue.catalog.resources.declared(config))
 }
 
-/// [`warnings`] of a configuration whose bindings can be kept, and with `strict` none of them.
+/// Returns the [`warnings`] of a configuration. A binding that can't be kept is an error; with `strict` so is a
+/// warning.
 pub fn checked(venue: &Venue, owner: &Owner, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
     let errors = binding_faults(venue, config).errors;
     if !errors.is_empty() {

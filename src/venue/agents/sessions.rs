@@ -13,10 +13,10 @@ use crate::store::{EventKind, SessionFacts, StoreError, decode as document, keys
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
-/// Sessions that one step of a list looks at.
+/// Sessions that one step of a list reads.
 const FOUND: usize = 20;
 
-/// A page of an agent's sessions, by id, after the one named; and where the next page begins.
+/// Returns a page of an agent's sessions by id after `after`, and the cursor of the next page.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
@@ -27,7 +27,7 @@ pub async fn list(
     let (agent, ttl) = agent;
     let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
     let mut found = Vec::new();
-    // Their states may be large: few are held at a time.
+    // States may be large, so only a few are in memory at a time.
     let mut sessions = venue.store.all_sessions(owner, Some(agent)).after(after).of(FOUND);
     while found.len() < limit {
         sessions = sessions.of(FOUND.min(limit - found.len()));
@@ -37,19 +37,19 @@ pub async fn list(
     Ok((found, sessions.place().map(|last| last.session)))
 }
 
-/// What a session remembers; of a damaged one nothing.
+/// Returns the state of a session; the default if it has none or is damaged.
 pub(in crate::venue) fn state(session: &SessionFacts) -> SessionState {
     session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok()).unwrap_or_default()
 }
 
-/// The last turn of a session that its conversation does not have: its time was over, or is by now.
+/// Returns the last turn before the session's current conversation, whose time may end at `now`.
 pub(super) fn begins_after(session: &SessionFacts, state: &SessionState, ttl: Option<&Ttl>, now: Millis) -> u64 {
-    // What arrived meanwhile arrived in time, or the turn that serves it says that it didn't.
+    // A session with pending events doesn't expire here: the turn that serves them decides that.
     let rests = session.mailbox.is_empty() && session.lease_until.is_none();
     state.begins_after(ttl.filter(|_| rests), session.version, session.touched, now)
 }
 
-/// A session as lists show it.
+/// Returns the row of a session in a list.
 pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
     let state = state(session);
     let since = begins_after(session, &state, ttl, now);
@@ -76,19 +76,19 @@ pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, n
     })
 }
 
-/// The last turn of a session that its conversation does not have, of an agent whose sessions live so long.
+/// Returns the last turn before the session's current conversation, for an agent whose sessions live for `ttl`.
 pub async fn over(venue: &Venue, owner: &Owner, key: &SessionKey, ttl: Option<&Ttl>) -> Result<u64, StoreError> {
     let found = find(venue, owner, key).await?;
     Ok(found.map_or(0, |facts| begins_after(&facts, &state(&facts), ttl, venue.now())))
 }
 
-/// One session; `None` when nothing was ever sent to it.
+/// Finds one session; `None` if nothing was ever sent to it.
 pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
     venue.store.find_session(owner, key).await
 }
 
-/// Turns of a session after turn `after`, oldest first, with what was heard and said as far as `reader`
-/// may see it; and the turn after which the next page begins.
+/// Returns turns of a session after turn `after`, oldest first, with their messages as far as `reader` may see them,
+/// and the turn after which the next page begins.
 pub async fn read(
     venue: &Venue,
     (owner, reader): (&Owner, &Authority),
@@ -96,7 +96,7 @@ pub async fn read(
     after: u64,
     limit: usize,
 ) -> Result<(Vec<Value>, Option<u64>), StoreError> {
-    // What a copy that broke off has left behind the session's own turns is none of its own.
+    // Turns above the session's version are left by an interrupted copy and aren't its own.
     let own = find(venue, owner, key).await?.map_or(0, |facts| facts.version);
     let begin = keys::turn(key, after);
     let page = steps::scan(&*venue.store, owner, &keys::turns(key), Some(&begin), false, limit, LIST_BYTES).await?;
@@ -113,9 +113,8 @@ pub async fn read(
     Ok((turns, full.then_some(last)))
 }
 
-/// Makes a session whose transcript is that of another up to and with turn `at`. It has no task, no
-/// child, no question to a person and no mail; what the old one has loaded by now it has loaded too.
-/// `to` absent: a fresh name.
+/// Creates a session whose transcript is that of another up to turn `at`. It has no task, no child, no approval and no
+/// mail; it keeps what the old session has loaded. Without `to` it gets a fresh name.
 pub async fn fork(
     venue: &Venue,
     owner: &Owner,
@@ -141,7 +140,7 @@ pub async fn fork(
     claim.end(copied.map(|()| to)).await
 }
 
-/// A name that nobody has.
+/// Returns a name that no session has.
 fn fresh_name() -> SessionId {
     SessionId::new(format!("f-{}", uuid::Uuid::now_v7().simple())).expect("hex digits are a legal id")
 }

@@ -1,4 +1,4 @@
-//! A session as a conversation: who said what, the newest turns, as clients of chats show it.
+//! A session as a conversation: its newest messages, as chat clients show them.
 
 use super::sessions::{begins_after, find, state};
 use crate::domain::authority::Authority;
@@ -12,20 +12,20 @@ use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
-/// How much of a conversation is wanted.
+/// Range of a conversation.
 #[derive(Debug, Clone, Copy)]
 pub struct TranscriptRange<'a> {
-    /// How long the agent's sessions live.
+    /// Lifetime of the agent's sessions.
     pub ttl: Option<&'a Ttl>,
-    /// Turns, the newest.
+    /// Number of turns, the newest.
     pub turns: usize,
-    /// Characters of what was said, the newest.
+    /// Number of characters of messages, the newest.
     pub chars: usize,
-    /// Turns that a summary stands for, too, and those of conversations whose time was over.
+    /// Whether turns that a summary stands for are included, and those of expired conversations.
     pub archived: bool,
 }
 
-/// The session of an agent in which something happened last.
+/// Returns the session of an agent that changed last.
 pub async fn newest(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Option<SessionId>, StoreError> {
     let mut newest = None;
     let mut sessions = venue.store.all_sessions(owner, Some(agent));
@@ -35,8 +35,8 @@ pub async fn newest(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Opt
     Ok(newest.map(|(_, session)| session))
 }
 
-/// A session's conversation as `reader` may see it: `messages`, oldest first, and whether there is more.
-/// `None` when nothing was ever sent to it.
+/// Returns a session's conversation as `reader` may see it: `messages`, oldest first, and whether there is more. `None`
+/// if nothing was ever sent to it.
 pub async fn read(
     venue: &Venue,
     (owner, reader): (&Owner, &Authority),
@@ -85,7 +85,7 @@ pub async fn read(
     })))
 }
 
-/// Of one that a reader may not read only that it is there.
+/// Returns a summary as a message; without its text if the reader may not read it.
 fn summary(segment: &Segment, reader: &Authority) -> Value {
     let readable = reader.covers_reading(&segment.authority);
     let text = if readable { segment.summary.as_str() } else { WITHHELD };
@@ -96,7 +96,7 @@ fn summary(segment: &Segment, reader: &Authority) -> Value {
     shown
 }
 
-/// What a turn says, in order.
+/// Returns the messages of a turn, in order.
 fn messages(record: &TurnRecord) -> Vec<Value> {
     let place = |role: &str, text: &str, at: u64| json!({"role": role, "content": text, "turn": record.turn, "ts": at});
     let heard = record.heard.iter().map(|heard| {

@@ -1,4 +1,4 @@
-//! From a verified token to a caller.
+//! Conversion of a verified token to a caller.
 
 use super::Verified;
 use crate::domain::authority::Authority;
@@ -8,25 +8,25 @@ use crate::domain::principal::Principal;
 use crate::domain::values::Values;
 use crate::venue::operation::Caller;
 
-/// A caller as its token shows it, or as it says itself where nobody needs one.
+/// A caller as the token shows it, or as the request names it where no token is needed.
 #[derive(Debug, Clone)]
 pub struct Recognised {
-    /// Who calls, and what it may do.
+    /// The caller with its authority.
     pub caller: Caller,
-    /// It may give values to keys that its token claims.
+    /// Whether the caller may give values to keys that its token claims.
     pub may_override: bool,
-    /// Whom its token is about; absent without one.
+    /// The owner of the token; `None` without a token.
     pub token_owner: Option<Owner>,
 }
 
-/// A request about another owner than its token.
+/// A request names another owner than its token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the token is about owner `{0}`, and only operators act for others")]
 pub struct NotTheOwner(pub Owner);
 
 impl Verified {
-    /// The caller of a request about `named`; absent = the token's own owner. An operator may name
-    /// another, and then acts in his own name, without what his token says of himself.
+    /// Returns the caller of a request about `named`; `None` stands for the token's own owner. An operator may name
+    /// another owner, and then acts in his own name and without the claims of his token.
     pub fn caller(self, named: Option<Owner>) -> Result<Recognised, NotTheOwner> {
         let own = named.as_ref().is_none_or(|named| *named == self.owner);
         if !own && !self.operator {

@@ -1,4 +1,4 @@
-//! `auth.jwks`: the keys of trusted issuers, read again whenever the file has changed.
+//! `auth.jwks`: the keys of trusted issuers, which are read again when the file changes.
 
 use crate::config::files::read_file;
 use crate::domain::decode;
@@ -14,27 +14,26 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Bytes of the file: thousands of keys.
+/// Most bytes of the file: thousands of keys.
 const FILE_BYTES: u64 = 1 << 20;
-/// Pause between two looks at whether the file has changed: a key that is taken out counts so long.
+/// Pause between two checks of the file: a key that is removed counts for so long.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks after a change at which the file is read again whatever it says of itself: what was written
-/// in the same moment has the same times.
+/// Checks after a change at which the file is read again even if its stamp is the same: a write in the same moment
+/// leaves the same times.
 const UNSETTLED: u32 = 2;
 
 /// Why a key set can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("key set `{}` (`auth.jwks`): {problem}", .path.display())]
 pub struct JwksError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// What is wrong with the file.
     pub problem: String,
 }
 
-/// A key set in a file. A request reads no file: a thread of its own looks every second whether it
-/// has changed, and reads it then. A change that can't be read leaves the keys as they were, with a
-/// log line.
+/// A key set in a file. Requests read no file: a thread checks every second whether the file has changed, and reads it
+/// then. A change that can't be read leaves the keys as they were, with a log line.
 #[derive(Debug)]
 pub struct Jwks {
     file: Arc<Watched>,
@@ -47,16 +46,16 @@ struct Watched {
     seen: Mutex<Seen>,
 }
 
-/// The file as it was found last.
+/// The file as it was read last.
 #[derive(Debug)]
 struct Seen {
     stamp: Result<Stamp, String>,
-    /// The bytes, or why there were none.
+    /// The content, or why it couldn't be read.
     bytes: Result<Vec<u8>, String>,
     unsettled: u32,
 }
 
-/// What changes with a file's content, without reading it.
+/// Metadata that changes with a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),
@@ -74,7 +73,7 @@ struct IssuerKey {
 }
 
 impl Jwks {
-    /// Reads the file, and again whenever it has changed, as long as this is held.
+    /// Reads the file, and watches it for as long as the value lives.
     pub fn open(path: &Path) -> Result<Self, JwksError> {
         let keys = Self::once(path)?;
         let watched = Arc::downgrade(&keys.file);
@@ -84,7 +83,7 @@ impl Jwks {
         Ok(keys)
     }
 
-    /// Reads the file.
+    /// Reads the file without watching it.
     fn once(path: &Path) -> Result<Self, JwksError> {
         let failed = |problem| JwksError { path: path.to_owned(), problem };
         let stamp = stamp(path);
@@ -94,7 +93,7 @@ impl Jwks {
         Ok(Self { file: Arc::new(Watched { path: path.to_owned(), keys, seen }) })
     }
 
-    /// The key of that name, when it may sign for that issuer, and whom it speaks for.
+    /// Finds the key `kid` if it may sign for `issuer`, and the owners that it speaks for.
     pub fn find(&self, issuer: &str, kid: &str) -> Option<([u8; 32], SpeaksFor)> {
         let keys = self.file.keys.read();
         let mut named = keys.iter().filter(|key| key.kid == kid);
@@ -103,14 +102,14 @@ impl Jwks {
             .map(|key| (key.key, key.speaks.clone()))
     }
 
-    /// Looks at the file now; whether it was read.
+    /// Checks the file and returns whether it was read.
     #[cfg(test)]
     pub(super) fn look(&self) -> bool {
         self.file.look()
     }
 }
 
-/// Ends with the last holder of the key set.
+/// Watches the file until the last holder of the key set is gone.
 fn watch(file: &Weak<Watched>) {
     loop {
         std::thread::sleep(LOOK);
@@ -150,7 +149,7 @@ impl Watched {
 
 fn metadata(path: &Path) -> Result<Metadata, String> {
     let metadata = fs::metadata(path).map_err(|error| format!("can't be read: {error}"))?;
-    // A pipe or a device would keep its reader waiting.
+    // A pipe or a device would block its reader.
     if metadata.is_file() { Ok(metadata) } else { Err("can't be read: expected a regular file".into()) }
 }
 
@@ -191,7 +190,7 @@ enum Owners {
 fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
     let set: Set = decode::from_json(bytes).map_err(|error| format!("expected `{{\"keys\": [...]}}`: {error}"))?;
     let mut keys: Vec<IssuerKey> = Vec::new();
-    // Other kinds of keys sign other kinds of tokens.
+    // Keys of other types sign other kinds of tokens.
     let usable = |jwk: &&Value| jwk["kty"] == "OKP" && jwk["crv"] == "Ed25519" && jwk["use"] != "enc";
     for (at, jwk) in set.keys.iter().enumerate().filter(|(_, jwk)| usable(jwk)) {
         let key = issuer_key(jwk).map_err(|problem| format!("`keys[{at}]`: {problem}"))?;

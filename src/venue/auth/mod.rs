@@ -1,6 +1,6 @@
-//! Authentication: from the text of a token to who asks, and for what.
+//! Authentication: from the text of a token to the identity and authority of a caller.
 //!
-//! A token is verified where it arrives and is kept nowhere: what goes on is [`Verified`].
+//! A token is verified where it arrives and is stored nowhere: only [`Verified`] is passed on.
 
 pub mod caller;
 pub mod jwks;
@@ -33,33 +33,33 @@ const SCHEME: &str = "bearer";
 /// What a verified token says of a caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
-    /// Whose data it is about.
+    /// The owner whose data the request is about.
     pub owner: Owner,
-    /// Whom the token is about: `tenant/user` or `did:key:…`.
+    /// The subject of the token: `tenant/user` or `did:key:…`.
     pub subject: TokenSubject,
-    /// Who presents it, when its subject has handed it on.
+    /// Who presents the token, if its subject has delegated it.
     pub holder: Option<String>,
-    /// What it grants: `None` = everything that the owner holds, empty = nothing. What another
-    /// owner granted has `/tenant/user/` before its path.
+    /// Capabilities of the token: `None` = all of the owner's, empty = none. The path of one that another owner granted
+    /// begins with `/tenant/user/`.
     pub capabilities: Option<Vec<Capability>>,
     /// The first values of the user tier: `user_id`, `user.name`, `user.email`.
     pub claims: Values,
-    /// An operator of the venue. Only with a token that limits itself in nothing.
+    /// Whether the caller is an operator of the venue; only with a token without limits.
     pub operator: bool,
-    /// It may give values to keys that a token claims: an operator, or the holder of
-    /// `context/override` by the word of an issuer.
+    /// Whether the caller may give values to keys that a token claims: an operator, or a holder of `context/override`
+    /// if an issuer says so.
     pub may_override: bool,
-    /// Timers that it sets go on after its end: the holder of `timer/keep` by the word of an issuer.
+    /// Whether timers that the caller sets outlive the token: a holder of `timer/keep` if an issuer says so.
     pub keeps_timers: bool,
-    /// Its `jti`.
+    /// The `jti` of the token.
     pub grant: Option<String>,
-    /// The `jti` of all its links, its own first: revoking one of them revokes it.
+    /// The `jti` of all links of the token, its own first: revoking one of them revokes the token.
     pub grants: Vec<String>,
-    /// When it ends.
+    /// End of the token.
     pub expires: Millis,
 }
 
-/// How callers are recognised.
+/// Rules by which callers are authenticated.
 #[derive(Debug, Default)]
 pub struct Auth {
     rules: Option<Rules>,
@@ -68,7 +68,7 @@ pub struct Auth {
 #[derive(Debug)]
 struct Rules {
     audiences: Vec<String>,
-    /// The address that the API is bound to, as an audience; only when none is configured.
+    /// The address that the API is bound to, as an audience; used only if none is configured.
     own: OnceLock<String>,
     jwks: Option<Jwks>,
     did_keys: DidKeys,
@@ -77,12 +77,12 @@ struct Rules {
 }
 
 impl Auth {
-    /// Everybody may do everything: `auth.mode = "none"`.
+    /// Authentication is off and everybody may do everything: `auth.mode = "none"`.
     pub const fn none() -> Self {
         Self { rules: None }
     }
 
-    /// As configured; `name` is the venue's.
+    /// Opens what the configuration names; `name` is that of the venue.
     pub fn open(config: &AuthConfig, name: &str) -> Result<Self, JwksError> {
         if config.mode == AuthMode::None {
             return Ok(Self::none());
@@ -91,7 +91,7 @@ impl Auth {
         let audiences = if config.audience.is_empty() {
             vec![name.to_owned()]
         } else {
-            // The configuration says all.
+            // The configured audiences are all; the address adds none.
             let _ = own.set(String::new());
             config.audience.clone()
         };
@@ -100,13 +100,13 @@ impl Auth {
         Ok(Self { rules: Some(Rules { audiences, own, jwks, did_keys, operators, leeway: config.leeway }) })
     }
 
-    /// Callers must send a token.
+    /// Whether callers must send a token.
     pub const fn is_required(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// The venue's name in `aud`: the first configured DID, else that of its address `did`, which
-    /// then is an audience too.
+    /// Returns the venue's name in `aud`: the first configured DID, else that of its address `did`, which then is an
+    /// audience too.
     pub fn did(&self, did: String) -> String {
         let Some(rules) = &self.rules else { return did };
         if let Some(configured) = rules.audiences.iter().find(|name| name.starts_with("did:")) {
@@ -116,8 +116,8 @@ impl Auth {
         if own.is_empty() { did } else { own.clone() }
     }
 
-    /// What a request without a token is told, or with the value of its [`AUTHORIZATION_HEADER`](crate::bus::AUTHORIZATION_HEADER): who asks.
-    /// `None` when nobody needs a token.
+    /// Verifies the token in the value of an [`AUTHORIZATION_HEADER`](crate::bus::AUTHORIZATION_HEADER). `None` if no
+    /// token is needed.
     pub fn header(&self, value: Option<&str>, now: Millis) -> Option<Result<Verified, TokenRefused>> {
         let rules = self.rules.as_ref()?;
         let token = value.and_then(|value| {
@@ -127,7 +127,7 @@ impl Auth {
         Some(token.ok_or(TokenRefused::Missing).and_then(|token| rules.verify(token, now)))
     }
 
-    /// Verifies a token; [`TokenRefused::Missing`] when nobody needs one.
+    /// Verifies a token; [`TokenRefused::Missing`] if no token is needed.
     pub fn verify(&self, token: &str, now: Millis) -> Result<Verified, TokenRefused> {
         self.rules.as_ref().ok_or(TokenRefused::Missing)?.verify(token, now)
     }
@@ -144,7 +144,7 @@ impl Rules {
         }
         let unlimited = bearer.capabilities.is_none() && !bearer.delegated;
         let operator = unlimited && self.operators.contains(&bearer.subject);
-        // Not by `*`: who holds all of his own doesn't hold what was said of him.
+        // `*` doesn't count: it holds the owner's own abilities, and these are given by an issuer.
         let issued = matches!(bearer.subject, TokenSubject::Owner(_)) && !bearer.delegated;
         let explicit = |ability: &str, group: &str| {
             let said = |cap: &Capability| cap.with.is_empty() && (cap.can == ability || cap.can == group);
@@ -167,7 +167,7 @@ impl Rules {
         })
     }
 
-    /// The verified links of a token, itself first.
+    /// Returns the verified links of a token, the token itself first.
     fn links(&self, token: &str) -> Result<Vec<Link>, TokenRefused> {
         let (bytes, limit) = (token.len(), TOKEN_CHAIN_BYTES);
         if bytes > limit {
@@ -183,7 +183,7 @@ impl Rules {
             next = self.link(&above)?;
         }
         links.push(next);
-        // A key that speaks for itself is admitted by name; what it handed on needs no more.
+        // A root key that speaks for itself must be admitted by name; the links below it need no admission.
         match links.last().map(|root| &root.signer) {
             Some(Signer::Key(key)) if !self.admits(key) => Err(TokenRefused::UnknownKey),
             Some(Signer::Key(_) | Signer::Issuer(_)) | None => Ok(links),
@@ -199,7 +199,7 @@ impl Rules {
             }
     }
 
-    /// One token, its signature verified.
+    /// Parses one token and verifies its signature.
     fn link(&self, token: &str) -> Result<Link, TokenRefused> {
         let (header, claims) = parts(token)?;
         let own = token.len() - claims.proof.as_ref().map_or(0, |proof| proof.len() * 4 / 3);
@@ -208,14 +208,14 @@ impl Rules {
         }
         let (key, signer) = self.key(&claims.issuer, header.kid.as_deref())?;
         let mut validation = Validation::new(Algorithm::EdDSA);
-        // Times and audience are the core's to judge, at a time that it is given.
+        // The core checks times and audience, against a time that it is given.
         validation.required_spec_claims.clear();
         (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
         jsonwebtoken::decode::<IgnoredAny>(token, &key, &validation).map_err(|_| TokenRefused::Signature)?;
         Ok(Link { claims, signer })
     }
 
-    /// The key that an issuer signs with.
+    /// Returns the key that an issuer signs with.
     fn key(&self, issuer: &str, kid: Option<&str>) -> Result<(DecodingKey, Signer), TokenRefused> {
         if issuer.starts_with("did:") {
             let key = DidKey::parse(issuer).ok_or(TokenRefused::UnknownKey)?;
@@ -232,7 +232,7 @@ fn verifying(key: &[u8; 32]) -> DecodingKey {
     DecodingKey::from_ed_der(key)
 }
 
-/// `z6Mk…`, `did:key:z6Mk…` or `did:key:z6Mk…#z6Mk…`.
+/// Whether `kid` names the key: `z6Mk…`, `did:key:z6Mk…` or `did:key:z6Mk…#z6Mk…`.
 fn names(kid: &str, key: &DidKey) -> bool {
     let (did, bare) = (key.to_string(), key.multibase());
     kid == bare || kid == did || kid.strip_prefix(&did).and_then(|rest| rest.strip_prefix('#')) == Some(&bare)
@@ -242,11 +242,11 @@ fn names(kid: &str, key: &DidKey) -> bool {
 struct Header {
     alg: String,
     kid: Option<String>,
-    // Extensions that must be understood; none is.
+    // Extensions that must be understood; none is supported.
     crit: Option<IgnoredAny>,
 }
 
-/// Header and claims as they stand in a token, not verified.
+/// Parses the header and claims of a token without verifying them.
 fn parts(token: &str) -> Result<(Header, Claims), TokenRefused> {
     let malformed = |why: &str| TokenRefused::Malformed(why.to_owned());
     let three: Vec<&str> = token.split('.').collect();

@@ -1,4 +1,4 @@
-//! Keys that sign tokens: made, kept in a file as a JWK, and used by `trellis token`.
+//! Keys that sign tokens: `trellis token` makes them, stores them in a file as a JWK, and signs with them.
 
 use crate::domain::decode;
 use crate::domain::ids::did::DidKey;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 /// A private key with its name.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
-    /// `kid` of what it signs.
+    /// The `kid` in the header of signed tokens.
     kid: String,
 }
 
-/// Why a key is none.
+/// Why a key can't be made or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SigningKeyError(String);
@@ -32,7 +32,7 @@ struct Jwk {
 }
 
 impl SigningKey {
-    /// A new key, named after itself.
+    /// Makes a new key whose `kid` is derived from it.
     pub fn generate() -> Result<Self, SigningKeyError> {
         let pair =
             Ed25519KeyPair::generate().map_err(|_| SigningKeyError("the system gives no randomness".to_owned()))?;
@@ -40,7 +40,7 @@ impl SigningKey {
         Ok(Self { pair, kid })
     }
 
-    /// Reads a private JWK (`kty` `OKP`, `crv` `Ed25519`). The text of an error has no part of it.
+    /// Reads a private JWK (`kty` `OKP`, `crv` `Ed25519`). The text of an error contains no part of it.
     pub fn from_jwk(text: &str) -> Result<Self, SigningKeyError> {
         let bad = |why: &str| {
             SigningKeyError(format!("expected an Ed25519 private key as `trellis token keygen` writes it: {why}"))
@@ -57,7 +57,7 @@ impl SigningKey {
         Ok(Self { pair, kid })
     }
 
-    /// The same key under another name.
+    /// Returns the key with another `kid`, if one is given.
     #[must_use]
     pub fn named(mut self, kid: Option<String>) -> Self {
         if let Some(kid) = kid {
@@ -66,18 +66,18 @@ impl SigningKey {
         self
     }
 
-    /// The key as a name.
+    /// Returns the key as a `did:key`.
     pub fn did(&self) -> DidKey {
         did(&self.pair)
     }
 
-    /// What the venue is given: for a key set.
+    /// Returns the public JWK, for the key set of a venue.
     pub fn public_jwk(&self) -> Value {
         let x = URL_SAFE_NO_PAD.encode(self.pair.public_key().as_ref());
         json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.kid, "x": x})
     }
 
-    /// What its holder keeps.
+    /// Returns the private JWK, which its holder keeps.
     pub fn private_jwk(&self) -> Result<Value, SigningKeyError> {
         let failed = |_| SigningKeyError("the key gives no seed".to_owned());
         let seed = self.pair.seed().map_err(failed)?.as_be_bytes().map_err(failed)?;
@@ -86,7 +86,7 @@ impl SigningKey {
         Ok(jwk)
     }
 
-    /// A token with these claims.
+    /// Signs a token with these claims.
     pub fn sign(&self, claims: &Value) -> Result<String, SigningKeyError> {
         let failed = |what: String| SigningKeyError(format!("the token can't be signed: {what}"));
         let document = self.pair.to_pkcs8().map_err(|_| failed("the key has no PKCS #8 form".to_owned()))?;

@@ -1,4 +1,4 @@
-//! What is known of the assets that a prompt refers to, with authority checked for each: their bytes are not read here.
+//! Metadata of the assets that a prompt refers to. Authority is checked for each; their bytes are not read here.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
@@ -10,7 +10,7 @@ use crate::venue::assets;
 use crate::venue::operation::Caller;
 use futures::future::try_join_all;
 
-/// What is known of these assets, for a caller and for a provider, by their names.
+/// Returns what is known of these assets, for a caller and a provider, ordered by name.
 pub(super) async fn look_up(
     venue: &Venue,
     caller: &Caller,
@@ -19,13 +19,13 @@ pub(super) async fn look_up(
 ) -> Result<Vec<Attachment>, StoreError> {
     let known = assets.into_iter().map(|asset| attachment(venue, caller, provider, asset));
     let mut known = try_join_all(known).await?;
-    // In an order that doesn't change with what is served: the record of a turn has what changed.
+    // The order doesn't depend on what is served, so the record of a turn holds only what changed.
     known.sort_by(|one, other| one.asset.cmp(&other.asset));
     Ok(known)
 }
 
 async fn attachment(venue: &Venue, caller: &Caller, provider: &str, asset: AssetId) -> Result<Attachment, StoreError> {
-    // The same answer whether or not anything is there.
+    // The answer is the same whether or not the asset exists.
     if let Err(denied) = caller.authority.permits("crud/read", ResourcePath::asset(&asset)) {
         return Ok(Attachment::of_asset(asset).withhold(denied.need()));
     }
@@ -43,7 +43,7 @@ async fn attachment(venue: &Venue, caller: &Caller, provider: &str, asset: Asset
     })
 }
 
-/// Why a provider is not sent this; of one that the configuration of the venue names no more is known.
+/// Returns why a provider is not sent this media type; `None` for a provider that only the venue's configuration names.
 fn refusal(provider: &str, media: MediaType) -> Option<String> {
     dialect(provider)?.refusal_of(media)
 }

@@ -1,5 +1,5 @@
-//! What prompts have in common: the tables of tools that configurations make, how many bytes the tokens of a model
-//! have, what assets are, and the memory for attachments.
+//! What prompts share: tool tables of configurations, bytes per token of models, media types of assets, and the memory
+//! for attachments.
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget;
@@ -12,21 +12,21 @@ use quick_cache::sync::Cache;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Tool tables kept.
+/// Tool tables that are cached.
 const TOOL_TABLES: usize = 1_024;
-/// Models whose ratio of bytes to tokens is kept: a configuration names its model as it likes.
+/// Models whose ratio of bytes to tokens is cached: a configuration may name any model.
 const MODELS: usize = 1_024;
-/// Assets of which is kept what they are by their first bytes.
+/// Assets whose media type is cached.
 const SNIFFED: usize = 4_096;
-/// Bytes of a permit of [`PromptCache::room`].
+/// Bytes of one permit of [`PromptCache::room`].
 const ROOM_UNIT: usize = 1_024;
-/// How many times its bytes a call holds at once: the content, its Base64 in the body, and the body as it is sent.
+/// Copies of its bytes that a call holds at once: the content, its Base64 in the body, and the body as it is sent.
 const COPIES: usize = 4;
 /// Searches through an owner's reads that a process does at once: each takes about 100 MB.
 const TRAILS: usize = 2;
 
-/// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two
-/// users with different values neither gets what was made for the other.
+/// What a tool table depends on; tools are the stable part of a prompt that is worth caching. A user never gets a table
+/// that was made with another user's values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ToolKey {
     pub(super) owner: Owner,
@@ -34,34 +34,34 @@ pub(super) struct ToolKey {
     pub(super) created: Millis,
     pub(super) config_version: u64,
     pub(super) task_open: bool,
-    /// A goal inside another is worked on.
+    /// Whether a goal inside another is worked on.
     pub(super) inner: bool,
     /// The schema of the task's output; empty when there is none.
     pub(super) output: String,
     /// The schema of the goal's result; empty when there is none.
     pub(super) goal: String,
     pub(super) found: Vec<String>,
-    /// What the tools of its configuration run: pins name other operations from time to time.
+    /// Operations of the configured tools: a pin may name another operation later.
     pub(super) operations: Vec<String>,
-    /// Tools of its resources: those that write only where they may.
+    /// Tools of the agent's resources; writing ones only where the agent may write.
     pub(super) resources: Vec<String>,
     /// SHA-256 of the values that bindings may fill in; empty when there are no bindings.
     pub(super) values: String,
-    /// The instances that its calls can be about.
+    /// The instances that calls of the agent can name.
     pub(super) instances: Vec<String>,
 }
 
-/// Remembered for prompts to come. What is forgotten for want of room is made again.
+/// Cached values for later prompts. Evicted ones are computed again.
 #[derive(Debug)]
 pub struct PromptCache {
     pub(super) tools: Cache<ToolKey, Arc<ToolTable>>,
-    /// By model.
+    /// Ratio of bytes to tokens, by model.
     ratios: Cache<String, u32>,
-    /// What assets are by their first bytes; the name of an asset is the hash of its content, whoever has it.
+    /// Media types of assets; the name of an asset is the hash of its content, whoever owns it.
     pub(crate) sniffed: Cache<AssetId, Option<Sniffed>>,
     /// Memory for the attachments of model calls, in permits of [`ROOM_UNIT`] bytes.
     room: Arc<Semaphore>,
-    /// Requests that are looked at with the bytes of their attachments, one at a time: model calls have the rest.
+    /// A permit for looking at a request with the bytes of its attachments, one at a time: model calls have the rest.
     looks: Arc<Semaphore>,
     /// Searches through all reads of an owner's models, [`TRAILS`] at a time.
     pub(crate) trails: Semaphore,
@@ -81,29 +81,29 @@ impl Default for PromptCache {
 }
 
 impl PromptCache {
-    /// Waits for the memory that a call with attachments of so many bytes takes; it is given back with the permit.
+    /// Waits for the memory that a call with attachments of so many bytes takes; dropping the permit gives it back.
     pub async fn reserve_attachments(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let units = (bytes.saturating_mul(COPIES).min(ATTACHMENTS_MEMORY) / ROOM_UNIT).max(1);
         Arc::clone(&self.room).acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
     }
 
-    /// The same to look at a request that is not sent: no more than one of them holds memory.
+    /// Like [`PromptCache::reserve_attachments`], to look at a request that is not sent: only one of them holds memory.
     pub async fn reserve_look(&self, bytes: usize) -> Option<[OwnedSemaphorePermit; 2]> {
         let look = Arc::clone(&self.looks).acquire_owned().await.ok()?;
         Some([look, self.reserve_attachments(bytes).await?])
     }
 
-    /// Forgets what was made of documents with a version.
+    /// Forgets what was computed from documents with a version.
     pub fn forget(&self) {
         self.tools.clear();
     }
 
-    /// Bytes per token of a model, in thousandths, as its usage has shown so far.
+    /// Returns the bytes per token of a model, in thousandths, as its usage has shown so far.
     pub fn ratio(&self, model: &ModelSettings) -> u32 {
         self.ratios.get(&model.id()).unwrap_or(budget::RATIO_DEFAULT)
     }
 
-    /// A model has said how many tokens a prompt of so many bytes was. Of two that say it at once, one may be lost.
+    /// Records how many tokens a prompt of so many bytes was. Of two records at once one may be lost.
     pub fn count(&self, model: &ModelSettings, bytes: usize, tokens: u64) {
         self.ratios.insert(model.id(), budget::corrected(self.ratio(model), bytes, tokens));
     }

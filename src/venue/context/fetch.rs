@@ -1,5 +1,5 @@
-//! Fetches the pieces of a context from their sources, with authority checked per read. A piece
-//! that can't be had is an item that says why; only a store without an answer stops the turn.
+//! Fetches the pieces of a context from their sources, with authority checked per read. A piece that can't be read is
+//! an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::agent::entry::{Source, job_part};
 use crate::domain::asset::not_text;
@@ -27,13 +27,13 @@ use crate::venue::workspace::Workspace;
 use futures::future::try_join_all;
 use serde_json::Value;
 
-/// Whose tree is read, and by whose authority.
+/// The tree that is read, and the caller whose authority counts.
 pub(super) struct Reader<'a> {
     pub(super) venue: &'a Venue,
     pub(super) caller: &'a Caller,
     pub(super) workspace: &'a Workspace,
     pub(super) resolver: &'a Resolver,
-    /// The agent's model loads nothing of what is filled in for it.
+    /// Whether the agent's model may not load values that the runtime fills in for it.
     pub(super) hides_values: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Reader<'a> {
 type Found = Result<Value, (Absence, String)>;
 
 impl Reader<'_> {
-    /// All pieces at once, in their order, as far as a turn takes them.
+    /// Fetches all pieces at once and returns their items in order, bounded to what a turn takes.
     pub(super) async fn items(&self, reads: Vec<Read>) -> Result<Vec<Item>, StoreError> {
         try_join_all(reads.into_iter().map(|read| self.item(read))).await.map(bounded)
     }
@@ -71,7 +71,7 @@ impl Reader<'_> {
                     tags.needs = self.needs(&path, &input);
                     self.operation(&path, input, &reads).await?
                 } else {
-                    // With half of a value it would do something else than what was meant.
+                    // With half of a value the operation would do something else than intended.
                     Err((Absence::Failed, format!("a value is too long for its input: {}", report.cut.join(", "))))
                 }
             }
@@ -110,8 +110,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Why a path to values that only the runtime fills in is not shown: what a model loads where they are its own, and
-    /// anything where they are those of an agent that asks.
+    /// Returns why a path to values that only the runtime fills in is hidden. A model may not load its own agent's; and
+    /// none of an agent that asks.
     fn hidden_reason(&self, path: &Path, section: Section) -> Option<String> {
         if !overlaps(ResourcePath::from(path).as_str(), HIDDEN) {
             return None;
@@ -123,7 +123,7 @@ impl Reader<'_> {
         is_own.then(|| format!("it is filled in for this agent: needs a capability on {HIDDEN}"))
     }
 
-    /// The same answer whether or not anything is there.
+    /// Returns the denial of a read, which is the same whether or not anything is there.
     fn denied(&self, resource: &ResourcePath) -> Option<(Absence, String)> {
         let denied = self.caller.authority.permits("crud/read", resource).err()?;
         Some((Absence::Denied, denied.need()))
@@ -140,8 +140,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The picture or document that a source names, and what stands above it; `None` of a source that is none, and of
-    /// one that may not be read.
+    /// Returns the picture or document that a source names, and the text above it; `None` for a source that names none,
+    /// or one that may not be read.
     async fn picture(&self, source: &Result<Source, String>) -> Result<Option<(AssetId, String)>, StoreError> {
         let asset = match source {
             Ok(Source::Asset(asset)) => asset.clone(),
@@ -208,7 +208,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What running an operation needs; of one that can't run, nothing.
+    /// Returns what running an operation needs; nothing for one that can't run.
     fn needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
         let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
         let needs = settled.and_then(|settled| settled.needs());
@@ -262,7 +262,7 @@ impl Reader<'_> {
     }
 }
 
-/// The asset of `a/HASH`.
+/// Returns the asset of `a/HASH`.
 fn asset_at(path: &Path) -> Option<AssetId> {
     match path.segments() {
         [id] if path.namespace() == Namespace::Assets => AssetId::new(id).ok(),
@@ -270,12 +270,12 @@ fn asset_at(path: &Path) -> Option<AssetId> {
     }
 }
 
-/// What is damaged fails by itself; a store without an answer stops the turn.
+/// Makes a failed item of a damaged document; a transient error of the store stops the turn.
 fn unread(error: StoreError) -> Result<Found, StoreError> {
     if error.is_transient() { Err(error) } else { Ok(Err((Absence::Failed, error.to_string()))) }
 }
 
-/// Of a text its bytes, of anything else its canonical form.
+/// Hashes the bytes of a text, and the canonical form of any other value.
 fn hash(value: &Value) -> String {
     match value {
         Value::String(text) => sha256_hex(text.as_bytes()),

@@ -1,4 +1,4 @@
-//! The inputs of a prompt, from a view of what its turn serves: the one place where they are put together.
+//! The inputs of a prompt, from a view of what its turn serves: the one place where they are assembled.
 
 use super::cache::ToolKey;
 use super::fetch::Reader;
@@ -24,17 +24,17 @@ use crate::venue::resources::{self, scratchpad};
 use crate::venue::workspace::Workspace;
 use std::sync::Arc;
 
-/// What a prompt is made for: a turn that runs, or the next one that somebody looks at.
+/// What a prompt is made for: a turn that runs, or the next one as a preview.
 pub(crate) struct PromptView<'a> {
     pub(crate) venue: &'a Venue,
     pub(crate) setting: &'a Setting,
-    /// As it is configured, with the operations that its pins name.
+    /// The agent as it is configured, with the operations that its pins name.
     pub(crate) agent: &'a AgentRecord,
     pub(crate) workspace: &'a Workspace,
 }
 
-/// What a turn begins with: its setting, its tree, and the agent with the operations that its pins name, when it has
-/// any. The tree of a session that is new again has an empty `c/`.
+/// Returns what a turn begins with: its setting, its tree, and the agent with the operations that its pins name, if it
+/// has any. The `c/` of a session that is new again is emptied.
 pub(crate) async fn begin(
     venue: &Venue,
     agent: &AgentRecord,
@@ -54,7 +54,7 @@ pub(crate) async fn begin(
 }
 
 impl PromptView<'_> {
-    /// The inputs of the prompt, after these turns of the session.
+    /// Returns the inputs of the prompt, after these turns of the session.
     pub(crate) async fn inputs(&self, transcript: Vec<Arc<TranscriptTurn>>) -> Result<Inputs, StoreError> {
         let Self { venue, setting, agent, workspace } = *self;
         let config = &setting.config;
@@ -78,7 +78,7 @@ impl PromptView<'_> {
             agent: setting.session.agent.clone(),
             venue: venue.name.clone(),
             model: config.model.clone(),
-            // Whose scratch space is meant changes with the session, and is no part of a prompt.
+            // The scratch space changes with the session and is no part of a prompt.
             authority: setting.authority.clone().nowhere(),
             disclosure: setting.authority.disclosed(),
             bound: setting.mandate.envelope.bound.clone(),
@@ -114,9 +114,9 @@ impl PromptView<'_> {
         })
     }
 
-    /// The tools of an agent's configuration; built once per version of it and per values that its
-    /// bindings fill in. From a session's first task on those that end one stay: tools stand in front of everything,
-    /// and a change of them costs the whole prompt.
+    /// Returns the tools of an agent's configuration; built once per version of it and per values that its bindings
+    /// fill in. From a session's first task on, the tools that end a task stay: tools stand at the beginning of a
+    /// prompt, and changing them costs the cache of the whole prompt.
     fn tools(&self, values: &Resolver, instances: Vec<String>, turns: &[Arc<TranscriptTurn>]) -> Arc<ToolTable> {
         let Self { venue, setting, agent, workspace: _ } = *self;
         if setting.plan.is_anonymous() || setting.last.is_some() {
@@ -155,7 +155,7 @@ impl PromptView<'_> {
     }
 }
 
-/// Catalog paths of the operations that the model is offered.
+/// Returns the catalogue paths of the operations that the model is offered.
 pub(crate) fn offered(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
     let table = resolve(&agent.config, &setting.state.tools, Ends::of(false), &Resolver::default(), &venue.catalog);
     table.targets.iter().filter_map(ToolTarget::operation).map(str::to_owned).collect()

@@ -1,5 +1,5 @@
-//! Stage 4, the shell's part. In comes what a turn serves and may do, out go the inputs of its prompt, fetched with
-//! authority checked per read. It changes nothing: a turn and a look at the next one are the same here.
+//! Stage 4, without the pure core: fetches the inputs of a prompt from what a turn serves and may do, with authority
+//! checked per read. It changes nothing: a turn and a preview of the next one are the same here.
 
 mod attachments;
 mod cache;

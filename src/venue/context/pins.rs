@@ -1,5 +1,5 @@
-//! Pins in a configuration: tools and entries that name `o/<name>`, or a definition, are those of the operation that it
-//! stands for, in each turn anew, as far as the turn may read the pin.
+//! Pins in a configuration: tools and entries that name `o/<name>`, or a definition, become those of the operation that
+//! it stands for, in each turn anew, as far as the turn may read the pin.
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::agent::entry::ContextEntry;
@@ -11,8 +11,8 @@ use crate::store::StoreError;
 use crate::venue::operation::OpError;
 use crate::venue::operation::pin::PinReader;
 
-/// The agent with the operations that its pins name; `None`: it names none. What can't be resolved stays, and is
-/// refused where it is used.
+/// Returns the agent with the operations that its pins name; `None` if it names none. A pin that can't be resolved
+/// stays, and is refused where it is used.
 pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result<Option<AgentRecord>, StoreError> {
     let names_pins = agent.config.tools.iter().filter_map(ToolEntry::operation).any(is_pin)
         || agent.config.context.iter().filter_map(operation_of).any(is_pin);
@@ -32,7 +32,7 @@ pub(super) async fn resolved(pins: PinReader<'_>, agent: &AgentRecord) -> Result
         named.push((path, name.clone()));
         *entry = ToolEntry::Named(Box::new(NamedTool { operation: Some(operation), name: Some(name), ..tool }));
     }
-    // What is bound under a pin's path is bound under the names of its tools.
+    // Bindings under a pin's path become bindings under the names of its tools.
     agent.config.tool_arg_injection.rename(&named);
     for entry in &mut agent.config.context {
         let Some(path) = operation_of(entry).filter(|path| is_pin(path)).map(str::to_owned) else { continue };
@@ -51,7 +51,7 @@ fn operation_of(entry: &ContextEntry) -> Option<&str> {
     }
 }
 
-/// The operation that a pin names; `None` of one that names none to this reader.
+/// Finds the operation that a pin names; `None` if the reader can't resolve it.
 async fn find_operation(pins: PinReader<'_>, path: &str) -> Result<Option<String>, StoreError> {
     match pins.operation_of(path).await {
         Ok(operation) => Ok(Some(operation)),

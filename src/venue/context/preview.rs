@@ -1,4 +1,4 @@
-//! What the next turn of a session would see, with nothing changed by looking.
+//! A preview of the next turn of a session; it changes nothing.
 
 use super::{PromptView, Transcript, begin, inbox, state};
 use crate::domain::agent::AgentConfig;
@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The event of a task that nobody has sent.
+/// Event id of the task in a preview, which nobody has sent.
 const EVENT: &str = "preview";
 
 /// What is looked at.
@@ -35,11 +35,11 @@ pub struct Preview {
     pub context_ids: Vec<String>,
     /// Grants of that task.
     pub context: Option<Vec<Value>>,
-    /// Who asks: the task may do no more.
+    /// Identity of the caller: the task may do no more.
     #[serde(skip)]
     #[schemars(skip)]
     pub envelope: Envelope,
-    /// His name; the owner's when absent.
+    /// Name of the caller; the owner's if absent.
     #[serde(skip)]
     #[schemars(skip)]
     pub caller: Option<String>,
@@ -48,7 +48,7 @@ pub struct Preview {
     pub session: Option<SessionId>,
 }
 
-/// Why there is nothing to look at.
+/// Why there is no preview.
 #[derive(Debug, thiserror::Error)]
 pub enum PreviewError {
     /// There is no such agent.
@@ -57,25 +57,25 @@ pub enum PreviewError {
     /// The agent has no such session.
     #[error("no session `{0}`: nothing was ever sent to it")]
     NoSession(SessionKey),
-    /// It serves somebody who holds more than who asks.
+    /// The turn serves a request that holds more than the caller.
     #[error("the next turn of session `{0}` serves a request that holds more than you: it is not shown")]
     Withheld(SessionKey),
-    /// A grant that breaks a rule.
+    /// A grant breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A session at rest.
+/// A session between two turns.
 struct Rested {
     key: SessionKey,
     run: Run,
     transcript: Transcript,
 }
 
-/// The inputs of the prompt that the next turn would have.
+/// Returns the inputs of the prompt that the next turn would have.
 pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
     Box::pin(next(venue, owner, id, asked)).await
 }
@@ -101,7 +101,7 @@ async fn next(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Res
     Ok(view.inputs(transcript.records()).await?)
 }
 
-/// Whether the session is new and empty by the time of the turn, which it is then.
+/// Expires the session if its time is over at the turn. Returns whether it is new and empty then.
 fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut Transcript) -> bool {
     let at = run.arrived().unwrap_or_else(|| venue.now());
     let last = transcript.last().map(|record| record.end);
@@ -112,7 +112,7 @@ fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut T
     expired
 }
 
-/// The session as it is, with the task behind what is pending already.
+/// Reads the session as it is, and adds the task after the pending events.
 async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Rested, PreviewError> {
     let event = EventId::new(EVENT).expect("a legal id");
     let job = JobId::derive(&venue.key, owner, &event);

@@ -1,4 +1,4 @@
-//! A session as the store has it between two turns: what it remembers, its mailbox, its `c/`.
+//! A session as it is stored between two turns: its state, its mailbox, its `c/`.
 
 use crate::domain::decode;
 use crate::domain::ids::{Owner, decode_token};
@@ -11,14 +11,14 @@ use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-/// Place of what no call of a reply has done.
+/// Position of a write that no call of a reply has made.
 const NO_CALL: u32 = u32::MAX;
-/// What a commit left for the next turn; before the first, nothing.
+/// Decodes the state that a commit left for the next turn; the default before the first.
 pub(crate) fn state(bytes: Option<&Bytes>) -> Result<SessionState, StoreError> {
     bytes.map_or_else(|| Ok(SessionState::default()), |bytes| stored("state", bytes))
 }
 
-/// Mailbox entries as the core takes them.
+/// Decodes mailbox entries for the core.
 pub(crate) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
     let pending = entries.iter().map(|entry| {
         Ok(Pending {
@@ -31,13 +31,13 @@ pub(crate) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError
     pending.collect()
 }
 
-/// `what` of a session as it was stored.
+/// Decodes a stored part of a session; `what` names it in an error.
 pub(crate) fn stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
     let corrupt = |error| StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") };
     decode::stored(bytes).map_err(corrupt)
 }
 
-/// Empties the session's `c/`, durable with the turn's commit.
+/// Empties the session's `c/`; durable with the turn's commit.
 pub(crate) async fn clear(workspace: &Workspace, store: &dyn Store) -> Result<(), StoreError> {
     for name in names(store, workspace.owner(), workspace.scope()).await? {
         let Ok(path) = Path::from_segments(vec![Namespace::Session.prefix().to_owned(), name]) else { continue };
@@ -50,7 +50,7 @@ pub(crate) async fn clear(workspace: &Workspace, store: &dyn Store) -> Result<()
     Ok(())
 }
 
-/// Names of what lies in a session's `c/`.
+/// Returns the names of the values in a session's `c/`.
 async fn names(store: &dyn Store, owner: &Owner, scope: &Scope) -> Result<Vec<String>, StoreError> {
     let Some(base) = layout::base(Namespace::Session, scope) else { return Ok(Vec::new()) };
     let (prefix, mut names) = (format!("{base}/"), Vec::new());

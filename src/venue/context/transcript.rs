@@ -1,4 +1,4 @@
-//! The turns of a session that a prompt can show: read once, then kept up.
+//! The turns of a session that a prompt can show. They are read once and then kept current.
 
 use crate::domain::context::past::TranscriptTurn;
 use crate::domain::ids::{Owner, SessionKey};
@@ -11,16 +11,16 @@ use std::sync::Arc;
 /// Turns of a transcript: more than fit into any prompt.
 const TRANSCRIPT: usize = 500;
 
-/// The newest turn records of a session, oldest first; no more of them than weigh twice as much as the largest prompt.
+/// The newest turn records of a session, oldest first; together at most twice as large as the largest prompt.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    /// With their bytes as they are stored.
+    /// Records with their bytes as they are stored.
     turns: VecDeque<(Arc<TranscriptTurn>, usize)>,
     bytes: usize,
 }
 
 impl Transcript {
-    /// Of a session at this version. Turns up to `since` are of a conversation whose time was over.
+    /// Reads the turns of a session of this version. Turns up to `since` belong to a conversation that has expired.
     pub(crate) async fn read(
         store: &dyn Store,
         owner: &Owner,
@@ -28,7 +28,7 @@ impl Transcript {
         version: u64,
         since: u64,
     ) -> Result<Self, StoreError> {
-        // What a fork that broke off has left behind the session's own turns is none of its own.
+        // Turns above the session's version are left by an interrupted fork and aren't its own.
         let end = keys::turn(session, version + 1);
         let turns = keys::turns(session);
         let found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
@@ -43,7 +43,7 @@ impl Transcript {
         Ok(transcript)
     }
 
-    /// A turn was committed, as so many bytes.
+    /// Adds a committed turn of so many bytes, and removes the oldest turns above the limits.
     pub(crate) fn push(&mut self, record: TurnRecord, bytes: usize) {
         self.turns.push_back((Arc::new(record.into()), bytes));
         self.bytes += bytes;
@@ -52,29 +52,29 @@ impl Transcript {
         }
     }
 
-    /// The record of an earlier turn has changed.
+    /// Replaces the record of an earlier turn.
     pub(crate) fn amend(&mut self, record: TurnRecord) {
         if let Some((place, _)) = self.turns.iter_mut().find(|(known, _)| known.turn == record.turn) {
             *place = Arc::new(record.into());
         }
     }
 
-    /// As a prompt takes them.
+    /// Returns the records for a prompt.
     pub(crate) fn records(&self) -> Vec<Arc<TranscriptTurn>> {
         self.turns.iter().map(|(record, _)| Arc::clone(record)).collect()
     }
 
-    /// The record of a turn, when it is among them.
+    /// Returns the record of a turn, if it is in the transcript.
     pub(crate) fn turn(&self, turn: u64) -> Option<&TurnRecord> {
         self.turns.iter().rev().map(|(record, _)| &***record).find(|record| record.turn == turn)
     }
 
-    /// The newest.
+    /// Returns the record of the newest turn.
     pub(crate) fn last(&self) -> Option<&TurnRecord> {
         self.turns.back().map(|(record, _)| &***record)
     }
 
-    /// Bytes of all of them, as they are stored.
+    /// Returns the bytes of all records, as they are stored.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

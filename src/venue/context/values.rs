@@ -1,4 +1,4 @@
-//! What a turn knows, from the request, the user and the project.
+//! Context values of a turn, from the request, the user and the project.
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::event::Mandate;
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::tree::shared;
 
-/// The values of a turn. The store is asked, once, only when the configuration or a text names any.
+/// Returns the resolver of a turn's values. It reads the store, once, only if the configuration or a text uses values.
 pub(super) async fn resolver(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {
     let config = &agent.config;
     let loaded = serde_json::to_string(&agent.state.context).unwrap_or_default();
@@ -19,7 +19,7 @@ pub(super) async fn resolver(venue: &Venue, setting: &Setting, agent: &AgentReco
         return Ok(Resolver::new(session, Values::new(), Values::new(), config.context_mapping.clone()));
     }
     let (mut user, project) = shared::load(&*venue.store, &setting.owner).await?;
-    // Who somebody is, is said by the token alone.
+    // The token alone says who the user is, so its claims replace stored values.
     user.extend(envelope.claims.clone());
     Ok(Resolver::new(session_context.clone(), user, project, config.context_mapping.clone()))
 }

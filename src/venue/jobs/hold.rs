@@ -1,5 +1,5 @@
-//! Jobs that are paused and let go on. The turn that runs when a job is paused commits, and none begins
-//! for it until it goes on; children, timers and approvals go on, and so does its time.
+//! Jobs that are paused and resumed. The turn that runs when a job is paused commits, and none begins for it until it
+//! is resumed; children, timers and approvals continue, and so does the deadline.
 
 use super::{end, get};
 use crate::domain::ids::{JobId, Owner, SessionKey};
@@ -8,18 +8,18 @@ use crate::domain::wait::WaitCause;
 use crate::store::{DocWrite, Finished, Parked, StoreError, keys};
 use crate::venue::Venue;
 
-/// What became of it.
+/// Result of pausing or resuming a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HoldOutcome {
-    /// It is so now, or was.
+    /// The job has the wanted state, or had it before.
     Done(Box<Job>),
-    /// It can't be, for this reason.
+    /// The job can't get that state, for this reason.
     Not(String),
-    /// No such job.
+    /// There is no such job.
     Unknown,
 }
 
-/// Pauses an open job of an agent, in the name of this caller.
+/// Pauses an open job of an agent; `by` is the name of the caller.
 pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId, by: &str) -> Result<HoldOutcome, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(HoldOutcome::Unknown) };
     if job.head.op.is_some() {
@@ -41,13 +41,13 @@ pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId, by: &str) -> Result
     }
 }
 
-/// Records who has paused a job, for those who look at it.
+/// Records who has paused a job, for those who read it.
 async fn note_pause(venue: &Venue, owner: &Owner, job: &JobId, by: &str) -> Result<(), StoreError> {
     let note = Waiting { reason: by.to_owned(), until: None, cause: WaitCause::Paused };
     venue.store.write(venue.now(), owner, &[DocWrite::json(keys::job_wait(job), &note)]).await.map(|_| ())
 }
 
-/// Lets a paused job go on.
+/// Resumes a paused job.
 pub async fn resume(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutcome, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(HoldOutcome::Unknown) };
     let session = session(&job);
@@ -61,7 +61,7 @@ pub async fn resume(venue: &Venue, owner: &Owner, id: &JobId) -> Result<HoldOutc
     }
 }
 
-/// Ends a job whose time is over while no turn of it can begin.
+/// Ends a job whose time is over while none of its turns can begin.
 pub async fn over(venue: &Venue, owner: &Owner, id: &JobId, result: &JobResult) -> Result<(), StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(()) };
     match end(venue, owner, &job, result, Vec::new()).await? {

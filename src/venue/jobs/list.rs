@@ -11,32 +11,33 @@ use crate::venue::Venue;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Places of the list that one step looks at.
+/// Entries of the list that one step reads.
 const STEP: usize = 100;
 
-/// Which jobs are wanted; what is absent or empty excludes none.
+/// Filter of jobs; an absent or empty field excludes none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobFilter {
-    /// In one of these states.
+    /// States of the job; any of them.
     pub statuses: Vec<JobStatus>,
-    /// That ended with one of these codes.
+    /// Codes with which the job ended; any of them.
     pub codes: Vec<ErrorCode>,
-    /// Served by this agent.
+    /// Agent that serves the job.
     pub agent: Option<AgentId>,
-    /// In this session.
+    /// Session that serves the job.
     pub session: Option<SessionId>,
-    /// Accepted then or later.
+    /// Earliest time of acceptance.
     pub since: Option<Millis>,
-    /// Accepted then or earlier.
+    /// Latest time of acceptance.
     pub until: Option<Millis>,
-    /// That he sees something of; a text is looked for only in those of which he sees all. Absent: the venue.
+    /// Reader who must see something of the job; a text is searched only in jobs of which he sees all. `None` is the
+    /// venue itself.
     pub reader: Option<Reader>,
-    /// With this text in input, output or error; case doesn't matter.
+    /// Text in input, output or error, in any case.
     pub text: Option<String>,
 }
 
 impl JobFilter {
-    /// Whether a job is wanted, its time apart.
+    /// Whether a job passes the filter, apart from its times.
     pub fn takes(&self, job: &Job) -> bool {
         let of_agent = job.head.op.is_none();
         let sight = self.reader.as_ref().map_or(JobSight::Whole, |reader| reader.sees(&job.head));
@@ -58,7 +59,7 @@ fn says(job: &Job, text: &str) -> bool {
         || result.and_then(|result| result.error.as_ref()).is_some_and(|error| error.to_lowercase().contains(&text))
 }
 
-/// Whether a value has a text, in lower case, in one of its strings, or as it is written.
+/// Whether a value contains a text, given in lower case, in one of its strings or in its JSON.
 pub fn contains(value: &Value, text: &str) -> bool {
     match value {
         Value::String(own) => own.to_lowercase().contains(text),
@@ -68,7 +69,7 @@ pub fn contains(value: &Value, text: &str) -> bool {
     }
 }
 
-/// Where a list goes on: the place of the last job that was looked at.
+/// Cursor of a list: the entry of the last job that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Cursor(String);
@@ -82,19 +83,19 @@ impl TryFrom<String> for Cursor {
 }
 
 impl Cursor {
-    /// When the job at this place was accepted: so far back the list was looked through.
+    /// Returns when the job at the cursor was accepted: so far back the list was read.
     pub fn created(&self) -> Millis {
         created(&self.0)
     }
 
-    /// A place as an answer has named it.
+    /// Parses a cursor of an answer.
     pub fn parse(text: &str) -> Option<Self> {
         let (created, job) = text.split_once('-')?;
         let is_time = created.len() == 16 && created.bytes().all(|byte| byte.is_ascii_digit());
         (is_time && JobId::new(job).is_ok()).then(|| Self(text.to_owned()))
     }
 
-    /// As it is named.
+    /// Returns the text of the cursor.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -103,14 +104,14 @@ impl Cursor {
 /// A page of a filtered list.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobPage {
-    /// Newest first.
+    /// Jobs, newest first.
     pub jobs: Vec<Job>,
-    /// Where the list goes on; `None` at its end. A page may be empty and the list go on.
+    /// Cursor of the next page; `None` at the end of the list. An empty page may have a next one.
     pub next: Option<Cursor>,
 }
 
-/// The wanted jobs behind a place, newest first: at most `limit`, and among no more than
-/// [`LIST_LOOKS`], and no more than weigh [`LIST_LOOK_BYTES`], that are looked at.
+/// Returns the jobs after the cursor that pass the filter, newest first: at most `limit`. It reads at most
+/// [`LIST_LOOKS`] jobs and [`LIST_LOOK_BYTES`].
 pub async fn find(
     venue: &Venue,
     owner: &Owner,

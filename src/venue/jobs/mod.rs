@@ -28,32 +28,32 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// First and longest pause between two looks at a job.
+/// First and longest pause between two reads of a job that is waited for.
 const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Milliseconds that the clocks of a queue and a venue may be apart.
+/// Milliseconds that the clocks of a queue and a venue may differ.
 const CLOCKS_APART: u64 = 60_000;
 
-/// One job.
+/// Returns one job.
 pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
 }
 
-/// What one job is, without how it stands.
+/// Returns the head of one job, without its status.
 pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<JobHead>, StoreError> {
     venue.store.get(owner, &keys::job_head(id)).await
 }
 
-/// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs under it have
-/// used. Why it waits else, [`crate::venue::waits::explain`] finds out.
+/// Returns one job for people: with why it waits if its agent is suspended, and with what the jobs under it have used.
+/// For other reasons to wait see [`crate::venue::waits::explain`].
 pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
     look_around(venue, owner, &mut found).await?;
     Ok(found.pop())
 }
 
-/// Key of a job's place in the list. It has the time of the admission, which a request that lay in
-/// the queue has long after it was created.
+/// Returns the key of a job's entry in the list. The key has the time of admission, which for a request that waited in
+/// the queue is long after its creation.
 pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<DocKey>, StoreError> {
     let earliest = Millis(head.created.0.saturating_sub(CLOCKS_APART));
     let (after, suffix) = (keys::job_list_entry(earliest, &head.id), format!("-{}", head.id));
@@ -67,12 +67,12 @@ pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<
     Ok(None)
 }
 
-/// Whether a job that a turn serves was ended by another: cancelled, or completed or failed for it.
+/// Whether a job that a turn serves has ended outside that turn: cancelled, completed or failed.
 pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
     Ok(!cancelled(venue, owner, std::slice::from_ref(id)).await?.is_empty())
 }
 
-/// Those of the jobs that have ended.
+/// Returns those of the jobs that have ended.
 pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
     let wanted: Vec<_> = ids.iter().map(keys::job_status).collect();
     let docs = venue.store.read(owner, &wanted).await?;
@@ -80,17 +80,17 @@ pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Ve
     Ok(found.map(|(id, _)| id.clone()).collect())
 }
 
-/// Keys of all that a job is.
+/// Returns the keys of all documents of a job.
 fn documents(id: &JobId) -> [DocKey; 6] {
     let [head, status, result] = [keys::job_head(id), keys::job_status(id), keys::job_result(id)];
     [head, status, result, keys::job_wait(id), keys::outbound(id), keys::job_spend(id)]
 }
 
-/// What is read of a job's input and output.
+/// How much of a job's input and output is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Whole,
-    /// Large ones say no more than their size.
+    /// Only the size of large values.
     Listed,
 }
 
@@ -108,7 +108,7 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
     Ok(Some(Job { head, status, updated, result, waiting, wait: None, outbound, tally, tree: None }))
 }
 
-/// A record; the field that may be large is not decoded when it is.
+/// Decodes a record; if `large` names a field whose value is large, that is replaced by its size.
 fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) -> Result<T, StoreError> {
     let Some(field) = large.filter(|_| bytes.len() > LISTED_VALUE_BYTES) else { return decode(key, bytes) };
     let raw: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).map_err(|error| corrupt(key, &error))?;
@@ -132,7 +132,7 @@ pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobI
     jobs.filter_map(Result::transpose).collect()
 }
 
-/// How jobs stand: without what came out of them and what they have used; of a large input no more than its size.
+/// Reads the states of jobs, without their results and what they have used; of a large input only its size.
 pub(in crate::venue) async fn read_states(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let documents = |id| [keys::job_head(id), keys::job_status(id), keys::job_wait(id), keys::outbound(id)];
     let wanted: Vec<_> = ids.iter().flat_map(documents).collect();
@@ -147,7 +147,7 @@ pub(in crate::venue) async fn read_states(venue: &Venue, owner: &Owner, ids: &[J
     Ok(jobs)
 }
 
-/// Reads again what workers note of a job that goes on: why it waits, and how it stands with an external worker.
+/// Reads again what workers note of an open job: why it waits, and its state at an external worker.
 pub async fn reload_notes(venue: &Venue, owner: &Owner, job: &mut Job) -> Result<(), StoreError> {
     let keys = [keys::job_wait(&job.head.id), keys::outbound(&job.head.id)];
     if let [waiting, outbound] = venue.store.read(owner, &keys).await?.as_slice() {
@@ -156,8 +156,8 @@ pub async fn reload_notes(venue: &Venue, owner: &Owner, job: &mut Job) -> Result
     Ok(())
 }
 
-/// The first of these jobs as lists show them: as many as weigh no more than `bytes`, and one at
-/// least; those that are gone, or not wanted, are `None`. And what is left of `bytes`.
+/// Returns the first of these jobs as lists show them: up to `bytes` in all, but at least one. A job that is gone or
+/// doesn't pass the filter is `None`. Also returns what is left of `bytes`.
 async fn listed(
     venue: &Venue,
     owner: &Owner,
@@ -169,10 +169,10 @@ async fn listed(
     let (found, left) = steps::read(&*venue.store, owner, &groups, bytes).await?;
     let mut jobs = Vec::with_capacity(found.len());
     for (id, docs) in ids.iter().zip(found) {
-        // A text is looked for in the whole of one job at a time.
+        // For a search, the whole of one job at a time is decoded.
         let searched = if filter.text.is_some() { Extent::Whole } else { Extent::Listed };
         let found = match assembled(id, &docs, searched) {
-            // A damaged one keeps no other from being listed; the audit names it.
+            // A damaged job doesn't keep others from being listed; the audit names it.
             Err(error) if !error.is_transient() => {
                 tracing::warn!(%owner, job = %id, %error, "a damaged job is left out of a list");
                 None
@@ -186,13 +186,13 @@ async fn listed(
     Ok((jobs, left))
 }
 
-/// What people want to know of jobs that stands in other documents than theirs.
+/// Adds to jobs what stands in documents other than theirs.
 async fn look_around(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
     say_who_is_suspended(venue, owner, jobs).await?;
     spend::add_up(venue, owner, jobs).await
 }
 
-/// Open jobs of suspended agents wait for somebody who resumes those.
+/// Notes in open jobs of suspended agents that they wait for somebody who resumes the agent.
 async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
     let is_open = |job: &&mut Job| !job.status.is_terminal() && job.head.op.is_none();
     let agents: BTreeSet<_> = jobs.iter_mut().filter(is_open).map(|job| job.head.agent.clone()).collect();
@@ -202,7 +202,7 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
     let keys: Vec<_> = agents.iter().map(keys::agent).collect();
     let records = venue.store.read(owner, &keys).await?;
     for (agent, doc) in agents.iter().zip(records) {
-        // A damaged record is told where the agent is looked at.
+        // A damaged record is reported where the agent is shown.
         let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
         let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
         for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
@@ -212,7 +212,7 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
     Ok(())
 }
 
-/// The reason of work whose agent is suspended.
+/// Returns why work waits whose agent is suspended.
 pub(in crate::venue) fn suspended(agent: &AgentRecord) -> WaitReason {
     WaitReason::Suspended { agent: agent.id.clone(), why: agent.error.clone() }
 }
@@ -220,28 +220,28 @@ pub(in crate::venue) fn suspended(agent: &AgentRecord) -> WaitReason {
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListPage<T> {
-    /// What it lists.
+    /// Items of the page.
     pub items: Vec<T>,
-    /// How many there are in all.
+    /// Number of items in the whole list.
     pub total: usize,
-    /// Place behind the page.
+    /// Offset after the page.
     pub next: usize,
 }
 
 impl<T> ListPage<T> {
-    /// Where the page behind this one, which begins at `offset`, begins; `None`: this is the last.
+    /// Returns the offset of the next page, if this one begins at `offset`; `None` if this is the last.
     pub fn behind(&self, offset: usize) -> Option<usize> {
         (offset < self.next && self.next < self.total).then_some(self.next)
     }
 
-    /// As operations return a page that begins at `offset`.
+    /// Returns the page as operations answer it; it begins at `offset`.
     pub fn to_json<'p, S: Serialize>(&'p self, offset: usize, item: impl FnMut(&'p T) -> S) -> Value {
         let items: Vec<S> = self.items.iter().map(item).collect();
         json!({"items": items, "total": self.total, "offset": offset, "next": self.behind(offset)})
     }
 }
 
-/// Ids of jobs, newest first.
+/// Returns a page of job ids, newest first.
 pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<JobId>, StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
@@ -250,8 +250,8 @@ pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> R
     Ok(ListPage { items, total: page.total, next })
 }
 
-/// Jobs, newest first; no more of them than weigh [`LIST_BYTES`] together, and of large inputs and
-/// outputs no more than their size.
+/// Returns a page of jobs, newest first, with at most [`LIST_BYTES`] together, and of large inputs and outputs only
+/// their size.
 pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<Job>, StoreError> {
     let ListPage { items: ids, total, .. } = ids(venue, owner, offset, limit).await?;
     let (found, _) = listed(venue, owner, &ids, LIST_BYTES, &JobFilter::default()).await?;
@@ -261,7 +261,7 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
     Ok(ListPage { items, total, next })
 }
 
-/// Statuses of jobs; of those that there are.
+/// Returns the statuses of those of these jobs that exist.
 pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(JobId, JobStatus)>, StoreError> {
     let keys: Vec<_> = ids.iter().map(keys::job_status).collect();
     let docs = venue.store.read(owner, &keys).await?;
@@ -269,14 +269,14 @@ pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec
     Ok(known.collect())
 }
 
-/// Status of a job and since when, without reading what it was asked and what it said. `None`: no such job, or one that
-/// nobody has taken yet.
+/// Returns the status of a job and its time, without reading its input and result. `None` if there is no such job, or
+/// no worker has taken it yet.
 pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
     Ok(venue.store.doc(owner, &keys::job_status(id)).await?.status())
 }
 
-/// Is over when a job is told to have ended. What isn't told, a look in time finds: nobody waits for long for a queue
-/// that is away.
+/// Returns a future that completes when the end of a job is signalled. It stays pending if the queue doesn't answer
+/// within `time`; then polling finds the end.
 async fn told_of_end(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -> BoxFuture<'static, ()> {
     match tokio::time::timeout(time, venue.bus.ended(owner, id)).await {
         Ok(Ok(told)) => told,
@@ -288,7 +288,7 @@ async fn told_of_end(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -
     }
 }
 
-/// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
+/// Waits until a job has ended, at most for `timeout`, and returns it. `None` if there is no such job.
 pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
     let deadline = venue.clock.steady() + timeout;
     let mut pause = POLL.0;
@@ -296,7 +296,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     loop {
         let ended = match state(venue, owner, id).await? {
             Some((status, _)) => status.is_terminal(),
-            // Nobody has taken it yet, or there is none.
+            // No worker has taken it yet, or there is no such job.
             None => match get(venue, owner, id).await? {
                 Some(job) => job.status.is_terminal(),
                 None => return Ok(None),
@@ -308,7 +308,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
         }
         let pause_now = pause.min(deadline.saturating_sub(now));
         let Some(end) = &mut told else {
-            // It may have ended before anybody listens: it is looked at once more.
+            // The job may have ended before the subscription, so it is read once more.
             told = Some(Box::pin(told_of_end(venue, owner, id, pause_now)).await);
             continue;
         };
@@ -321,7 +321,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     }
 }
 
-/// How a job ended, for those that it has started.
+/// Returns the reason for cancelling the children of a job that ended so.
 fn ended_by(id: &JobId, ended: JobStatus) -> String {
     let how = match ended {
         JobStatus::Complete => "was completed without it",
@@ -337,7 +337,8 @@ fn ended_by(id: &JobId, ended: JobStatus) -> String {
     format!("job {id} {how}")
 }
 
-/// What cancels the jobs that a job has started, which `ended` so, and so what those have started.
+/// Returns the messages that cancel the jobs which a job has started; they cancel theirs in turn. `ended` is how the
+/// job ended.
 pub async fn cancel_children(
     venue: &Venue,
     owner: &Owner,
@@ -361,7 +362,7 @@ pub async fn cancel_children(
     Ok(messages)
 }
 
-/// Ends an open job from outside its turns: whoever waits is told, its session looks, and `more` goes out
+/// Ends an open job from outside its turns. Its callers get the result, its session is woken, and `more` is published
 /// with it.
 pub async fn end(
     venue: &Venue,
@@ -387,18 +388,18 @@ pub async fn end(
     Ok(finished)
 }
 
-/// What became of a cancellation.
+/// Result of a cancellation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
-    /// It is cancelled now.
+    /// The job is cancelled.
     Done(Job),
-    /// It had ended before.
+    /// The job had ended before.
     Already(Job),
-    /// No such job.
+    /// There is no such job.
     Unknown,
 }
 
-/// Cancels a job, and with it what it has started; a running model call is dropped within a second.
+/// Cancels a job and the jobs that it has started; a running model call is dropped within a second.
 pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&str>) -> Result<Cancelled, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| told(format!("cancelled: {r}")));

@@ -1,13 +1,13 @@
-//! Jobs that nobody has begun with: their message waits in the queue.
+//! Jobs that no worker has begun: their messages wait in the queue.
 
 use crate::bus::WaitingMessage;
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::venue::Venue;
 
-/// Messages of the owner that are looked at.
+/// Messages of the owner that are searched.
 const LOOKED_AT: usize = 1_000;
 
-/// Says why there is no such job: its message may wait in the queue.
+/// Returns why there is no such job: its message may wait in the queue.
 pub async fn missing(venue: &Venue, owner: &Owner, id: &JobId) -> String {
     match find(venue, owner, id).await {
         Some(WaitingMessage { agent, published, .. }) => format!(
@@ -19,7 +19,7 @@ pub async fn missing(venue: &Venue, owner: &Owner, id: &JobId) -> String {
     }
 }
 
-/// The message that becomes this job; `None` also where the queue can't be asked.
+/// Finds the message that becomes this job; `None` also if the queue doesn't answer.
 async fn find(venue: &Venue, owner: &Owner, id: &JobId) -> Option<WaitingMessage> {
     let waiting = venue.bus.waiting(owner, LOOKED_AT).await.ok()?;
     waiting.into_iter().find(|message| {

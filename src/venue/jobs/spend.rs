@@ -1,4 +1,4 @@
-//! What jobs and everything under them have used, added up when somebody looks.
+//! What jobs and all jobs under them have used, summed up on each read.
 
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 /// Children that are read at a time: each costs two small documents.
 const PAGE: usize = 100;
 
-/// Puts into each job what it and the jobs under it have used, as of their last commits. Of all jobs together
-/// it looks at [`TREE_JOBS`] that lie under them.
+/// Sets in each job what it and the jobs under it have used, as of their last commits. For all jobs together it reads
+/// at most [`TREE_JOBS`] jobs under them.
 pub(super) async fn add_up(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
     let mut left = TREE_JOBS;
     for job in jobs.iter_mut().filter(|job| job.head.op.is_none()) {
@@ -25,7 +25,7 @@ pub(super) async fn add_up(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Re
     Ok(())
 }
 
-/// Whether it is worth a look: also while the turn that starts them hasn't committed.
+/// Whether a job may have children, also while the turn that starts them hasn't committed.
 fn may_have_children(status: JobStatus, tally: Option<&Tally>) -> bool {
     let may_begin = matches!(status, JobStatus::Started | JobStatus::Paused | JobStatus::InputRequired);
     may_begin || tally.is_some_and(|tally| tally.started)
@@ -41,7 +41,7 @@ async fn below(
     let mut parents = VecDeque::from([root.clone()]);
     while let Some(parent) = parents.pop_front() {
         let prefix = keys::job_children(&parent);
-        // One more than may be looked at tells that there are more.
+        // One entry above the limit shows that there are more.
         let mut entries = venue.store.entries(owner, &prefix).of(PAGE.min(*left + 1));
         while let Some(page) = entries.keys().await? {
             let ids = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok());
@@ -63,7 +63,7 @@ async fn below(
     Ok(())
 }
 
-/// Where jobs stand, and what they have used; of those that are still there.
+/// Reads the statuses of jobs and what they have used; jobs that are gone are left out.
 async fn read(
     venue: &Venue,
     owner: &Owner,

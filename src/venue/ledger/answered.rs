@@ -1,4 +1,4 @@
-//! Calls of a turn with what their model was answered, and what each of them read.
+//! Calls of a turn with the answers to their model, and what each call read.
 
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::origin::Seen;
@@ -6,10 +6,10 @@ use crate::domain::session::{CallRecord, TurnRecord};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// A call of a turn with what its model was answered.
+/// A call of a turn with the answer to its model.
 #[derive(Clone, Copy)]
 pub(super) struct AnsweredCall<'r> {
-    /// Index of the answer in what was said.
+    /// Index of the answer among the messages of the turn.
     pub at: usize,
     /// Id that the model gave the call.
     pub call: &'r str,
@@ -17,18 +17,18 @@ pub(super) struct AnsweredCall<'r> {
     pub tool: &'r str,
     /// Text of the answer.
     pub text: &'r str,
-    /// What the turn's record has of it.
+    /// Record of the call.
     pub made: &'r CallRecord,
 }
 
 impl<'r> AnsweredCall<'r> {
-    /// What it has read, by its record, else by what its arguments name.
+    /// Returns what the call has read, by its record, else by the paths in its arguments.
     pub fn reads(&self, record: &TurnRecord) -> Cow<'r, [Seen]> {
         reads_of_call(record, self.call, self.made)
     }
 }
 
-/// The calls of a turn that were answered, in the order of the answers.
+/// Returns the calls of a turn that have an answer, in the order of the answers.
 pub(super) fn answered_calls(record: &TurnRecord) -> impl Iterator<Item = AnsweredCall<'_>> {
     let answers = record.said.iter().enumerate().filter_map(|(at, message)| match message {
         ChatMessage::Tool { call, name, text } => Some((at, call, name, text)),
@@ -55,7 +55,7 @@ fn reads_of_call<'r>(record: &TurnRecord, call: &str, made: &'r CallRecord) -> C
     arguments.flatten().map(Seen::new).collect::<Vec<_>>().into()
 }
 
-/// The paths that arguments may name: all that is known of calls before their reads were taken down.
+/// Returns the paths that arguments may name: older records of calls have no reads.
 fn named(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) if text.contains('/') => vec![text.as_str()],

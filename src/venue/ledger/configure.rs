@@ -1,5 +1,5 @@
-//! The inputs of a turn with another configuration of its agent. Where the configuration that the turn ran with is
-//! known, what doesn't differ between the two stays as it is recorded: it depends on more than the configuration.
+//! The inputs of a turn with another configuration of its agent. If the configuration of the turn is known, what is the
+//! same in both stays as it is recorded, because it depends on more than the configuration.
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::agent::entry::Source;
@@ -19,7 +19,7 @@ use crate::domain::tools::{Directory, Ends, ToolTable, resolve};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Puts a configuration in the place of the one `before`, of which nothing may be known.
+/// Replaces the configuration `before`, which may be unknown.
 pub(super) fn configure(
     inputs: &mut Inputs,
     before: Option<&AgentConfig>,
@@ -40,7 +40,7 @@ pub(super) fn configure(
     if config.resources.is_empty() {
         inputs.items.retain(|item| item.section != Section::Resource);
     }
-    // The turn of a task that brings its own prompt, and the last one of a task, have no tools of the configuration.
+    // The turn of a task with its own prompt, and the last turn of a task, have no tools of the configuration.
     if !inputs.frame.bare && !inputs.served.last {
         inputs.tools = Arc::new(merged_tools(inputs, before, config, catalog));
     }
@@ -49,7 +49,7 @@ pub(super) fn configure(
         inputs.system.clone_from(&config.system_prompt);
     }
     if !(same_entries && same_system) {
-        // What no placeholder of the turn showed is not in its record.
+        // The record of a turn has only values that a placeholder showed.
         let values = inputs.values.resolver(config.context_mapping.clone());
         inputs.values = fill::known(&inputs.system, &inputs.items, &values);
     }
@@ -80,15 +80,15 @@ pub(super) fn configure(
     }
 }
 
-/// Whose `n/`, `c/` and `t/` a turn means.
+/// Returns the scope that `n/`, `c/` and `t/` of a turn stand for.
 fn home_of(inputs: &Inputs) -> Scope {
     let session = inputs.moment.turn.rsplit('/').nth(1).and_then(|id| SessionId::new(id).ok());
     let session = session.map(|session| SessionKey { agent: inputs.frame.agent.clone(), session });
     Scope { session, job: inputs.served.task.as_ref().and_then(Event::job).cloned() }
 }
 
-/// The configuration decides about everything but what was fetched: an entry that the turn had not is missing. What
-/// the agent keeps by itself stays.
+/// Replaces the entries of the context by those of the configuration. An entry that the turn didn't fetch is missing.
+/// Entries that the agent keeps by itself stay.
 fn replace_entries(inputs: &mut Inputs, config: &AgentConfig) {
     let (recorded, others): (Vec<Item>, Vec<Item>) = std::mem::take(&mut inputs.items)
         .into_iter()
@@ -97,7 +97,7 @@ fn replace_entries(inputs: &mut Inputs, config: &AgentConfig) {
     inputs.items.extend(others);
 }
 
-/// An entry with what was fetched for it.
+/// Returns an entry with the content that was fetched for it.
 fn item_for(read: Read, recorded: &[Item]) -> Item {
     let name = read.source.as_ref().ok().and_then(Source::name);
     let is_its = |item: &&Item| name.is_some() && item.source == name;
@@ -134,8 +134,8 @@ fn item_for(read: Read, recorded: &[Item]) -> Item {
     }
 }
 
-/// The tools: what the two configurations offer differently is different, and what the session, the request and the
-/// resources brought stays.
+/// Returns the tools with the differences between the two configurations applied. Tools of the session, the request and
+/// the resources stay.
 fn merged_tools(
     inputs: &Inputs,
     before: Option<&AgentConfig>,
@@ -167,11 +167,11 @@ fn merged_tools(
     for (spec, target) in recorded.specs.iter().zip(&recorded.targets) {
         let (was, is) = (old.as_ref().and_then(|old| find(old, target)), find(&wanted, target));
         let spec = match (was, is) {
-            // Both offer it alike: it is as the request has it.
+            // Both configurations offer the tool alike: it stays as the request has it.
             (Some(was), Some(is)) if was == is => Some(spec.clone()),
             (_, Some(is)) => Some(is),
             (Some(_), None) => None,
-            // Of the session or of a resource.
+            // A tool of the session or of a resource.
             (None, None) => is_beside(config, old.is_some(), target).then(|| spec.clone()),
         };
         offered.extend(spec.map(|spec| (spec, target.clone())));
@@ -195,8 +195,8 @@ fn is_same_offer(one: &ToolTable, other: &ToolTable) -> bool {
         && one.reports == other.reports
 }
 
-/// A tool that no configuration names stays: one of a resource that the agent still has, and, where it is known that it
-/// was not configured, one that the session found.
+/// Whether a tool that no configuration names stays: one of a resource that the agent still has, or, if the
+/// configuration of the turn is known, one that the session has found.
 fn is_beside(config: &AgentConfig, is_known: bool, target: &ToolTarget) -> bool {
     match target {
         ToolTarget::Resource { resource, .. } => config.resources.get(resource).is_some(),

@@ -1,4 +1,4 @@
-//! A past prompt built again: as it was, or with something changed. Nothing is committed.
+//! A past prompt assembled again: as it was, or with changes. Nothing is committed.
 
 use super::configure::configure;
 use super::{replace, without};
@@ -11,27 +11,27 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Places to which a conversation copied a value that an experiment follows.
+/// Most copies of a value in a conversation that an experiment follows.
 pub(super) const CONVERSATION_COPIES: usize = 1_000;
 
-/// Paths that an experiment leaves out, and as many that it gives other values.
+/// Most paths that an experiment leaves out, and most that it gives other values.
 const EXPERIMENT_PATHS: usize = 20;
 
-/// Why a turn can't be changed so.
+/// Why an experiment can't be applied to a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
-    /// What is asked for makes no sense.
+    /// The experiment is invalid.
     Illegal(String),
-    /// Nothing came from this path.
+    /// No part of the prompt came from this path.
     NoPart(String),
 }
 
-/// What the change of one path came to.
+/// Effect of the change of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PathEffect {
-    /// Something came from the path.
+    /// Whether a part of the prompt came from the path.
     pub(super) found: bool,
-    /// There are copies of it that were not followed.
+    /// Whether it has copies that were not followed.
     pub(super) is_cut: bool,
 }
 
@@ -53,30 +53,30 @@ pub struct Experiment {
 /// What is known of a turn besides the inputs of its prompt.
 #[derive(Debug, Clone, Default)]
 pub struct TurnFacts {
-    /// The configuration that it ran with, where it is still there.
+    /// The configuration that the turn ran with, if it is still stored.
     pub config: Option<AgentConfig>,
-    /// The places where the bytes of a path were copied to before the turn, by path.
+    /// The paths to which a path was copied before the turn, by path.
     pub copies: BTreeMap<String, Vec<String>>,
-    /// What of the ledger was not searched for such copies, a sentence each.
+    /// Parts of the ledger that were not searched for copies, a sentence each.
     pub incomplete: Vec<String>,
 }
 
-/// The inputs of a turn with an experiment's changes.
+/// The inputs of a turn with the changes of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedInputs {
     /// Inputs of the prompt that an experiment makes.
     pub inputs: Inputs,
-    /// What was not followed, in words: there the prompt is as it was.
+    /// What was not followed, a sentence each: there the prompt is as it was.
     pub incomplete: Vec<String>,
 }
 
 impl Experiment {
-    /// Nothing is changed: the prompt must come out as it was.
+    /// Whether nothing is changed: then the prompt must come out as it was.
     pub fn is_replay(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Checks that it names no more paths of a kind than an experiment may: for each the whole turn is looked through.
+    /// Checks that the experiment names no more paths than it may: for each the whole turn is searched.
     pub fn check(&self) -> Result<(), String> {
         for (field, count) in [("without", self.without.len()), ("with", self.with.len())] {
             if count > EXPERIMENT_PATHS {
@@ -88,7 +88,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// The inputs with the changes.
+    /// Returns the inputs with the changes of the experiment.
     pub fn apply(&self, inputs: Inputs, catalog: &impl Directory, facts: &TurnFacts) -> Result<ChangedInputs, Unfit> {
         self.check().map_err(Unfit::Illegal)?;
         let (mut inputs, mut incomplete) = (inputs, facts.incomplete.clone());
@@ -121,7 +121,7 @@ impl Experiment {
     }
 }
 
-/// The prompt of these inputs.
+/// Assembles the prompt of these inputs.
 pub fn run(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
     assemble(inputs)
 }

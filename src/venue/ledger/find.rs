@@ -9,26 +9,26 @@ use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocKey, Store, StoreError, decode, keys, steps};
 
-/// Places of the timeline that one step looks at.
+/// Entries of the timeline that one step reads.
 const STEP: usize = 100;
 
-/// Which turns are wanted; what is absent or empty excludes none.
+/// Filter of turns; an absent or empty field excludes none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TurnFilter {
-    /// That ended a job in one of these states.
+    /// States in which the turn ended a job; any of them.
     pub statuses: Vec<JobStatus>,
-    /// Of this session.
+    /// Session of the turn.
     pub session: Option<SessionId>,
-    /// Begun then or later.
+    /// Earliest beginning.
     pub since: Option<Millis>,
-    /// Begun then or earlier.
+    /// Latest beginning.
     pub until: Option<Millis>,
-    /// With this text in what was heard or said; case doesn't matter.
+    /// Text in the messages of the turn, in any case.
     pub text: Option<String>,
 }
 
 impl TurnFilter {
-    /// Whether a turn is wanted, its session and the end of the time apart.
+    /// Whether a turn passes the filter, apart from its session and its earliest beginning.
     pub fn takes(&self, turn: &TurnRecord) -> bool {
         (self.statuses.is_empty() || turn.ended.iter().any(|(_, status)| self.statuses.contains(status)))
             && self.until.is_none_or(|until| turn.start <= until)
@@ -54,25 +54,24 @@ fn arguments(arguments: &Arguments) -> String {
 /// A page of a filtered list.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TurnPage {
-    /// Newest first, each with its session.
+    /// Turns, newest first, each with its session.
     pub turns: Vec<(SessionId, TurnRecord)>,
-    /// Where the list goes on; `None` at its end. A page may be empty and the list go on.
+    /// Cursor of the next page; `None` at the end of the list. An empty page may have a next one.
     pub next: Option<String>,
 }
 
 impl TurnPage {
-    /// So far back the list was looked through that goes on; `None` at its end, and of one session, whose places have no
-    /// time.
+    /// Returns the time back to which the list was read; `None` at its end, and for a list of one session, whose
+    /// cursors have no time.
     pub fn looked_back_to(&self, filter: &TurnFilter) -> Option<Millis> {
         let next = self.next.as_ref().filter(|_| filter.session.is_none())?;
         next.split('-').next()?.parse().ok().map(Millis)
     }
 }
 
-/// The wanted turns of an agent behind a place, as `reader` may see them, newest first: at most `limit`,
-/// no more than weigh [`LIST_BYTES`], and among no more than [`LIST_LOOKS`] that are looked at. Of one
-/// session by number, else by the time of their beginning; `after` is the `next` of the page before, of
-/// the same filter.
+/// Returns the turns of an agent after the cursor that pass the filter, as `reader` may see them, newest first: at most
+/// `limit`, and at most [`LIST_BYTES`]. It reads at most [`LIST_LOOKS`] turns. Turns of one session are ordered by
+/// number, else by their beginning. `after` is the `next` of the page before, with the same filter.
 pub async fn find(
     store: &dyn Store,
     (owner, reader): (&Owner, &Authority),
@@ -97,7 +96,7 @@ pub async fn find(
             look(store, owner, agent, session.as_ref(), &prefix, place.as_deref(), step).await?;
         left -= count.min(left);
         for (key, session, record, bytes) in records {
-            // Before anything is looked for in it.
+            // Withheld parts must not be searched.
             let record = record.seen_by(reader);
             if filter.since.is_some_and(|since| record.start < since) {
                 return Ok(found);
@@ -121,19 +120,19 @@ pub async fn find(
     Ok(found)
 }
 
-/// Records behind a place.
+/// Turn records of one step.
 struct Looked {
-    /// Each with its key, its session and its bytes; those that are gone are left out.
+    /// Records with their keys, sessions and bytes; records that are gone are left out.
     records: Vec<(DocKey, SessionId, TurnRecord, usize)>,
-    /// Places that were looked at.
+    /// Number of entries that were read.
     count: usize,
-    /// The last of them.
+    /// Key of the last entry.
     last: Option<DocKey>,
-    /// There are no more.
+    /// Whether there are no more entries.
     ended: bool,
 }
 
-/// Looks at no more than `step` places, and no more than weigh [`LIST_BYTES`].
+/// Reads at most `step` entries, and records of at most [`LIST_BYTES`].
 async fn look(
     store: &dyn Store,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! The ledger as it is stored: which manifests make up a turn's record, and the parts they name.
+//! The ledger as it is stored: the manifests that make up a turn's record, and the parts they name.
 
 mod answered;
 mod configure;
@@ -26,21 +26,21 @@ use crate::store::{DocKey, Store, StoreError, Window, corrupt, decode, keys};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A past turn: what it did, and what its model saw.
+/// A past turn with its record and its prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastTurn {
-    /// Its number.
+    /// Number of the turn.
     pub turn: u64,
-    /// What it did.
+    /// The stored record of the turn.
     pub record: Option<TurnRecord>,
-    /// What its model saw; `None` of a turn that had no prompt.
+    /// The restored prompt; `None` if the turn had none.
     pub seen: Option<Restored>,
-    /// It is not shown to who asks.
+    /// Whether the reader may not see the turn.
     pub hidden: bool,
 }
 
-/// Reads the records of the turns `from` to `to` that have one, oldest first; the answer is the
-/// last. `from` begins a stretch. A record that builds on one that is gone is left out.
+/// Reads the records of prompts of the turns `from` to `to`, oldest first, and returns the last. `from` must begin a
+/// stretch. A record that builds on a missing one is skipped.
 pub async fn walk(
     store: &dyn Store,
     owner: &Owner,
@@ -72,13 +72,13 @@ pub async fn walk(
 }
 
 impl PastTurn {
-    /// The turn as `reader` may see it.
+    /// Returns the turn as `reader` may see it.
     #[must_use]
     pub fn seen_by(self, reader: &Authority) -> Self {
         let under = match (&self.record, self.seen.as_ref().map(|seen| &seen.inputs)) {
             (Some(record), _) => record.under().clone(),
             (None, Some(Ok(inputs))) => inputs.frame.authority.clone(),
-            // Nothing says what it was allowed to do.
+            // Nothing says what authority the turn had.
             (None, Some(Err(_)) | None) => Authority::unlimited(),
         };
         if reader.covers_reading(&under) {
@@ -88,7 +88,7 @@ impl PastTurn {
     }
 }
 
-/// Whether a reader may see a prompt with everything in it: what other turns said is a part of it.
+/// Whether a reader may see a whole prompt, which includes what other turns said.
 pub fn may_read(reader: &Authority, inputs: &Inputs) -> bool {
     let seen = sights(&inputs.transcript, inputs.frame.viewer(), |_| true);
     let shown = inputs.transcript.iter().zip(seen).filter(|(_, sight)| *sight != Sight::Hidden);
@@ -96,7 +96,7 @@ pub fn may_read(reader: &Authority, inputs: &Inputs) -> bool {
         && shown.map(|(turn, _)| turn.under()).all(|under| reader.covers_reading(under))
 }
 
-/// One past turn; `None` when there is none of that number.
+/// Loads one past turn; `None` if there is none of that number.
 pub async fn load(
     store: &dyn Store,
     owner: &Owner,
@@ -112,7 +112,7 @@ pub async fn load(
     Ok((record.is_some() || seen.is_some()).then_some(PastTurn { turn, record, seen, hidden: false }))
 }
 
-/// Reads everything that a record names.
+/// Reads everything that a manifest names, and restores the inputs of the prompt.
 pub async fn restore(
     store: &dyn Store,
     owner: &Owner,
@@ -131,7 +131,7 @@ pub async fn restore(
         for (key, doc) in store.scan(owner, &prefix, Some(&after), false, span.count).await? {
             let Some(bytes) = doc.value else { continue };
             let record: TurnRecord = decode(&key, &bytes)?;
-            // An erased one is as good as gone: what it said is in no prompt any more.
+            // An erased record counts as missing: prompts don't show what it said.
             if record.turn <= span.last && !record.erased {
                 transcript.push(Arc::new(record.into()));
             }
@@ -140,10 +140,10 @@ pub async fn restore(
     read(&format!("{owner}/{session}/{}", base.turn), manifest, &parts, transcript).map_err(damaged)
 }
 
-/// Parts that one read asks for.
+/// Parts that one read fetches.
 const PARTS_PER_READ: usize = 500;
 
-/// Reads parts of a period that aren't there yet; those that are gone stay out.
+/// Reads parts of a period into `parts`, unless they are there already; missing parts stay out.
 pub(crate) async fn fetch(
     store: &dyn Store,
     owner: &Owner,
@@ -165,7 +165,7 @@ pub(crate) async fn fetch(
     Ok(())
 }
 
-/// Reads the records of an agent, by session, oldest first, until `each` breaks.
+/// Reads the records of an agent's prompts, by session, oldest first, until `each` breaks.
 pub async fn walk_agent(
     store: &dyn Store,
     owner: &Owner,
@@ -196,7 +196,7 @@ pub async fn walk_agent(
     Ok(())
 }
 
-/// Turn records of an agent, newest first, each with its session: of one session, or of all.
+/// Returns turn records of an agent, newest first, each with its session: of one session, or of all.
 pub async fn turns(
     store: &dyn Store,
     owner: &Owner,
@@ -226,7 +226,7 @@ pub async fn turns(
     Ok(found)
 }
 
-/// A turn's record, its manifest and its place in the timeline.
+/// Returns the keys of a turn's record, its manifest and its entry in the timeline.
 pub fn documents_of_turn(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
     let mut documents = vec![key.clone()];
     documents.extend(keys::number_of_turn(key).map(|turn| keys::ledger(session, turn)));

@@ -1,6 +1,6 @@
-//! A prompt in which a document is another, wherever it was read: entries at, below and above it, results of tools and
-//! of jobs, placeholders, and copies that the same conversation made of all of it. What was made from it and can't be
-//! made again says so.
+//! A prompt in which a document has another value, wherever it was read: entries at, below and above it, results of
+//! tools and of jobs, placeholders, and copies that the same conversation made of it. What was computed from it and
+//! can't be computed again says so.
 
 use super::answered::{AnsweredCall, answered_calls};
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
@@ -20,18 +20,18 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The operation whose results can be made again.
+/// The operation whose results can be computed again.
 const READ: &str = "v/ops/lattice/read";
 
-/// Places to which a value was copied.
+/// Paths to which a value was copied.
 struct Copies<'v> {
-    /// Each with the part of the value that it has, the path itself first.
+    /// Paths with the part of the value at each, the original path first.
     places: Vec<(String, &'v Value)>,
-    /// Whether the value was copied to more places than are followed.
+    /// Whether there are more copies than are followed.
     is_cut: bool,
 }
 
-/// Puts a value in the place of what was there.
+/// Replaces the value at a path, and at the copies of it.
 pub(super) fn put(inputs: &mut Inputs, path: &str, value: &Value) -> PathEffect {
     let transcript = inputs.transcript.clone();
     let reads = transcript.iter().flat_map(|record| &record.calls).flat_map(|call| call.reads.iter().flatten());
@@ -43,8 +43,7 @@ pub(super) fn put(inputs: &mut Inputs, path: &str, value: &Value) -> PathEffect 
     PathEffect { found, is_cut }
 }
 
-/// The path with its value, and where these reads say that it, or a part of it, was copied to, up to
-/// [`CONVERSATION_COPIES`] places.
+/// Returns the path and the places to which these reads copied it or a part of it, up to [`CONVERSATION_COPIES`].
 fn copies<'v, 's>(path: &str, value: &'v Value, reads: impl IntoIterator<Item = &'s Seen>) -> Copies<'v> {
     let mut places = vec![(path.to_owned(), value)];
     let mut known = BTreeMap::from([(path.to_owned(), value)]);
@@ -64,8 +63,9 @@ fn copies<'v, 's>(path: &str, value: &'v Value, reads: impl IntoIterator<Item = 
     Copies { places, is_cut: false }
 }
 
-/// What a copy `from` a place `into` another makes of places that have a value: of the nearest at or above it, and of
-/// those below it. Into its own source those below are not copied once more: each such copy would double them.
+/// Returns what a copy from one place into another makes of places with known values: of the nearest at or above
+/// `from`, and of those below it. For a copy into its own source, those below aren't copied again: each such copy would
+/// double them.
 fn copied<'v>(known: &BTreeMap<String, &'v Value>, from: &str, into: &str) -> Vec<(String, &'v Value)> {
     let nearest = std::iter::once(from).chain(ancestors(from)).find_map(|place| known.get_key_value(place));
     let whole = nearest.and_then(|(place, value)| Some((into.to_owned(), get(value, &rest(from, place)?)?)));
@@ -104,22 +104,23 @@ fn is_from(record: &TurnRecord, path: &str) -> bool {
         || record.heard.iter().filter_map(result_place).any(|place| overlap(&place, path))
 }
 
-/// A read shows its reader what lies at a path. The answer of a copy says no more than that it was made.
+/// Whether a read shows the value at a path. The answer of a copy shows no value.
 fn is_shown(seen: &Seen, path: &str) -> bool {
     seen.into.is_none() && overlap(&seen.path, path)
 }
 
-/// Stands for what was made of another value than the one at a path.
+/// Returns the text that stands for a value computed from another value at a path.
 fn cant_be_made(path: &str) -> String {
     format!("it can't be made again with another `{path}`")
 }
 
-/// What of a value at a path lies at a place below it.
+/// Returns the part of a value at `path` that lies at a place below it.
 fn value_below(value: &Value, place: &str, path: &str) -> Option<Value> {
     get(value, &rest(place, path)?).cloned()
 }
 
-/// What is at `read` when a value is put at `path`, before which `old` was there; an error where that can't be told.
+/// Returns the value at `read` after `value` is put at `path`, where `old` was before; an error if it can't be
+/// computed.
 fn read_again(read: &str, path: &str, value: &Value, old: Option<&Value>) -> Result<Option<Value>, ()> {
     if is_below(read, path) {
         return Ok(value_below(value, read, path));
@@ -149,7 +150,7 @@ fn replace_item(item: &mut Item, path: &str, value: &Value) -> bool {
     true
 }
 
-/// The answer of a child.
+/// Replaces the output of a child's job.
 fn replace_result(event: &mut Event, path: &str, value: &Value) -> bool {
     let Some(place) = event.job().map(|job| format!("j/{job}/output")) else { return false };
     let Payload::Result { result, .. } = &mut event.payload else { return false };
@@ -161,7 +162,7 @@ fn replace_result(event: &mut Event, path: &str, value: &Value) -> bool {
     is_from
 }
 
-/// Replaces the results of calls that have read it.
+/// Replaces the results of calls that have read the path.
 fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) {
     let calls = record.said.iter().flat_map(|message| match message {
         ChatMessage::Assistant { calls, .. } => calls.as_slice(),
@@ -191,7 +192,7 @@ fn replace_answers(record: &mut TurnRecord, path: &str, value: &Value) {
     }
 }
 
-/// What a read of the tree answers then; `None` where that can't be told.
+/// Returns the answer of a read of the tree after the change; `None` if it can't be computed.
 fn read_answer(arguments: &Value, text: &str, path: &str, value: &Value) -> Option<String> {
     let old: Option<Value> = decode::from_json(text.as_bytes()).ok();
     if let Some(paths) = arguments.get("paths").and_then(Value::as_array) {
@@ -210,7 +211,7 @@ fn read_answer(arguments: &Value, text: &str, path: &str, value: &Value) -> Opti
     Some(tool_result(&shown, TOOL_RESULT_BYTES, &Rest::At { path: read, field: Some("value") }))
 }
 
-/// The answer for one path.
+/// Returns the answer of a read of one path after the change.
 fn answer_for_path(read: &str, before: Option<&Value>, path: &str, value: &Value) -> Option<Value> {
     let old = before.and_then(|before| before.get("value"));
     let Some(value) = read_again(read, path, value, old).ok()? else { return Some(json!({"exists": false})) };

@@ -1,4 +1,4 @@
-//! The rows of a prompt down to the last byte: the text of each in the prompt, its bytes in the request's body, its
+//! The rows of a prompt with every byte: the text of each row in the prompt, its bytes in the request's body, its
 //! source with a version or a hash, and the capability.
 
 use super::PastTurn;
@@ -20,35 +20,35 @@ use crate::store::StoreError;
 use crate::venue::{Venue, assets};
 use serde_json::{Value, json};
 
-/// Provider of the models that are no network service: nothing is sent to them.
+/// Provider of scripted models, which are no network service: nothing is sent to them.
 const SCRIPTED: &str = "scripted";
-/// Key of the row of what the provider's format adds.
+/// Key of the row with the bytes that the wire format adds.
 const WIRE: &str = "wire";
-/// Capability of what no capability is needed for.
+/// Text for a row that needs no capability.
 const NOT_NEEDED: &str = "none needed";
-/// Capability of what was read without a limit.
+/// Text for a row that was read with unlimited authority.
 const UNLIMITED: &str = "unlimited";
 
-/// What a ledger shows besides what is recorded.
+/// Details of a prompt that a ledger shows besides what is recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptDetail {
-    /// Rows that have every byte.
+    /// Rows that together have every byte.
     rows: Vec<Value>,
-    /// What was sent, and in which format.
+    /// Model, wire format and bytes of the request.
     sent: Value,
     /// Placeholders that were filled in, each with its source.
     values: Vec<Value>,
 }
 
 impl PromptDetail {
-    /// Puts it into a ledger as callers see it.
+    /// Adds the details to a ledger as callers see it.
     pub fn show(self, ledger: &mut Value) {
         ledger["rows"] = self.rows.into();
         ledger["sent"] = self.sent;
         ledger["values"] = self.values.into();
     }
 
-    /// Builds what was sent for a past turn; `None` where its prompt can't be built as it was.
+    /// Returns the details of a past turn's prompt; `None` if the prompt can't be assembled as it was.
     pub async fn for_turn(venue: &Venue, owner: &Owner, past: &PastTurn) -> Result<Option<Self>, StoreError> {
         let Some(Restored { inputs: Ok(inputs), ledger }) = &past.seen else { return Ok(None) };
         let Ok(assembled) = run(inputs) else { return Ok(None) };
@@ -60,7 +60,8 @@ impl PromptDetail {
         Self::for_prompt(venue, owner, (inputs, &assembled), (model, version)).await.map(Some)
     }
 
-    /// Builds what is sent of a prompt for a model, `provider/name`, by default the agent's first, and a version of its configuration.
+    /// Returns the details of a prompt for a model `provider/name`, by default the agent's first, and a version of its
+    /// configuration.
     pub async fn for_prompt(
         venue: &Venue,
         owner: &Owner,
@@ -94,7 +95,7 @@ impl PromptDetail {
     }
 }
 
-/// The settings by which a model of the agent was asked.
+/// Returns the settings with which a model of the agent is called.
 fn model_settings(settings: &ModelSettings, model: Option<&str>) -> ModelSettings {
     let found = settings.in_order().find(|one| model.is_some_and(|model| one.id() == model));
     found.unwrap_or(settings).alone()
@@ -103,13 +104,13 @@ fn model_settings(settings: &ModelSettings, model: Option<&str>) -> ModelSetting
 /// Bytes of a request's body.
 struct SentBytes {
     of_rows: Vec<usize>,
-    /// What the format adds.
+    /// Bytes that the wire format adds.
     added: usize,
     all: usize,
 }
 
-/// Encodes a request with its attachments, in the memory that they take as if it were sent, on a thread that serves
-/// nobody else.
+/// Encodes a request with its attachments and counts the bytes of its rows. It reserves the memory for the attachments,
+/// and runs on a thread for blocking work.
 async fn sent_bytes(
     venue: &Venue,
     owner: &Owner,
@@ -123,7 +124,7 @@ async fn sent_bytes(
     let encode = move || {
         let body = account(&request, &dialect, &wire::cache_key(&request), &of)?;
         let of_rows = (0..rows).map(|at| body.bytes_of(Some(at))).collect();
-        // Held as long as the bytes are, also where the caller has gone.
+        // The permit is held as long as the bytes are, even if the caller is gone.
         drop(permit);
         Ok(SentBytes { of_rows, added: body.bytes_of(None), all: body.bytes.len() })
     };
@@ -144,7 +145,7 @@ async fn load(venue: &Venue, owner: &Owner, request: &mut ModelRequest) -> Resul
     Ok(())
 }
 
-/// The text of each row, put together.
+/// Returns the text of each row.
 fn texts(request: &ModelRequest, rows: &[Row], of: &RequestRows) -> Vec<String> {
     let mut texts = vec![String::new(); rows.len()];
     if let Some(system) = texts.get_mut(of.system) {
@@ -165,11 +166,11 @@ fn texts(request: &ModelRequest, rows: &[Row], of: &RequestRows) -> Vec<String> 
     texts
 }
 
-/// Where the parts of a prompt come from.
+/// Sources of the parts of a prompt.
 struct Sources<'i> {
     owner: &'i Owner,
     inputs: &'i Inputs,
-    /// Of the configuration.
+    /// Version of the configuration.
     version: Option<u64>,
 }
 
@@ -185,7 +186,7 @@ impl Sources<'_> {
         }
         let hash = match row.key.as_str() {
             "tools" => Some(self.inputs.tools.hash.clone()),
-            // What others said is not made known by its hash; a turn's number is its version.
+            // A hash would disclose what others said; for a turn its number is the version.
             key if key.starts_with("transcript") || !matches!(row.status, Status::Full | Status::Shrunk) => None,
             _ => (!text.is_empty()).then(|| sha256_hex(text.as_bytes())),
         };
@@ -198,13 +199,13 @@ impl Sources<'_> {
         shown
     }
 
-    /// The capability of a row that names none.
+    /// Returns the capability of a row that names none.
     fn capability(&self, row: &Row) -> &'static str {
         let is_read = row.source.is_some() && !row.key.starts_with("transcript");
         if is_read && self.inputs.frame.authority.is_unlimited() { UNLIMITED } else { NOT_NEEDED }
     }
 
-    /// Where a row without a source of its own comes from, and in which version.
+    /// Returns the source of a row that has none of its own, and its version.
     fn source(&self, row: &Row) -> (String, Option<u64>) {
         let agent = format!("g/{}", self.inputs.frame.agent);
         let venue = || ("venue".to_owned(), None);
@@ -225,7 +226,7 @@ impl Sources<'_> {
         }
     }
 
-    /// Who sent a message.
+    /// Returns the id and the sender of a message.
     fn sender(&self, event: &str) -> String {
         let found = self.inputs.served.messages.iter().find(|(_, message)| message.id.as_str() == event);
         let caller = found.and_then(|(_, message)| message.caller.clone()).unwrap_or_else(|| "unknown".to_owned());
@@ -234,7 +235,7 @@ impl Sources<'_> {
         format!("{what} {event} from {caller}")
     }
 
-    /// Placeholders with the path of their tier, and a hash of what they inserted.
+    /// Returns the placeholders with the path of their tier, and a hash of what they inserted.
     fn values(&self, assembled: &Assembled) -> Vec<Value> {
         let user = self.owner.user().as_str();
         let source = |tier: Tier| match tier {

@@ -12,7 +12,7 @@ use crate::domain::session::TurnRecord;
 use crate::domain::tools::Directory;
 use serde_json::{Value, json};
 
-/// Why a prompt can't be built again.
+/// Why a prompt can't be assembled again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// The turn ended before there was a prompt.
@@ -24,17 +24,17 @@ pub enum ReplayError {
     /// Nothing of the turn came from a path that is to be left out.
     #[error("turn `{turn}` has no part from `{path}`; {has}")]
     NoPart {
-        /// The turn.
+        /// Name of the turn.
         turn: String,
-        /// The path.
+        /// The path to leave out.
         path: String,
-        /// The parts that it has.
+        /// The parts that have a source.
         has: String,
     },
-    /// It repeats what was said under more authority than its reader's.
+    /// The prompt repeats what was said under more authority than the reader's.
     #[error("the prompt of turn `{0}` is not shown: what was said in it ran under authority that you do not hold")]
     Withheld(String),
-    /// What was asked for makes no sense.
+    /// The experiment is invalid.
     #[error("{0}")]
     Illegal(String),
 }
@@ -43,7 +43,7 @@ fn name(session: &SessionKey, turn: u64) -> String {
     format!("{session}/{turn}")
 }
 
-/// The ledger with what follows from it.
+/// Returns a ledger as JSON, with the values that follow from it.
 pub fn ledger(ledger: &Ledger) -> Value {
     let mut shown = json!(ledger);
     shown["left"] = ledger.left().into();
@@ -52,8 +52,7 @@ pub fn ledger(ledger: &Ledger) -> Value {
     shown
 }
 
-/// The turn, its record, and its ledger; with its exact model request for `reader`, if there is one who may see
-/// it.
+/// Returns a turn with its record and its ledger; with its exact model request if `reader` is given and may see it.
 pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -> Value {
     let mut shown = json!({
         "name": name(session, past.turn),
@@ -79,7 +78,7 @@ pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -
     shown
 }
 
-/// The parts of a prompt that came from somewhere.
+/// Returns the parts of a prompt that have a source, as a text.
 fn parts(ledger: &Ledger) -> String {
     let rows = ledger.rows.iter().filter(|row| row.key != "transcript");
     let named = rows.filter_map(|row| Some(format!("`{}` from `{}`", row.key, row.source.as_ref()?)));
@@ -90,7 +89,7 @@ fn parts(ledger: &Ledger) -> String {
     format!("it has {}", named.join(", "))
 }
 
-/// The turn's prompt built again for a reader, with the changes of an experiment.
+/// Assembles the turn's prompt again for a reader, with the changes of an experiment.
 pub fn replay(
     session: &SessionKey,
     (past, reader): (&PastTurn, &Authority),
@@ -108,14 +107,14 @@ pub fn replay(
         Unfit::NoPart(path) => ReplayError::NoPart { turn: name.clone(), path, has: parts(recorded) },
     })?;
     let ChangedInputs { inputs, incomplete } = changed;
-    // Also of what another configuration would show.
+    // Checked after the changes: another configuration may show other turns.
     if !may_read(reader, &inputs) {
         return Err(ReplayError::Withheld(name));
     }
     let (now, request, error) = match run(&inputs) {
         Ok(Assembled { mut ledger, request, .. }) => {
             if recorded.form == Form::Fields {
-                // Like is compared with like.
+                // Both hashes must have the same form.
                 ledger.prompt = fields_hash(&request, &inputs.tools);
                 ledger.form = Form::Fields;
             }

@@ -1,11 +1,11 @@
-//! Where the bytes of a path went: copies, answers, and the conversations that others read.
+//! Trails of bytes: the copies, answers and conversations to which the bytes of a path went.
 
 use super::why::{ANSWER, PathUse};
 use crate::domain::ids::SessionKey;
 use crate::domain::origin::{ancestors, overlap, physical};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Reads of models that one search looks through: about 50 MB.
+/// Recorded reads that one search covers: about 50 MB.
 pub const TRAIL_USES: usize = 100_000;
 
 /// Places to which one search follows copies.
@@ -14,17 +14,17 @@ pub const TRAIL_PLACES: usize = 10_000;
 /// A place that has bytes of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    /// In full.
+    /// The full path of the place.
     path: String,
-    /// Session that made it, `agent/session`, and the turn from which on it has them there.
+    /// The session that made the place, `agent/session`, and the turn from which on it has the bytes.
     since: Option<(String, u64)>,
-    /// It has them as a whole: who reads what lies above it has read something else.
+    /// Whether only the whole place has the bytes: a read of what lies above it has read something else.
     is_whole: bool,
 }
 
 impl Place {
-    /// Whether a use came late enough to find them there: in the session that made the place not before that, in others
-    /// whenever.
+    /// Whether a use came late enough to find the bytes there. That depends on the turn only in the session that made
+    /// the place.
     fn is_before(&self, reached: &PathUse) -> bool {
         match &self.since {
             Some((session, turn)) if is_of(reached, session) => reached.turn >= *turn,
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// Whether a use is of a session, `agent/session`.
+/// Whether a use is by a session, `agent/session`.
 fn is_of(reached: &PathUse, session: &str) -> bool {
     session.split_once('/').is_some_and(|(agent, id)| agent == reached.agent && id == reached.session)
 }
@@ -42,16 +42,16 @@ fn session_of(reached: &PathUse) -> String {
     format!("{}/{}", reached.agent, reached.session)
 }
 
-/// Uses by the paths that they read: each trail looks at those of its places alone.
+/// Uses by the paths that they read, so that a trail looks only at those of its places.
 #[derive(Debug)]
 pub struct UseIndex<'u> {
     uses: &'u [PathUse],
-    /// Numbers of uses by a source in full.
+    /// Numbers of uses by the full path of a source.
     by_source: BTreeMap<String, Vec<usize>>,
 }
 
 impl<'u> UseIndex<'u> {
-    /// Of everything that is known of what was read.
+    /// Builds the index of these uses.
     pub fn new(uses: &'u [PathUse]) -> Self {
         let mut by_source = BTreeMap::<String, Vec<usize>>::new();
         for (number, reached) in uses.iter().enumerate() {
@@ -62,7 +62,8 @@ impl<'u> UseIndex<'u> {
         Self { uses, by_source }
     }
 
-    /// The uses by which bytes of a path reached a model, or went on: from there, or from a place that has them.
+    /// Returns the trail of a path: the uses by which its bytes reached a model or went on, from the path or from a
+    /// place that has them.
     pub fn trail(&self, path: &str) -> ByteTrail {
         let path = path.trim_matches('/');
         let mut following = Following::new(self.uses.len());
@@ -81,7 +82,7 @@ impl<'u> UseIndex<'u> {
         following.trail
     }
 
-    /// Takes in the uses that read a place.
+    /// Adds the uses that read a place to the trail.
     fn follow(&self, place: &Place, following: &mut Following) {
         let own = self.by_source.get(&place.path).into_iter();
         let below_it = format!("{}/", place.path);
@@ -96,10 +97,10 @@ impl<'u> UseIndex<'u> {
     }
 }
 
-/// A trail while it is followed.
+/// A trail while it is computed.
 struct Following {
     trail: ByteTrail,
-    /// Numbers of uses whose places are not yet known.
+    /// Numbers of uses whose places are not known yet.
     queue: VecDeque<usize>,
 }
 
@@ -116,30 +117,30 @@ impl Following {
     }
 }
 
-/// The places where the bytes of a path went, and the uses that this is known by.
+/// The places to which the bytes of a path went, and the uses that show it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ByteTrail {
     copies: BTreeSet<Place>,
-    /// By `agent/session`, the turn from which on its conversation has them.
+    /// By `agent/session`, the turn from which on the conversation has the bytes.
     sessions: BTreeMap<String, u64>,
     timelines: BTreeSet<String>,
-    /// Of each use that was looked through, whether bytes of the path went that way.
+    /// For each use, whether it carried bytes of the path.
     led: Vec<bool>,
     is_cut: bool,
 }
 
 impl ByteTrail {
-    /// There are copies beyond [`TRAIL_PLACES`] that were not followed.
+    /// Whether there are copies beyond [`TRAIL_PLACES`] that were not followed.
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Those of the uses that were looked through by which bytes of the path went.
+    /// Returns those of the uses of the index that carried bytes of the path.
     pub fn select(&self, uses: Vec<PathUse>) -> Vec<PathUse> {
         uses.into_iter().zip(&self.led).filter(|(_, led)| **led).map(|(reached, _)| reached).collect()
     }
 
-    /// Takes the places in to which bytes went from a use. Returns those that are new.
+    /// Adds the places to which bytes went by a use. Returns the new ones.
     fn grow(&mut self, reached: &PathUse) -> Vec<Place> {
         let session = session_of(reached);
         if let Some(into) = &reached.into {
@@ -172,7 +173,8 @@ impl ByteTrail {
         vec![place]
     }
 
-    /// The places as a turn of a session names them, those left out that the session has made in this turn or later.
+    /// Returns the places as a turn of a session names them, without those that the session has made in this turn or
+    /// later.
     pub fn places_in(&self, session: &SessionKey, turn: u64) -> Vec<String> {
         let own = format!("{}/{}", session.agent, session.session);
         let is_before =
@@ -190,7 +192,7 @@ impl ByteTrail {
     }
 }
 
-/// The turns of a session, `agent/session`.
+/// Returns the place of the turns of a session, `agent/session`.
 fn conversation(session: &str, turn: u64) -> Place {
     let (agent, id) = session.split_once('/').unwrap_or((session, ""));
     Place { path: format!("g/{agent}/sessions/{id}"), since: Some((session.to_owned(), turn)), is_whole: true }

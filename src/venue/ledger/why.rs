@@ -1,5 +1,5 @@
-//! In which turns bytes of a path reached a model: as context, or as the result of a tool. What was
-//! read says its record, which is written where it is read.
+//! Turns in which bytes of a path reached a model, as context or as the result of a tool. Each read is recorded where
+//! it happens.
 
 use super::answered::{AnsweredCall, answered_calls};
 use super::trail::{ByteTrail, TRAIL_PLACES, TRAIL_USES, UseIndex};
@@ -16,53 +16,54 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// How an answer leaves a session.
+/// The `via` of an answer that leaves a session.
 pub const ANSWER: &str = "answer";
-/// How what a caller from outside copied is listed.
+/// The `via` of a copy that a caller outside turns made.
 pub const COPY: &str = "copy";
 
-/// One way in which bytes of a path reached a model, or went on from there.
+/// A use of a path: one way in which its bytes reached a model, or went on from there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathUse {
-    /// The agent; empty of a copy that a caller from outside made.
+    /// Name of the agent; empty for a copy that a caller outside turns made.
     pub agent: String,
-    /// Its session.
+    /// Session of the agent.
     pub session: String,
-    /// The turn; of a tool result the one that made the call: the model sees it from the next on.
+    /// Number of the turn. For a tool result it is the turn of the call: the model sees the result from the next turn
+    /// on.
     pub turn: u64,
-    /// Key of the part, `tool <name>`, `answer` of a job that the turn ended, or `copy`.
+    /// Key of the prompt's part, `tool <name>`, `answer` for a job that the turn ended, or `copy`.
     pub via: String,
     /// Path that was read.
     pub source: String,
-    /// Version of the document that held it.
+    /// Version of the document at the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Operation that read it.
+    /// Operation that read the path.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub through: String,
-    /// Where its bytes went, when they were copied.
+    /// Path to which the bytes were copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
     /// Bytes in the prompt.
     pub bytes: usize,
-    /// When the session, its agent or the copy was left without a record of its own.
+    /// When the session or agent was deleted, or the copy was made, so that no other record of the use is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<Millis>,
 }
 
 impl PathUse {
-    /// The reader may read what was read; of several sources, all.
+    /// Whether the reader may read what was read; all of it, if there are several sources.
     pub fn may_be_named_to(&self, reader: &Authority) -> bool {
         let may = |source: String| reader.is_unlimited() || reader.may_know(&read_of(source));
         self.sources().all(may)
     }
 
-    /// The paths that were read, in full: `n/` and `c/` are those of its agent and its session.
+    /// Returns the full paths that were read: `n/` and `c/` become those of the agent and the session.
     pub fn sources(&self) -> impl Iterator<Item = String> {
         self.source.split(", ").map(|source| physical(source, &self.agent, &self.session))
     }
 
-    /// A copy that a caller from outside made.
+    /// Makes the use of a copy that a caller outside turns made.
     pub fn copy(seen: &Seen, at: Millis) -> Self {
         let Seen { path, version, through, allowed: _, into } = seen.clone();
         let (agent, session) = (String::new(), String::new());
@@ -75,35 +76,35 @@ fn read_of(with: String) -> Capability {
     Capability { with, can: "crud/read".into() }
 }
 
-/// Reads of an owner's models that are recorded, at most [`TRAIL_USES`].
+/// Recorded reads of an owner's models, at most [`TRAIL_USES`].
 #[derive(Debug, Default)]
 pub struct KnownUses {
-    /// First what is kept of agents and sessions that were removed, then by agent and session, oldest first.
+    /// First those of deleted agents and sessions, then by agent and session, oldest first.
     uses: Vec<PathUse>,
     /// Whether the owner has more recorded reads than are loaded.
     is_cut: bool,
 }
 
-/// What is known of the way that the bytes of a path took.
+/// Result of tracing the bytes of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Traced {
-    /// Every use by which they reached a model, or went on.
+    /// All uses by which the bytes reached a model or went on.
     pub turns: Vec<PathUse>,
-    /// What was not looked through, in words; empty where all was.
+    /// Parts that were not searched, a sentence each; empty if all were.
     pub incomplete: Vec<String>,
 }
 
-/// Places of paths that an experiment leaves out.
+/// Copies of the paths that an experiment leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TracedCopies {
-    /// As the turn names them, by path.
+    /// Places as the turn names them, by path.
     pub places: BTreeMap<String, Vec<String>>,
-    /// What was not looked through, in words; empty where all was.
+    /// Parts that were not searched, a sentence each; empty if all were.
     pub incomplete: Vec<String>,
 }
 
 impl KnownUses {
-    /// Of these agents, in this order, and then of removed ones, as far as there is room.
+    /// Loads the uses of these agents in this order, and then those of deleted ones, up to the limit.
     pub async fn load(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Self, StoreError> {
         let mut found = UseList::new(TRAIL_USES);
         for agent in agents {
@@ -117,14 +118,14 @@ impl KnownUses {
         Ok(Self { uses: uses.uses, is_cut })
     }
 
-    /// The uses by which bytes of a path, or of a copy of it, reached a model.
+    /// Returns the uses by which bytes of a path, or of a copy of it, reached a model.
     pub fn trace(self, path: &str) -> Traced {
         let trail = UseIndex::new(&self.uses).trail(path);
         let incomplete = self.limit().chain(cut_trail(path, &trail)).collect();
         Traced { turns: trail.select(self.uses), incomplete }
     }
 
-    /// The places where the bytes of paths went, as a turn of a session names them.
+    /// Returns the places to which the bytes of these paths went, as a turn of a session names them.
     pub fn copies(&self, paths: &[String], session: &SessionKey, turn: u64) -> TracedCopies {
         let index = UseIndex::new(&self.uses);
         let mut found = TracedCopies { incomplete: self.limit().collect(), ..TracedCopies::default() };
@@ -152,14 +153,14 @@ fn cut_trail(path: &str, trail: &ByteTrail) -> Option<String> {
     trail.is_cut().then(text)
 }
 
-/// Every turn in which bytes of a path, or of a copy of it, reached a model: first what is kept of agents and sessions
-/// that were removed, then by agent and session, oldest first.
+/// Returns every use by which bytes of a path, or of a copy of it, reached a model: first those of deleted agents and
+/// sessions, then by agent and session, oldest first.
 pub async fn trace(store: &dyn Store, owner: &Owner, agents: &[AgentId], path: &str) -> Result<Traced, StoreError> {
     let (known, path) = (KnownUses::load(store, owner, agents).await?, path.to_owned());
     follow(move || known.trace(&path)).await
 }
 
-/// Where the bytes of these paths went before a turn of a session.
+/// Returns the places to which the bytes of these paths went before a turn of a session.
 pub async fn copies(
     store: &dyn Store,
     (owner, agents): (&Owner, &[AgentId]),
@@ -171,7 +172,7 @@ pub async fn copies(
     follow(move || known.copies(&paths, &session, turn)).await
 }
 
-/// Follows trails on a thread that serves nobody else: it can take seconds.
+/// Computes trails on a thread for blocking work, because that can take seconds.
 async fn follow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
     let stopped = |error: tokio::task::JoinError| StoreError::Unavailable {
         store: "ledger".to_owned(),
@@ -180,7 +181,7 @@ async fn follow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     tokio::task::spawn_blocking(work).await.map_err(stopped)
 }
 
-/// Uses up to a number.
+/// A bounded list of uses.
 struct UseList {
     uses: Vec<PathUse>,
     most: usize,
@@ -192,7 +193,7 @@ impl UseList {
         Self { uses: Vec::new(), most, is_cut: false }
     }
 
-    /// Takes uses in; breaks when there is no room for all of them.
+    /// Adds uses; breaks if there is no room for all of them.
     fn extend(&mut self, uses: impl IntoIterator<Item = PathUse>) -> ControlFlow<()> {
         for reached in uses {
             if self.uses.len() >= self.most {
@@ -205,13 +206,13 @@ impl UseList {
     }
 }
 
-/// The same of one agent that there is, by what is known of it alone.
+/// Returns the uses of a path by one existing agent, as far as its own records show them.
 pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<PathUse>, StoreError> {
     let found = trace(store, owner, std::slice::from_ref(agent), path).await?;
     Ok(found.turns.into_iter().filter(|reached| reached.removed.is_none()).collect())
 }
 
-/// All that an agent's models have seen of any path.
+/// Returns all uses of any path by an agent.
 pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<PathUse>, StoreError> {
     let mut found = UseList::new(usize::MAX);
     collect(store, owner, agent, &mut found).await?;
@@ -219,7 +220,7 @@ pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Ve
     Ok(found.uses)
 }
 
-/// Takes in what an agent's models have seen, as far as there is room.
+/// Adds all uses by an agent, up to the limit of the list.
 async fn collect(store: &dyn Store, owner: &Owner, agent: &AgentId, found: &mut UseList) -> Result<(), StoreError> {
     let mut sessions: Vec<SessionKey> = Vec::new();
     walk_agent(store, owner, agent, |session, base| {
@@ -238,7 +239,7 @@ async fn collect(store: &dyn Store, owner: &Owner, agent: &AgentId, found: &mut 
     Ok(())
 }
 
-/// All that the models of one session have seen, which has this many turns.
+/// Returns all uses by one session, which has this many turns.
 pub async fn session_reads(
     store: &dyn Store,
     owner: &Owner,
@@ -257,7 +258,7 @@ pub async fn session_reads(
     Ok(found.uses)
 }
 
-/// What a prompt had, by its record.
+/// Returns the uses of a prompt, by its manifest.
 fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathUse> {
     let rows = base.manifest.rows().filter_map(Result::ok);
     let mut found: Vec<PathUse> = rows.flat_map(|row| shown(session, base.turn, &row)).collect();
@@ -270,14 +271,14 @@ fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathU
     found
 }
 
-/// What a part of a prompt came from, and what an operation has read for it.
+/// Returns the uses of a part of a prompt: its sources, and what an operation has read for it.
 fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
     let Row { key, source, rendered, status, origin, .. } = row;
     let is_there = *rendered > 0 && matches!(status, Status::Full | Status::Shrunk) && key != "transcript";
     if !is_there {
         return Vec::new();
     }
-    // Its configuration has the system prompt.
+    // The system prompt is a part of the configuration.
     let configured = (key == "system").then(|| format!("g/{}/config", session.agent));
     let own = source.iter().chain(&configured).flat_map(|source| source.split(", "));
     let own = own.map(|source| Seen { version: origin.version, ..Seen::new(source) });
@@ -307,7 +308,7 @@ async fn results(
     Ok(())
 }
 
-/// Jobs that a turn has ended: what its session has seen went into their outputs.
+/// Returns the uses of jobs that a turn has ended: what its session has seen went into their outputs.
 fn uses_of_answers(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
     let answer = |job: &JobId| {
         let own = Seen::new(format!("g/{}/sessions/{}", session.agent, session.session));
@@ -319,21 +320,21 @@ fn uses_of_answers(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
 
 fn called(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
     let of = |(name, text, seen): (&str, &str, Seen)| {
-        // Of a copy the answer says no more than that it was made.
+        // The answer of a copy shows no bytes of it.
         let bytes = if seen.into.is_some() { 0 } else { text.len() };
         reached(session, record.turn, format!("tool {name}"), seen, bytes)
     };
     reads(record).into_iter().map(of).collect()
 }
 
-/// What the calls of a turn have read, each with the tool and what the model was answered.
+/// Returns what the calls of a turn have read, each with its tool and the answer to the model.
 fn reads(record: &TurnRecord) -> Vec<(&str, &str, Seen)> {
     let reads = |answered: AnsweredCall<'_>| answered.reads(record).into_owned();
     let answers = answered_calls(record).map(|answered| (answered.tool, answered.text, reads(answered)));
     answers.flat_map(|(tool, text, seen)| seen.into_iter().map(move |seen| (tool, text, seen))).collect()
 }
 
-/// What is kept of agents and sessions that were removed, of one agent or of all, and of copies from outside.
+/// Returns the uses of a path by deleted agents and sessions, and by copies from outside; of one agent, or of all.
 pub async fn removed(
     store: &dyn Store,
     owner: &Owner,
@@ -359,13 +360,14 @@ async fn load_kept(store: &dyn Store, owner: &Owner, found: &mut UseList) -> Res
     Ok(())
 }
 
-/// Lines that one document keeps: about 100 KB.
+/// Uses that one document holds: about 100 KB.
 const KEPT_PER_PAGE: usize = 500;
 
 /// Such documents that one write makes.
 pub const KEPT_PAGES: usize = 20;
 
-/// Writes that keep what models have seen after its records are gone; `key` names the document of a number.
+/// Returns the writes that keep uses after the records of their turns are gone; `key` returns the key of a numbered
+/// document.
 pub fn kept_writes(mut seen: Vec<PathUse>, at: Millis, key: impl Fn(usize) -> String) -> Vec<DocWrite> {
     for reached in &mut seen {
         reached.removed = Some(at);
@@ -374,7 +376,7 @@ pub fn kept_writes(mut seen: Vec<PathUse>, at: Millis, key: impl Fn(usize) -> St
     pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect()
 }
 
-/// Writes such documents while `checks` hold. The first one comes last: where it is, all are.
+/// Writes such documents while `checks` hold. The first document is written last: if it exists, all do.
 pub async fn write_kept(
     store: &dyn Store,
     owner: &Owner,

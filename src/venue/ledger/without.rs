@@ -1,5 +1,5 @@
-//! A prompt without what came from a path, whatever it came through: entries at, below and above it,
-//! what operations have read for others, results of tools, placeholders, and copies.
+//! A prompt without what came from a path: entries at, below and above it, what operations have read for others,
+//! results of tools, placeholders, and copies.
 
 use super::answered::answered_calls;
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
@@ -13,7 +13,7 @@ use crate::domain::origin::{PathSet, Seen, is_below, with_copies};
 use crate::domain::session::{Heard, TurnRecord};
 use std::sync::Arc;
 
-/// Takes out what came from there, and from where it was copied `elsewhere`.
+/// Removes what came from a path, and from the places `elsewhere` to which it was copied.
 pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -> PathEffect {
     let (mut paths, is_cut) = copies(inputs, path);
     for place in elsewhere {
@@ -46,20 +46,20 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -
     PathEffect { found, is_cut }
 }
 
-/// The user of the owner of a turn, `tenant/user/agent/session/turn`.
+/// Returns the user of the owner of a turn, `tenant/user/agent/session/turn`.
 pub(super) fn user_of(inputs: &Inputs) -> String {
     inputs.moment.turn.split('/').nth(1).unwrap_or_default().to_owned()
 }
 
-/// The path, and where its bytes were copied to: by whoever handed sections on, and by calls of this
-/// conversation. Returns too whether there are more.
+/// Returns the path with its copies, made by handing sections on and by calls of this conversation. Also returns
+/// whether there are more.
 fn copies(inputs: &Inputs, path: &str) -> (PathSet, bool) {
     let handed = inputs.items.iter().flat_map(|item| &item.origin.reads);
     let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
     with_copies(path, handed.chain(calls.flat_map(|call| call.reads.iter().flatten())), CONVERSATION_COPIES)
 }
 
-/// A piece without these paths; of one that lies above them what is left of it, if that can be told.
+/// Returns an item without these paths; of one above them the rest, if it can be told apart.
 fn strip_paths(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item> {
     let sources: Vec<String> = item.source.iter().flat_map(|source| source.split(", ")).map(str::to_owned).collect();
     for source in &sources {
@@ -69,7 +69,7 @@ fn strip_paths(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item
             }
             match (&mut item.content, rest(path, source)) {
                 (Content::Value(value), Some(rest)) => *found |= remove(value, &rest),
-                // Below a text there is nothing; a resource is one of many values.
+                // A text has nothing below it; a resource is one of many values.
                 (Content::Text(_), Some(_)) => {}
                 (Content::Value(_) | Content::Text(_) | Content::Excerpt { .. } | Content::Absent(..), _) => {
                     return None;
@@ -80,13 +80,14 @@ fn strip_paths(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item
     Some(item)
 }
 
-/// The segments of a path below another one.
+/// Returns the segments of a path below another one.
 pub(super) fn rest(path: &str, above: &str) -> Option<Vec<String>> {
     let (path, above) = (Path::parse(path).ok()?, Path::parse(above).ok()?);
     path.segments().strip_prefix(above.segments()).map(<[String]>::to_vec)
 }
 
-/// The results of calls that have read it say that they are left out. Whether there are any.
+/// Replaces the results of calls that have read the path by a note that they are left out. Returns whether there are
+/// any.
 fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool) -> bool {
     let read = answered_calls(record).filter(|answered| answered.reads(record).iter().any(is_gone));
     let gone: Vec<String> = read.map(|answered| answered.call.to_owned()).collect();
@@ -106,7 +107,7 @@ fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool)
     !gone.is_empty()
 }
 
-/// What the model said to itself may repeat what it had read.
+/// Removes the model's reasoning, which may repeat what it had read.
 pub(super) fn forget_reasoning(record: &mut TurnRecord) {
     for message in &mut record.said {
         if let ChatMessage::Assistant { reasoning, .. } = message {
@@ -115,13 +116,13 @@ pub(super) fn forget_reasoning(record: &mut TurnRecord) {
     }
 }
 
-/// The path of a job's output that an earlier turn was shown.
+/// Returns the path of a job's output that an earlier turn was shown.
 pub(super) fn result_place(heard: &Heard) -> Option<String> {
     let line = heard.text.lines().find_map(|line| line.strip_prefix("- Job ")).filter(|_| heard.job.is_none())?;
     Some(format!("j/{}/output", line.split(' ').next()?))
 }
 
-/// A result of a child job that an earlier turn was shown says why it is left out. Returns whether it is.
+/// Replaces the text of a child job's result, if it is left out, by the reason. Returns whether it was replaced.
 pub(super) fn unheard(heard: &mut Heard, why: &str, is_out: &impl Fn(String) -> bool) -> bool {
     let is_gone = result_place(heard).is_some_and(is_out);
     if is_gone {

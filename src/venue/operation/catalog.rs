@@ -1,4 +1,4 @@
-//! All operations by path, with what is made once of each.
+//! All operations by path, with what is computed once for each.
 
 use super::{Effect, OpError, Operation, ParsedCall, schema};
 use crate::domain::decode;
@@ -11,31 +11,31 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an operation is.
+/// Description of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// Catalog path, `v/ops/<group>/<name>`.
     pub path: &'static str,
-    /// What it does, for models and people.
+    /// What the operation does, for models and people.
     pub description: String,
-    /// JSON Schema of its input.
+    /// JSON Schema of the input.
     pub input: Value,
-    /// What happens when it is repeated.
+    /// Effect of the operation, which decides whether it may be repeated.
     pub effect: Effect,
 }
 
-/// An operation of the catalog.
+/// An operation of the catalogue.
 pub struct RegisteredOperation {
-    /// What it is.
+    /// Description of the operation.
     pub spec: Spec,
     /// The compiled input schema.
     pub validator: jsonschema::Validator,
-    /// The entities that it is about; the built-in operations are about none.
+    /// Entities that the operation is about; empty for built-in operations.
     pub entities: Vec<String>,
     parse: fn(Value) -> Result<Box<dyn ParsedCall>, OpError>,
 }
 
-/// An operation for the catalog.
+/// Makes the catalogue's entry of an operation.
 pub fn operation<T: Operation>() -> RegisteredOperation {
     let (description, input) = schema::described::<T>();
     let validator = jsonschema::validator_for(&input).expect("the catalog's schemas are valid");
@@ -51,10 +51,10 @@ fn parse<T: Operation>(arguments: Value) -> Result<Box<dyn ParsedCall>, OpError>
 }
 
 impl RegisteredOperation {
-    /// A call with these arguments, which fit the schema.
+    /// Parses arguments that fit the schema.
     ///
     /// # Errors
-    /// What no schema says of them: names, paths and numbers that are none.
+    /// Names, paths and numbers that no schema can check are invalid.
     pub fn parse(&self, arguments: Value) -> Result<Box<dyn ParsedCall>, OpError> {
         (self.parse)(arguments)
     }
@@ -72,13 +72,13 @@ impl RegisteredOperation {
     }
 }
 
-/// All operations by path, and their aliases; the names of the model providers that agents may name; and what is outside
-/// the venue: hosts and the kinds of resources.
+/// All operations by path, and their aliases; names of the model providers that agents may use; and what is outside the
+/// venue: hosts and the kinds of resources.
 #[derive(Default)]
 pub struct Catalog {
-    /// The providers of resources by kind.
+    /// Providers of resources, by kind.
     pub resources: Providers,
-    /// Calls the hosts that may be called.
+    /// HTTP client for the hosts that may be called.
     pub(crate) hosts: Sender,
     operations: BTreeMap<&'static str, RegisteredOperation>,
     aliases: BTreeMap<&'static str, &'static str>,
@@ -88,7 +88,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of these operations, and of other names for their paths.
+    /// Makes a catalogue of these operations, and of aliases of their paths.
     pub fn of(
         operations: impl IntoIterator<Item = RegisteredOperation>,
         aliases: impl IntoIterator<Item = (&'static str, &'static str)>,
@@ -98,38 +98,38 @@ impl Catalog {
         catalog
     }
 
-    /// The same with these names of model providers.
+    /// Returns the catalogue with these names of model providers.
     #[must_use]
     pub fn calling(self, providers: Vec<String>) -> Self {
         Self { providers, ..self }
     }
 
-    /// The same with these kinds of resources.
+    /// Returns the catalogue with these kinds of resources.
     #[must_use]
     pub fn keeping(self, resources: Providers) -> Self {
         Self { resources, ..self }
     }
 
-    /// The same with a policy for calls to hosts; without, none may be called.
+    /// Returns the catalogue with a policy for calls to hosts; without one, none may be called.
     #[must_use]
     pub fn reaching(self, hosts: HttpPolicy) -> Self {
         Self { hosts: Sender::new(hosts), ..self }
     }
 
-    /// The names of the model providers that agents may name.
+    /// Returns the names of the model providers that agents may use.
     pub fn providers(&self) -> &[String] {
         &self.providers
     }
 
-    /// Adds names of the venue by which callers may mean it.
+    /// Adds names under which callers may address this venue.
     pub fn add_own_names(&self, names: impl IntoIterator<Item = String>) {
         self.own_names.write().extend(names);
     }
 
-    /// Refuses an operation on another venue.
+    /// Checks that a call addresses this venue.
     ///
     /// # Errors
-    /// `name` is none of this venue's own.
+    /// `name` is none of this venue's own names.
     pub fn check_venue(&self, name: Option<&Value>) -> Result<(), OpError> {
         let Some(name) = name.filter(|name| !name.is_null()) else { return Ok(()) };
         let text = name.as_str().unwrap_or_default().trim_end_matches('/');
@@ -142,20 +142,20 @@ impl Catalog {
         )))
     }
 
-    /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.
-    /// Covia's `group:name` is the same as `v/ops/group/name`.
+    /// Finds the operation of `path`: its own path, an alias, or the path without `v/ops/`. Covia's `group:name` stands
+    /// for `v/ops/group/name`.
     pub fn resolve(&self, path: &str) -> Option<&RegisteredOperation> {
         let full = catalog_path(path);
         let real = self.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
         self.operations.get(real)
     }
 
-    /// All operations, by path.
+    /// Returns all operations, by path.
     pub fn operations(&self) -> impl Iterator<Item = &RegisteredOperation> {
         self.operations.values()
     }
 
-    /// All aliases and what they mean.
+    /// Returns all aliases with the paths that they stand for.
     pub fn aliases(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
         self.aliases.iter().map(|(alias, path)| (*alias, *path))
     }

@@ -1,12 +1,12 @@
-//! Copies that callers from outside make, for `why`: no turn has a record of them.
+//! Copies that callers outside turns make; they are recorded for `why`, because no turn has a record of them.
 
 use super::{Invocation, Site};
 use crate::domain::ids::sha256_hex;
 use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::ledger::why::PathUse;
 
-/// Records where the bytes went that a call has read, as far as the owner's quota has room. The call has taken effect:
-/// that it can't be recorded changes nothing for its caller.
+/// Records where the bytes went that a call has read, within the owner's quota. The call has taken effect already: a
+/// failure to record it changes nothing for its caller.
 pub(super) async fn note(call: &Invocation<'_>) {
     if matches!(call.site, Site::Turn(_)) {
         return;
@@ -14,7 +14,7 @@ pub(super) async fn note(call: &Invocation<'_>) {
     let now = call.venue.now();
     let copies = call.reads.seen().into_iter().filter_map(|seen| {
         let into = seen.into.clone()?;
-        // One document for each pair of places, however often it is copied.
+        // Each pair of paths has one document, however often it is copied.
         let key = keys::outside_copy(&sha256_hex(format!("{}\n{into}", seen.path).as_bytes()));
         Some(DocWrite::json(key, &[PathUse::copy(&seen, now)]))
     });
@@ -25,7 +25,7 @@ pub(super) async fn note(call: &Invocation<'_>) {
     let (owner, operation) = (&call.caller.owner, call.named);
     match call.venue.keep(owner, &writes).await {
         Ok(_) => {}
-        // A caller can do this as often as it likes.
+        // A caller can cause this as often as it likes.
         Err(error @ StoreError::Over(_)) => {
             tracing::debug!(%owner, operation, %error, "a copy is not recorded for `why`");
         }

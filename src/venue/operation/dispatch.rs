@@ -1,4 +1,4 @@
-//! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
+//! Dispatch of one call, in this order: resolve, validate, authorise, run with a time limit.
 
 use super::pin::PinReader;
 use super::{
@@ -22,11 +22,11 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use std::time::Duration;
 
-/// An operation that calls another server keeps its time itself, for it knows whether its request had left; one that
-/// doesn't is stopped so much later.
+/// An operation that calls another server keeps its own time limit, because it knows whether its request has left. If
+/// it doesn't, it is stopped so much later.
 const OUTSIDE_GRACE: Duration = Duration::from_secs(5);
 
-/// Finds the operation that `path` means, with a proposal when there is none.
+/// Finds the operation of `path`; the error proposes a similar one.
 pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOperation, OpError> {
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
@@ -35,15 +35,15 @@ pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOpe
     })
 }
 
-/// What to use in the place of operations that Covia's clients know and no venue of this kind has.
+/// Returns what to use instead of operations that Covia's clients know and this venue doesn't have.
 fn elsewhere(path: &str) -> Option<&'static str> {
     catalog_path(path).starts_with("v/ops/ucan/").then_some(
         ": this venue makes and looks into no tokens, `trellis token` does; present a token, or a chain of them, as `Authorization`",
     )
 }
 
-/// The final arguments of a call: what the model sent is validated as the model sees the operation,
-/// then the runtime's own are put in and the whole is validated. No error shows an injected value.
+/// Returns the final arguments of a call. What the model sent is validated against the schema that it was shown; then
+/// bound values are filled in, and the whole is validated. No error shows a bound value.
 pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injection) -> Result<Value, OpError> {
     if injection.is_empty() {
         return Ok(arguments);
@@ -62,24 +62,24 @@ pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injec
     Ok(arguments)
 }
 
-/// What a call really runs: aliases and `job/run` taken off. Authority and effect of a call are those
-/// of this operation, whatever it was called by.
+/// A call after aliases and `job/run` are resolved. Authority and effect of a call are those of this operation,
+/// whatever name it was called by.
 pub struct Settled<'c> {
-    /// The operation.
+    /// The operation that runs.
     pub found: &'c RegisteredOperation,
-    /// Its valid arguments.
+    /// Valid arguments of the operation.
     pub arguments: Value,
-    /// Its path as the arguments of `job/run` say it, where that is what was called.
+    /// The path in the arguments of `job/run`, if that was called.
     pub inner: Option<String>,
-    /// No error shows an argument.
+    /// Whether errors show no argument.
     masked: bool,
 }
 
 impl Settled<'_> {
-    /// What a call with these arguments needs.
+    /// Returns what a call with these arguments needs.
     ///
     /// # Errors
-    /// They say something that no call can.
+    /// The arguments are invalid in a way that the schema can't check.
     pub fn needs(&self) -> Result<Vec<Need>, OpError> {
         match self.found.parse(self.arguments.clone()) {
             Err(OpError::Arguments { path, wrong }) if self.masked => {
@@ -95,7 +95,7 @@ impl Settled<'_> {
     }
 }
 
-/// What a call really runs, with its valid arguments. With `mask` no error shows an argument.
+/// Resolves a call to the operation that it runs and its valid arguments. With `mask` no error shows an argument.
 pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool) -> Result<Settled<'c>, OpError> {
     let mut found = resolve(catalog, path)?;
     let (mut arguments, mut named) = (arguments, None);
@@ -117,7 +117,7 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
         let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
         found = resolve(catalog, &path)?;
         (arguments, named) = (input, Some(path));
-        // By its path an operation is called with what its caller says, and that may be a model.
+        // An operation that is called by its path gets the arguments of its caller, which may be a model.
         if let Some(name) = reserved(&found.spec.input).into_iter().find(|name| arguments.get(name).is_some()) {
             return Err(OpError::Invalid(format!(
                 "argument `{name}` of `{}` can't be given this way",
@@ -128,17 +128,17 @@ pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool
     Err(OpError::Invalid(format!("`v/ops/job/run` is nested more than {JOB_DEPTH} times, call the operation itself")))
 }
 
-/// What a call really runs, with what it needs.
+/// A call that its caller may make.
 pub struct PermittedCall<'c> {
-    /// The operation.
+    /// The operation that runs.
     pub found: &'c RegisteredOperation,
-    /// A call of it.
+    /// The parsed call.
     pub parsed: Box<dyn ParsedCall>,
     inner: Option<String>,
     needs: Vec<Need>,
 }
 
-/// What a call really runs, when it is valid and its caller may make it.
+/// Resolves a call, and checks that it is valid and that its caller may make it.
 pub async fn permitted<'c>(
     venue: &'c Venue,
     caller: &Caller,
@@ -161,7 +161,7 @@ pub async fn permitted<'c>(
     Ok(PermittedCall { found, parsed, inner, needs })
 }
 
-/// Whether a job that a call reads was asked for by its caller.
+/// Whether the caller submitted the job that a call reads.
 async fn asked_for(venue: &Venue, caller: &Caller, job: Option<JobId>) -> Result<bool, OpError> {
     let Some(job) = job else { return Ok(false) };
     let head = jobs::head(venue, &caller.owner, &job).await?;
@@ -178,7 +178,7 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     let permitted = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
-    // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
+    // From here on the arguments contain secrets: they are shown to nobody, and the result is masked.
     let mask = fill::fill(call, &mut *parsed).await?;
     let limit = call.time();
     let patience = if parsed.destination().is_some() { limit + OUTSIDE_GRACE } else { limit };
@@ -199,8 +199,8 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     Ok(Output { value: decode::shown(output.value), ..output })
 }
 
-/// The arguments of a call as they may be recorded and shown: what only the operation itself may
-/// see is replaced, also where the operation is run by another one.
+/// Replaces hidden values in the arguments of a call, so that they may be recorded and shown; also where another
+/// operation runs the operation.
 pub fn hide(catalog: &Catalog, path: &str, arguments: &mut Value) {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
@@ -215,7 +215,7 @@ pub fn hide(catalog: &Catalog, path: &str, arguments: &mut Value) {
     }
 }
 
-/// Whether the arguments of a call have anything in them that [`hide()`] would replace.
+/// Whether the arguments of a call have values that [`hide()`] would replace.
 pub fn hides(catalog: &Catalog, path: &str, arguments: &Value) -> bool {
     let mut kept = arguments.clone();
     hide(catalog, path, &mut kept);

@@ -1,7 +1,7 @@
-//! Puts secrets into the arguments of one call, and takes them out of its result.
+//! Fills secrets into the arguments of one call, and masks them in its result.
 //!
-//! It is the last step before an operation runs: what is recorded, approved, logged or shown was
-//! made before it, and has the references.
+//! It is the last step before an operation runs: what is recorded, approved, logged or shown was made before it and has
+//! only the references.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::secret::SecretName;
@@ -31,7 +31,7 @@ pub async fn fill(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<
     Ok(mask)
 }
 
-/// One secret, for a caller that may use it, where it may go.
+/// Returns one secret, if the caller may use it and it may be sent to `to`.
 async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Result<Secret, OpError> {
     call.permit("secret/use", ResourcePath::secret(name))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
@@ -47,7 +47,7 @@ async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Res
     )))
 }
 
-/// What a host was given before it may say now: every secret that may go there is masked.
+/// Adds every other secret that may go to the host to the mask: it may have been given one before.
 async fn others(
     call: &Invocation<'_>,
     to: &Destination,
@@ -61,14 +61,14 @@ async fn others(
         }
         match call.venue.secrets.unseal(owner, &name, &record) {
             Ok(secret) => mask.add(&secret.name, &secret.value),
-            // It can't have been sent with these keys; a call that doesn't need it goes on.
+            // The host can't have been sent this secret with the present keys; a call that doesn't need it continues.
             Err(error) => tracing::warn!(%owner, %error, "a secret can't be masked"),
         }
     }
     Ok(())
 }
 
-/// A result without the secrets.
+/// Masks secrets in a result.
 pub fn masked(mask: &Mask, result: Result<Output, OpError>) -> Result<Output, OpError> {
     if mask.is_empty() {
         return result;

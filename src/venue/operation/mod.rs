@@ -1,10 +1,10 @@
 //! Seam 4, `Operation`: what agents and callers can do, by catalog path.
 //!
-//! An operation is the struct of its arguments, what it needs and what happens when it is repeated; [`dispatch`]
-//! checks all of that in one place before any operation runs. The operations themselves are [`crate::ops`].
+//! An operation is the struct of its arguments, with what it needs and its effect; [`dispatch`] checks all of that in
+//! one place before any operation runs. The operations themselves are in [`crate::ops`].
 //!
 //! ```text
-//! arguments ─▶ validated by the schema ─▶ parsed, once ─▶ needs permitted ─▶ secrets put in ─▶ run
+//! arguments ─▶ validated by the schema ─▶ parsed, once ─▶ needs permitted ─▶ secrets filled in ─▶ run
 //! ```
 
 mod catalog;
@@ -45,75 +45,75 @@ use std::time::Duration;
 /// Hexadecimal digits of an `Idempotency-Key`: 128 bits.
 const IDEMPOTENCY_KEY_DIGITS: usize = 32;
 
-/// What happens to the world when an operation runs, and so what may happen after a crash.
+/// Effect of an operation on the world, which decides what may happen after a crash.
 ///
-/// And after a standstill, when the turn's lease has gone to another worker, which makes the same calls again:
-/// what is kept until the commit is fenced by it; an intent without an outcome is unknown, whether it comes to
-/// pass late or never; what is written at once is not gone on with before the lease was asked for again, and
-/// a document that is changed is written only as this very call has read it.
+/// It also decides what happens after a standstill, when the turn's lease has gone to another worker that makes the
+/// same calls again. Buffered writes are fenced by the commit. An intent without an outcome is unknown, whether the
+/// call happens late or never. After an immediate write the turn checks its lease before it continues, and a document
+/// is changed only if it is as this call has read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: it is simply run again.
+    /// No effect: the operation is run again.
     Read,
-    /// Kept in the turn until its commit: it is simply run again.
+    /// Writes are kept in the turn until its commit: the operation is run again.
     Buffered,
     /// Written at once under an id that is a function of the turn: running it again changes nothing.
     Idempotent,
-    /// Not repeatable: intent is recorded before it, and an intent without an outcome is
-    /// `outcome_unknown`, as is a request that left and got no whole answer.
+    /// The operation must not be repeated: the intent is recorded before it. An intent without an outcome is
+    /// `outcome_unknown`, as is a request that left and got no complete answer.
     Once,
 }
 
-/// One thing that a call needs.
+/// A capability that a call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// An ability, e.g. `crud/read`.
+    /// Ability, e.g. `crud/read`.
     pub ability: &'static str,
-    /// On what.
+    /// Resource of the ability.
     pub resource: ResourcePath,
 }
 
 impl Need {
-    /// An ability on something.
+    /// Makes the need of an ability on a resource.
     pub fn new(ability: &'static str, resource: impl Into<ResourcePath>) -> Self {
         Self { ability, resource: resource.into() }
     }
 
-    /// This and nothing else, for [`Operation::needs`].
+    /// Returns this one need, for [`Operation::needs`].
     pub fn only(ability: &'static str, resource: impl Into<ResourcePath>) -> Result<Vec<Self>, OpError> {
         Ok(vec![Self::new(ability, resource)])
     }
 
-    /// Nothing, for [`Operation::needs`].
+    /// Returns no needs, for [`Operation::needs`].
     pub fn none() -> Result<Vec<Self>, OpError> {
         Ok(Vec::new())
     }
 }
 
-/// Who calls.
+/// Identity and authority of a caller.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Whose data it is about.
+    /// Owner whose data the call is about.
     pub owner: Owner,
     /// Name for records: the owner, or `agent:<id>`.
     pub name: String,
-    /// What it may do.
+    /// Authority of the caller.
     pub authority: Authority,
-    /// What it may do for others, too: write what users can't, act for other owners.
+    /// Whether the caller may also write what users can't, and act for other owners.
     pub operator: bool,
-    /// The request that it acts for: ids of its grants, claims, modes.
+    /// Envelope of the request that the caller acts for: ids of grants, claims, modes.
     pub envelope: Envelope,
-    /// Whose the ids are that it gives.
+    /// Principal whose request ids the caller gives.
     pub principal: Principal,
 }
 
 impl Caller {
-    /// Somebody who acts for no request but its own.
+    /// Makes a caller who acts for no other request.
     pub fn new(owner: Owner, name: String, authority: Authority) -> Self {
         Self { owner, name, authority, operator: false, envelope: Envelope::default(), principal: Principal::ANYBODY }
     }
 
-    /// What travels with a request of this caller, who is no turn.
+    /// Returns the envelope of a request of this caller, who is no turn.
     pub fn request(&self) -> Envelope {
         let mut envelope = self.envelope.clone();
         envelope.bound = envelope.bound.intersect(&self.authority).nowhere();
@@ -121,18 +121,19 @@ impl Caller {
         envelope
     }
 
-    /// By what it reads what was said and done under some authority: operators read all of it.
+    /// Returns the authority that decides what the caller may read of what others said and did: operators read
+    /// everything.
     pub fn reads(&self) -> Cow<'_, Authority> {
         if self.operator { Cow::Owned(Authority::unlimited()) } else { Cow::Borrowed(&self.authority) }
     }
 
-    /// As a reader of jobs.
+    /// Returns the caller as a reader of jobs.
     pub fn reader(&self) -> Reader {
         let mark = self.principal.mark().map(str::to_owned);
         Reader { authority: self.authority.clone(), mark, operator: self.operator }
     }
 
-    /// Under whom and under what it acts.
+    /// Returns the holders and grants under which the caller acts.
     pub fn trail(&self) -> Trail {
         let mut trail = self.envelope.trail();
         trail.holders.push(self.name.clone());
@@ -140,7 +141,8 @@ impl Caller {
         trail
     }
 
-    /// An agent, not a person or a service: an owner's name has a slash in it, an agent's has none.
+    /// Whether the caller is an agent, not a person or a service: the name of an owner contains a slash, that of an
+    /// agent doesn't.
     pub fn is_agent(&self) -> bool {
         self.name.starts_with("agent:") && !self.name.contains('/')
     }
@@ -152,51 +154,51 @@ impl From<&Caller> for Maker {
     }
 }
 
-/// Where a call comes from.
+/// Origin of a call.
 #[derive(Debug, Clone)]
 pub enum Site<'a> {
     /// A tool call of a running turn.
     Turn(TurnSite<'a>),
     /// A caller outside turns; `key` makes a submission idempotent.
     Api {
-        /// The caller's own id of the request.
+        /// Request id that the caller chose.
         key: Option<EventId>,
     },
 }
 
-/// A tool call of a running turn.
+/// Origin of a tool call of a running turn.
 #[derive(Debug, Clone)]
 pub struct TurnSite<'a> {
-    /// The turn's lease: effects are fenced by it.
+    /// Lease of the turn, whose epoch fences effects.
     pub lease: &'a Lease,
     /// Number of the turn.
     pub turn: u64,
-    /// Place of the call in its reply.
+    /// Index of the call in its reply.
     pub call: u32,
-    /// The instance that it is about.
+    /// Instance that the call is about.
     pub instance: Option<&'a str>,
     /// When the turn of the reply began.
     pub start: ReplyStart,
-    /// What of the turn's context goes with it: a child job gets it as sections of its own.
+    /// Sections of the turn's context that go with the call: a child job gets them as its own.
     pub handed: &'a [ScopedSection],
-    /// The request that the turn serves.
+    /// Mandate of the request that the turn serves.
     pub mandate: &'a Mandate,
-    /// What a child job of this call has as its parent.
+    /// Parent of a child job that the call starts.
     pub parent: &'a Parent,
-    /// Children that the session waits for already, with those that calls before this one start.
+    /// Children that the session waits for, with those that earlier calls of the reply start.
     pub children: usize,
-    /// Children that the session's run has started, with the same.
+    /// Children that the session's run has started, with those that earlier calls of the reply start.
     pub run_children: usize,
-    /// The most that the agent may hand on; absent = what it may do itself.
+    /// Most that the agent may delegate; `None` is its own authority.
     pub delegable: Option<&'a [Capability]>,
-    /// How long the agent lets one call run; absent = as long as the venue.
+    /// Longest time that the agent allows for one call; `None` is the venue's limit.
     pub time: Option<Duration>,
-    /// Its agent binds arguments: what is filled in there is not read by its path.
+    /// Whether the agent has bound arguments, whose values must not be read by their paths.
     pub hides_values: bool,
 }
 
 impl TurnSite<'_> {
-    /// The place of the call, as ids of what it sends are made from it.
+    /// Returns the place of the call, from which ids of what it sends are derived.
     pub fn id_of_call(&self) -> IdOf<'_> {
         let Self { lease, turn, call, instance, start, .. } = *self;
         let (owner, session, start) = (&lease.owner, &lease.session, start.in_ids());
@@ -204,28 +206,27 @@ impl TurnSite<'_> {
     }
 }
 
-/// Everything an operation may use.
+/// What an operation may use while it runs.
 #[derive(Clone)]
 pub struct Invocation<'a> {
-    /// The name by which its caller called it: of a tool, or the path of an operation as it was written. Denials
-    /// say it.
+    /// The name by which the operation was called: of a tool, or a path as it was written. Denials contain it.
     pub named: &'a str,
-    /// The process's shared parts.
+    /// Shared parts of the process.
     pub venue: &'a Venue,
-    /// Who calls.
+    /// Identity and authority of the caller.
     pub caller: &'a Caller,
     /// The owner's tree as the caller sees it.
     pub workspace: &'a Workspace,
-    /// What of its caller's context goes with it, by key of the section; no part of the arguments.
+    /// Sections of the caller's context that go with the call, by key; no part of the arguments.
     pub scoped: &'a Map<String, Value>,
-    /// Where the call comes from.
+    /// Origin of the call.
     pub site: Site<'a>,
-    /// Takes down what it reads.
+    /// Record of what the call reads.
     pub reads: &'a Reads,
 }
 
 impl Invocation<'_> {
-    /// How long the operation may run.
+    /// Returns how long the operation may run.
     pub fn time(&self) -> Duration {
         match &self.site {
             Site::Turn(TurnSite { time: Some(time), .. }) => OPERATION_TIME.min(*time),
@@ -233,8 +234,8 @@ impl Invocation<'_> {
         }
     }
 
-    /// Under which another server knows this call again: the same when the same call of a turn, or the same run of an
-    /// invoked operation, is made again, and a hash that tells nothing of either. `None` where a run has no id.
+    /// Returns the key by which another server recognises a repeated call: the same for the same call of a turn or the
+    /// same run of an invoked operation, and a hash that discloses neither. `None` if a run has no id.
     pub fn idempotency_key(&self) -> Option<String> {
         let owner = &self.caller.owner;
         let place = match &self.site {
@@ -245,7 +246,7 @@ impl Invocation<'_> {
         Some(sha256_hex(format!("idempotency-key {id}").as_bytes())[..IDEMPOTENCY_KEY_DIGITS].to_owned())
     }
 
-    /// Refuses a caller who may not do this.
+    /// Checks that the caller may do this.
     pub fn permit(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), OpError> {
         let permitted = self.caller.authority.permits(ability, resource);
         permitted.map_err(|denied| OpError::Denied(denied.text(self.named)))
@@ -259,7 +260,7 @@ impl Invocation<'_> {
         Ok(())
     }
 
-    /// Refuses all but operators; `why` follows.
+    /// Refuses all but operators; `why` is appended to the error.
     pub fn for_operators<T: Operation>(&self, why: &str) -> Result<(), OpError> {
         if self.caller.is_agent() || matches!(self.site, Site::Turn(_)) || !self.caller.operator {
             return Err(OpError::Denied(format!("`{}` is for operators alone{why}", T::PATH)));
@@ -268,15 +269,15 @@ impl Invocation<'_> {
     }
 }
 
-/// Of a call that no section of any context goes with.
+/// Sections of a call that gets none.
 pub static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
-/// What an operation returned.
+/// Result of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// The result.
+    /// Value of the result.
     pub value: Value,
-    /// A child job that is still running: its result comes as an event.
+    /// A child job that is still running: its result arrives as an event.
     pub started: Option<JobId>,
 }
 
@@ -286,49 +287,49 @@ impl From<Value> for Output {
     }
 }
 
-/// One operation: the struct of its arguments, whose comment says what it does and whose fields' comments say what each
-/// argument is, to models and people. Its schema is made of the same.
+/// One operation: the struct of its arguments. Its doc comment says what it does, and those of its fields what each
+/// argument is, to models and people. Its schema is generated from them.
 pub trait Operation: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Catalog path, `v/ops/<group>/<name>`.
     const PATH: &'static str;
-    /// What happens when it is repeated.
+    /// Effect of the operation, which decides whether it may be repeated.
     const EFFECT: Effect;
 
-    /// What the call needs.
+    /// Returns the capabilities that the call needs.
     fn needs(&self) -> Result<Vec<Need>, OpError>;
 
-    /// The job that the call reads: who asked for that needs nothing else.
+    /// Returns the job that the call reads: a caller who submitted it needs nothing else.
     fn reads_job(&self) -> Option<JobId> {
         None
     }
 
-    /// Where the call goes: [secrets](Self::secrets) count only for a place that each is bound to. `None`: it goes
-    /// nowhere, and takes none.
+    /// Returns the server that the call is sent to: a [secret](Self::secrets) may only go to a place that it is bound
+    /// to. `None` if the call isn't sent anywhere and takes no secrets.
     fn destination(&self) -> Option<Destination> {
         None
     }
 
-    /// The arguments in which references to secrets count.
+    /// Returns the arguments in which references to secrets are resolved.
     fn secrets(&mut self) -> Vec<&mut Value> {
         Vec::new()
     }
 
-    /// Runs it. What it needs is permitted by then, and secrets stand in the place of their references.
+    /// Runs the call. Its needs are permitted by then, and secrets have replaced their references.
     fn run(self, call: &Invocation<'_>) -> impl Future<Output = Result<Output, OpError>> + Send;
 }
 
-/// [`Operation`] of any type: a call whose arguments are read, once.
+/// A parsed call of any [`Operation`].
 #[async_trait]
 pub trait ParsedCall: Send + Sync {
-    /// As of the operation.
+    /// Returns the capabilities that the call needs.
     fn needs(&self) -> Result<Vec<Need>, OpError>;
-    /// As of the operation.
+    /// Returns the job that the call reads.
     fn reads_job(&self) -> Option<JobId>;
-    /// As of the operation.
+    /// Returns the server that the call is sent to.
     fn destination(&self) -> Option<Destination>;
-    /// As of the operation.
+    /// Returns the arguments in which references to secrets are resolved.
     fn secrets(&mut self) -> Vec<&mut Value>;
-    /// As of the operation.
+    /// Runs the call.
     async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<Output, OpError>;
 }
 

@@ -1,10 +1,10 @@
-//! What stands for an operation: a pin `o/<name>`, a definition below `w/`, or an asset that is one.
+//! Values that stand for an operation: a pin `o/<name>`, a definition below `w/`, or an asset.
 //!
 //! | value | its operation |
 //! |---|---|
 //! | `{"operation": "v/ops/json/merge"}` | that path, as `asset/pin` writes it |
-//! | `{"operation": {"adapter": "json:merge", …}}` | `v/ops/json/merge`, as Covia's metadata say it |
-//! | `{"asset": "a/…"}` | what the asset says |
+//! | `{"operation": {"adapter": "json:merge", …}}` | `v/ops/json/merge`, as in Covia's metadata |
+//! | `{"asset": "a/…"}` | the operation that the asset names |
 
 use super::OpError;
 use crate::domain::authority::{Authority, ResourcePath};
@@ -19,35 +19,35 @@ use crate::venue::assets;
 use crate::venue::workspace::Workspace;
 use serde_json::Value;
 
-/// Who asks for what stands for an operation, and whose tree it is looked up in.
+/// Reader of values that stand for operations, with the tree in which they are looked up.
 #[derive(Clone, Copy)]
 pub struct PinReader<'a> {
     /// The venue's catalog and assets.
     pub venue: &'a Venue,
-    /// Whose tree.
+    /// Owner of the tree.
     pub owner: &'a Owner,
-    /// What may be read.
+    /// Authority of the reader.
     pub authority: &'a Authority,
     /// The tree as the reader sees it.
     pub workspace: &'a Workspace,
 }
 
-/// Where a value lies that stands for an operation.
+/// Place of a value that stands for an operation.
 enum Place {
     Path(Path),
     Asset(AssetId),
 }
 
 impl PinReader<'_> {
-    /// The operation that a path means: of what stands for one that one, to whoever may read it; any other path stays as it
-    /// is.
+    /// Returns the operation of a path: if a value there stands for one that the reader may read, that operation; any
+    /// other path stays as it is.
     pub async fn operation_of(&self, path: &str) -> Result<String, OpError> {
         let Some(place) = self.find_place(path)? else { return Ok(path.to_owned()) };
         let value = self.value(path, &place).await?;
         if let Some(operation) = self.named_operation(path, &value)? {
             return Ok(operation);
         }
-        // A pin of a value leads to the asset that it was kept as.
+        // A pin of a value leads to the asset that holds the value.
         if let Some(id) = value["asset"].as_str().and_then(asset_of) {
             let kept = self.value(path, &Place::Asset(id)).await?;
             if let Some(operation) = self.named_operation(path, &kept)? {
@@ -61,8 +61,8 @@ impl PinReader<'_> {
         )))
     }
 
-    /// Puts the operations of the catalog into the places of what stands for them in the arguments of a call that runs
-    /// another one, or several in each other. Returns whether there was any.
+    /// Replaces what stands for an operation in the arguments of a call that runs another one, also nested. Returns
+    /// whether there was any.
     pub async fn resolve_inner(&self, path: &str, arguments: &mut Value) -> Result<bool, OpError> {
         let (mut path, mut arguments, mut is_any) = (path.to_owned(), arguments, false);
         for _ in 0..=JOB_DEPTH {
@@ -112,7 +112,7 @@ impl PinReader<'_> {
         }
     }
 
-    /// The operation that a value says it is; `None`: it says none.
+    /// Returns the operation that a value names; `None` if it names none.
     fn named_operation(&self, asked: &str, value: &Value) -> Result<Option<String>, OpError> {
         if let Some(operation) = value["operation"].as_str() {
             return Ok(Some(operation.to_owned()));
@@ -139,7 +139,7 @@ fn not_found(path: &Path) -> OpError {
     OpError::NotFound(format!("there is no {what} `{path}`{hint}"))
 }
 
-/// The asset that `a/<hash>` or a hash alone names.
+/// Returns the asset of `a/<hash>` or of a hash alone.
 fn asset_of(text: &str) -> Option<AssetId> {
     let digits = text.strip_prefix("a/").unwrap_or(text);
     AssetId::new(digits.strip_prefix("0x").unwrap_or(digits)).ok()

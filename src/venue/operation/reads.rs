@@ -6,19 +6,19 @@ use crate::domain::lattice::Path;
 use crate::domain::origin::Seen;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Ability of reading what has a path.
+/// Ability to read a path.
 pub const READ: &str = "crud/read";
 
-/// What one call has looked at so far, in order.
+/// What one call has read so far, in order.
 #[derive(Debug, Default)]
 pub struct Reads(Mutex<Vec<Look>>);
 
 #[derive(Debug)]
 struct Look {
     seen: Seen,
-    /// What reading it needs a right to.
+    /// Resource on which the read needs a capability.
     on: ResourcePath,
-    /// Something was there.
+    /// Whether something was there.
     found: bool,
 }
 
@@ -34,23 +34,23 @@ impl Reads {
         self.0.lock()
     }
 
-    /// A path was read, and whether anything was there.
+    /// Notes a read of a path, and whether anything was there.
     pub fn note(&self, path: &Path, version: Option<u64>, found: bool) {
         self.lock().push(Look { seen: Seen { version, ..Seen::new(path.to_string()) }, on: path.into(), found });
     }
 
-    /// The bytes of a path went to another one.
+    /// Notes that the bytes of a path were copied to another one.
     pub fn copied(&self, from: &Path, version: Option<u64>, into: &Path, found: bool) {
         let seen = Seen { version, into: Some(into.to_string()), ..Seen::new(from.to_string()) };
         self.lock().push(Look { seen, on: from.into(), found });
     }
 
-    /// Something of the venue's that is no place in the tree was read.
+    /// Notes a read of something of the venue's that has no path in the tree.
     pub fn kept(&self, on: ResourcePath, path: impl Into<String>) {
         self.lock().push(Look { seen: Seen::new(path), on, found: true });
     }
 
-    /// What the operation that runs has read went to these places, and no more of it to who called.
+    /// Notes that what the running operation has read was copied to these paths, and no more of it to the caller.
     pub fn went(&self, into: &[String]) {
         let [first, more @ ..] = into else { return };
         let mut looks = self.lock();
@@ -62,13 +62,13 @@ impl Reads {
         looks.extend(others);
     }
 
-    /// How many there are; what comes after them is of the operation that begins now.
+    /// Returns the number of reads; later ones belong to the operation that begins.
     pub(super) fn begun(&self) -> usize {
         self.lock().len()
     }
 
-    /// The operation has ended: says through what its reads were, and by which right. What it needed to
-    /// read and nothing else was noted of, it has `answered` from.
+    /// Notes the end of an operation: the operation and the capability of its reads. A path that it needed to read and
+    /// that has no note is added, if it `answered`.
     pub(super) fn ended(&self, begun: usize, through: &str, needs: &[Need], authority: &Authority, answered: bool) {
         let mut looks = self.lock();
         let noted = |looks: &[Look], on: &ResourcePath| looks[begun..].iter().any(|look| look.on == *on);
@@ -84,7 +84,7 @@ impl Reads {
         }
     }
 
-    /// What was there, each once.
+    /// Returns the reads that found something, each once.
     pub fn seen(&self) -> Vec<Seen> {
         let mut seen: Vec<Seen> = self.lock().iter().filter(|look| look.found).map(|look| look.seen.clone()).collect();
         seen.sort();

@@ -1,13 +1,13 @@
-//! JSON Schemas of arguments as models are shown them: no reference, no null for what may be absent.
+//! JSON Schemas of arguments as models are shown them: without references, and without null for an optional argument.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// Says of an argument that it may be null.
+/// Key of an extension which says that an argument may be null.
 const NULLABLE: &str = "nullable";
 
-/// What the comments of a type say of it, and the schema of its fields.
+/// Returns the description of a type from its doc comments, and the schema of its fields.
 pub(super) fn described<T: JsonSchema>() -> (String, Value) {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
@@ -20,7 +20,7 @@ pub(super) fn described<T: JsonSchema>() -> (String, Value) {
         if let Some(Value::String(text)) = map.shift_remove("description") {
             about = text.replace('\n', " ");
         }
-        // Arguments that are any map say so.
+        // A schema that accepts any map has the key already.
         if map.get("additionalProperties").is_none() {
             map.entry("properties").or_insert_with(|| json!({}));
             map.insert("additionalProperties".into(), false.into());
@@ -30,7 +30,7 @@ pub(super) fn described<T: JsonSchema>() -> (String, Value) {
     (about, schema)
 }
 
-/// Takes out what only serde and Rust need to know.
+/// Removes what only serde and Rust need.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -42,7 +42,7 @@ fn plain(schema: &mut Value) {
                     map.shift_remove(key);
                 }
             }
-            // Of Rust's numbers.
+            // Formats of Rust's number types.
             if map.get("format").and_then(Value::as_str).is_some_and(|name| name.contains("int") || name == "double") {
                 map.shift_remove("format");
             }
@@ -56,7 +56,7 @@ fn plain(schema: &mut Value) {
     }
 }
 
-/// The schema of an argument that is there: one that may be absent is not null, unless it says so itself.
+/// Reduces the schema of an argument to that of a present value: an optional one is not null, unless it says so.
 fn present(argument: &mut Value) {
     if *argument == Value::Bool(true) {
         *argument = json!({});
@@ -88,7 +88,7 @@ fn present(argument: &mut Value) {
     }
 }
 
-/// The names of an enum, whose variants have comments or none.
+/// Returns the names of an enum, whose variants may have doc comments.
 fn choices(forms: &Value) -> Option<Vec<Value>> {
     let names = |form: &Value| match (&form["const"], &form["enum"]) {
         (name @ Value::String(_), _) => Some(vec![name.clone()]),

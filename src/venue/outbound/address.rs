@@ -1,4 +1,4 @@
-//! Which addresses are public, and a resolver that gives a connection no others.
+//! Rules for public addresses, and a resolver that gives connections no others.
 
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -6,10 +6,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// How names become addresses.
+/// Function that resolves a name to addresses.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// The machine's own.
+/// Returns the lookup of the operating system.
 pub fn system_lookup() -> Lookup {
     Arc::new(|name| {
         Box::pin(async move {
@@ -19,20 +19,20 @@ pub fn system_lookup() -> Lookup {
     })
 }
 
-/// A name without an address that may be called.
+/// The name has no address that may be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` is at {address}, which is not a public address (this venue's `{setting}.allow_private` is false)")]
 pub struct NotPublic {
-    /// As asked.
+    /// Host of the request.
     pub host: String,
-    /// Where it is.
+    /// Address of the host.
     pub address: String,
-    /// The section of the configuration that decides it.
+    /// Section of the configuration that decides this.
     pub setting: String,
 }
 
-/// The resolver of the connections themselves: the address that was checked is the one that is
-/// connected to, because no other is ever handed out, and a name is looked up once per connection.
+/// The resolver of the connections themselves. The address that was checked is the one that is connected to: no other
+/// is returned, and a name is looked up once per connection.
 pub(super) struct Guarded {
     pub(super) lookup: Lookup,
     pub(super) allow_private: bool,
@@ -56,8 +56,8 @@ impl Resolve for Guarded {
     }
 }
 
-/// Whether an address belongs to the public internet: not this machine, not a private or shared
-/// network, no multicast, nothing reserved, nor such an address inside another one.
+/// Whether an address belongs to the public internet: not this machine, not a private or shared network, not multicast
+/// or reserved, and no such address embedded in another one.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -65,11 +65,11 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Endings of names that stand for no public host: RFC 6761, 6762, 8375 and 9476, and what private networks use.
+/// Suffixes of names of no public host: RFC 6761, 6762, 8375 and 9476, and those that private networks use.
 const INTERNAL_ENDINGS: [&str; 9] =
     ["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "alt", "onion"];
 
-/// Whether a name is never public: of one part, or with an ending for private networks.
+/// Whether a name is never public: it has one part, or a suffix for private networks.
 pub(super) fn is_internal_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let is_below = |end: &str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
@@ -82,7 +82,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     // Protocol assignments, documentation, the old 6to4 relays, benchmarks.
     let special =
         matches!((a, b, c), (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113) | (198, 18..=19, _));
-    // From 224 on multicast and reserved.
+    // Addresses from 224 on are multicast or reserved.
     !private && !special && a < 224
 }
 
@@ -101,7 +101,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         // Teredo and other protocol assignments, documentation.
         [0x2001, 0..=0x1ff | 0xdb8, ..] => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
-        // Global unicast; everything else is local, multicast or reserved.
+        // Global unicast; all other addresses are local, multicast or reserved.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }

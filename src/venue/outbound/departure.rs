@@ -1,4 +1,4 @@
-//! Whether a request has left this process: until then it has certainly not happened.
+//! Departure of a request from this process: before it, the request has certainly had no effect.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 pub(super) struct Departure(Arc<AtomicBool>);
 
 impl Departure {
-    /// Whether some of the request may have reached another machine.
+    /// Whether a part of the request may have reached another machine.
     pub(super) fn has_left(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -26,15 +26,15 @@ impl Departure {
 /// A body in one piece that notes the departure of its request.
 ///
 /// The HTTP client asks a body for its end and its bytes only when it has a connection and writes the request's head:
-/// name, connection, TLS and a proxy's tunnel are through by then. A mark that comes too early would be harmless: the
-/// outcome would count as unknown.
+/// name, connection, TLS and a proxy's tunnel are ready by then. A mark that comes too early is harmless: the outcome
+/// counts as unknown.
 pub(crate) struct WatchedBody<F> {
     bytes: Option<Bytes>,
     note_departure: F,
 }
 
 impl<F: Fn()> WatchedBody<F> {
-    /// `note_departure` may be called several times, the first time before any byte is written.
+    /// Makes a body that calls `note_departure` before any byte is written, possibly several times.
     pub(crate) fn new(bytes: Bytes, note_departure: F) -> Self {
         Self { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()), note_departure }
     }
@@ -54,7 +54,7 @@ impl<F: Fn() + Unpin> Body for WatchedBody<F> {
         self.bytes.is_none()
     }
 
-    /// Exact, so that the request has a `Content-Length`.
+    /// Returns the exact size, so that the request has a `Content-Length`.
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }

@@ -1,5 +1,5 @@
-//! A server that the venue's configuration names, and that is asked in JSON: by the same rules as the
-//! calls of agents, to this one place, without redirects.
+//! A server that the venue's configuration names and that is called in JSON: by the same rules as calls of agents, but
+//! only this place, and without redirects.
 
 use super::proxy::ProxyRoute;
 use super::send::{Ask, Sender};
@@ -15,42 +15,42 @@ use reqwest::{Method, Url};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Under which a server knows a request again.
+/// Header with the key by which a server recognises a repeated request.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How a server is called.
 #[derive(Debug, Clone)]
 pub struct EndpointPlace {
-    /// Where.
+    /// URL of the server.
     pub url: String,
-    /// Also when it has no public address.
+    /// Whether the server may have a private address.
     pub allow_private: bool,
-    /// One call, with its answer.
+    /// Longest time of one call with its answer.
     pub timeout: Duration,
-    /// Bytes of an answer.
+    /// Most bytes of an answer.
     pub max_bytes: usize,
-    /// What carries the calls.
+    /// Proxy that carries the calls.
     pub proxy: ProxyRoute,
-    /// What it is given to know the venue by.
+    /// Header that authenticates the venue.
     pub credential: Option<Credential>,
-    /// The section of the configuration that names it.
+    /// Section of the configuration that names the server.
     pub setting: String,
 }
 
-/// A header that no answer shows.
+/// A secret header, which is masked in answers.
 #[derive(Debug, Clone)]
 pub struct Credential {
-    /// Its name.
+    /// Name of the header.
     pub header: String,
-    /// Stands before the value: `Bearer `.
+    /// Text before the value, such as `Bearer `.
     pub prefix: String,
-    /// The value.
+    /// Value of the header.
     pub value: Plain,
-    /// What stands in answers in its place.
+    /// Name that replaces the value in answers.
     pub shown: SecretName,
 }
 
-/// The server.
+/// Client of one server.
 pub struct Endpoint {
     sender: Sender,
     url: Url,
@@ -59,17 +59,17 @@ pub struct Endpoint {
     mask: Mask,
 }
 
-/// What it answered, with no credential in it.
+/// Answer of a server, with credentials masked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answered {
-    /// Of HTTP.
+    /// HTTP status of the answer.
     pub status: u16,
-    /// JSON as a value, anything else as a text, bytes as nothing.
+    /// Body: JSON as a value, any other text as a string, other bytes as null.
     pub body: Value,
 }
 
 impl Endpoint {
-    /// The errors are for who configures it, and show no credential.
+    /// Makes a client. Errors are for the person who configures it, and show no credential.
     pub fn new(place: EndpointPlace) -> Result<Self, String> {
         let url = callable(&place.url)?;
         let to = destination(&url);
@@ -99,13 +99,13 @@ impl Endpoint {
         Ok(Self { sender: Sender::new(policy), url, host, headers, mask })
     }
 
-    /// Its host, with the port where that isn't the usual one.
+    /// Returns the host, with the port if it isn't the default one.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Asks it. `key` names a request that changes something there: the venue may send it again under that key, and an
-    /// end after it left is an unknown outcome.
+    /// Sends a request. `key` is the idempotency key of a request that changes something: the venue may send it again
+    /// under that key, and an error after it left is an unknown outcome.
     pub async fn ask(&self, message: &Value, key: Option<&str>) -> Result<Answered, OpError> {
         let mut headers = self.headers.clone();
         let repeatable = key.is_none();
@@ -126,7 +126,7 @@ impl Endpoint {
         };
         let mut answer = self.sender.send(ask, &|_| Ok(())).await?;
         let body = match answer["body"].take() {
-            // Whatever type it says that it has.
+            // The body is decoded whatever content type it declares.
             Value::String(text) => decode::data(text.as_bytes()).unwrap_or(Value::String(text)),
             body => body,
         };

@@ -1,5 +1,5 @@
-//! HTTP calls to hosts that the venue's configuration names, for whoever makes them: operations, resources,
-//! models. Each hop is checked before it is made; nothing here says who may ask for it.
+//! HTTP calls of operations, resources and models to hosts that the venue's configuration names. Each hop is checked
+//! before it is made; callers check who may make a call.
 
 mod address;
 pub(crate) mod departure;
@@ -24,24 +24,24 @@ use std::time::Duration;
 
 pub use address::{Lookup, NotPublic, is_public, system_lookup};
 
-/// What calls are permitted, and how far they go.
+/// Rules and limits of calls.
 #[derive(Clone)]
 pub struct HttpPolicy {
     /// Hosts that may be called; empty = none.
     pub hosts: Vec<HostRule>,
-    /// Also addresses that are not public.
+    /// Whether private addresses may be called, too.
     pub allow_private: bool,
-    /// One call with its redirects, and its body read.
+    /// Longest time of one call with its redirects and its body.
     pub timeout: Duration,
-    /// Bytes of an answer's body, unpacked.
+    /// Most bytes of an answer's body, decompressed.
     pub max_bytes: usize,
-    /// Redirects that are followed.
+    /// Most redirects that are followed.
     pub redirects: usize,
-    /// How names become addresses.
+    /// Function that resolves names.
     pub lookup: Lookup,
-    /// What carries the calls.
+    /// Proxy that carries the calls.
     pub proxy: ProxyRoute,
-    /// The section of the configuration that it comes from, for errors.
+    /// Section of the configuration, for errors.
     pub setting: String,
 }
 
@@ -52,8 +52,8 @@ impl fmt::Debug for HttpPolicy {
 }
 
 impl HttpPolicy {
-    /// Whether a URL may be called. A host that is an address is checked here, a name when it is
-    /// looked up for the connection, by [`HttpPolicy::resolver`].
+    /// Checks that a URL may be called. An address as host is checked here; a name is checked by
+    /// [`HttpPolicy::resolver`] when it is looked up for the connection.
     pub fn check(&self, url: &Url) -> Result<(), OpError> {
         let Destination { host, port, https } = destination(url);
         let default = if https { 443 } else { 80 };
@@ -74,9 +74,9 @@ impl HttpPolicy {
         }
     }
 
-    /// Checks the name in a URL that a proxy is going to look up: what is not public here is refused. Where a name is
-    /// unknown here, as in networks in which only the proxy knows names, the proxy decides, but for names that are
-    /// never public.
+    /// Checks the name in a URL that a proxy will look up: a name that isn't public here is refused. If the name is
+    /// unknown here, as in networks where only the proxy knows names, the proxy decides; but names that are never
+    /// public are refused.
     pub async fn check_name(&self, url: &Url) -> Result<(), OpError> {
         let Some(host) = url.domain().filter(|_| !self.allow_private) else { return Ok(()) };
         let found = (self.lookup)(host.to_owned()).await.unwrap_or_default();
@@ -93,14 +93,14 @@ impl HttpPolicy {
         Ok(())
     }
 
-    /// Gives a connection no address that may not be called.
+    /// Returns a resolver that gives a connection no address which may not be called.
     pub fn resolver(&self) -> Arc<dyn Resolve> {
         let (lookup, setting) = (Arc::clone(&self.lookup), self.setting.clone());
         Arc::new(Guarded { lookup, allow_private: self.allow_private, setting })
     }
 }
 
-/// The texts of an error and of its causes, the outermost first.
+/// Returns the texts of an error and of its causes, the outermost first.
 pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
     let mut texts = vec![error.to_string()];
     let mut next = error.source();
@@ -112,7 +112,7 @@ pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
 }
 
 impl Default for HttpPolicy {
-    /// No host at all.
+    /// Permits no host.
     fn default() -> Self {
         Self {
             hosts: Vec::new(),
@@ -127,21 +127,21 @@ impl Default for HttpPolicy {
     }
 }
 
-/// A URL as a resource: scheme, host, port when it isn't the scheme's own, path. No query, which
-/// may hold secrets, and no fragment.
+/// Returns a URL as a resource: scheme, host, port if it isn't the scheme's own, path. It has no fragment, and no
+/// query, which may contain secrets.
 pub fn resource(url: &Url) -> ResourcePath {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     ResourcePath::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
 }
 
-/// A URL as a place that secrets can be bound to.
+/// Returns a URL as a place that secrets can be bound to.
 pub fn destination(url: &Url) -> Destination {
     let https = url.scheme() == "https";
     let port = url.port().unwrap_or(if https { 443 } else { 80 });
     Destination { https, host: url.host_str().unwrap_or_default().to_owned(), port }
 }
 
-/// Rules of a URL that don't depend on the policy.
+/// Checks the rules of a URL that don't depend on the policy.
 pub fn check_url(url: &Url) -> Result<(), OpError> {
     check(url).map_err(OpError::Invalid)
 }

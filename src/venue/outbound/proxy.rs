@@ -1,4 +1,4 @@
-//! The proxy that carries outgoing calls, and how its failures are told from those of the servers behind it.
+//! The proxy that carries outgoing calls, and its failures as distinct from those of the servers behind it.
 
 use super::causes;
 use crate::config::proxy::ProxySettings;
@@ -8,20 +8,20 @@ use reqwest::{ClientBuilder, Proxy, StatusCode, Url};
 use std::fmt;
 use std::sync::Arc;
 
-/// How the client's error for a connection through a proxy begins; its type is private.
+/// Beginning of the client's error for a connection through a proxy, whose type is private.
 const TUNNEL: &str = "tunnel error: ";
-/// Rests of that error.
+/// Rest of that error for each cause.
 const NO_CONNECTION: &str = "failed to create underlying connection";
 const NO_LOGIN: &str = "proxy authorization required";
 const NO_WAY: &str = "unsuccessful";
 
-/// The way that calls leave by.
+/// The proxy for outgoing calls, or none.
 #[derive(Clone, Default)]
 pub struct ProxyRoute {
     settings: ProxySettings,
-    /// As `models.proxy`, for errors.
+    /// Key of the setting, such as `models.proxy`, for errors.
     setting: String,
-    /// `None`: all calls are direct.
+    /// `None` if all calls are direct.
     matcher: Option<Arc<Matcher>>,
 }
 
@@ -31,43 +31,43 @@ impl fmt::Debug for ProxyRoute {
     }
 }
 
-/// What keeps a proxy from carrying a call. Where the proxy is is not shown to those who read a job.
+/// Why a proxy didn't carry a call. The address of the proxy is hidden from readers of a job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyFailure {
-    /// 407: no repetition mends it.
+    /// Status 407, which a retry doesn't change.
     #[error("the proxy of `{setting}` {}", if *.has_login { "refuses its login" } else { "wants a login" })]
     Login {
-        /// Which proxy.
+        /// Key of the proxy's setting.
         setting: String,
-        /// It was given one.
+        /// Whether the venue has a login for the proxy.
         has_login: bool,
     },
-    /// It is down or away.
+    /// The proxy is down or unreachable.
     #[error("the proxy of `{setting}` can't be reached: {reason}")]
     Unreachable {
-        /// Which proxy.
+        /// Key of the proxy's setting.
         setting: String,
-        /// The causes.
+        /// Causes of the failure.
         reason: String,
     },
-    /// It answered the wish for a connection with an error.
+    /// The proxy refused the connection with an error.
     #[error("the proxy of `{setting}` makes no connection to this host: it may not, or can't")]
     NoConnection {
-        /// Which proxy.
+        /// Key of the proxy's setting.
         setting: String,
     },
-    /// What happened behind it, or half-way.
+    /// The call failed behind the proxy or on the way.
     #[error("through the proxy of `{setting}`: {reason}")]
     Beyond {
-        /// Which proxy.
+        /// Key of the proxy's setting.
         setting: String,
-        /// The causes.
+        /// Causes of the failure.
         reason: String,
     },
 }
 
 impl ProxyRoute {
-    /// By these settings, which stand under `setting`.
+    /// Makes a route by these settings, whose key is `setting`.
     pub fn new(settings: &ProxySettings, setting: &str) -> Self {
         let is_direct = settings.http.is_none() && settings.https.is_none();
         let matcher = (!is_direct).then(|| Arc::new(settings.matcher()));
@@ -90,7 +90,7 @@ impl ProxyRoute {
         if url.scheme() == "https" { self.settings.https.as_ref() } else { self.settings.http.as_ref() }
     }
 
-    /// A client that sends everything through the proxy: it is for URLs that [`ProxyRoute::carries`].
+    /// Configures a client that sends everything through the proxy, for URLs that [`ProxyRoute::carries`].
     pub fn apply(&self, client: ClientBuilder) -> reqwest::Result<ClientBuilder> {
         let mut client = client.no_proxy();
         if let Some(url) = &self.settings.http {
@@ -102,7 +102,7 @@ impl ProxyRoute {
         Ok(client)
     }
 
-    /// The error of a call to `url` that a proxy carried; `None` of one that went there directly.
+    /// Returns the error of a call to `url` that a proxy carried; `None` if the call was direct.
     pub fn failure(&self, url: &Url, error: &reqwest::Error) -> Option<ProxyFailure> {
         let proxy = self.proxy_of(url)?;
         let setting = self.setting.clone();
@@ -113,7 +113,7 @@ impl ProxyRoute {
             Some((_, NO_LOGIN)) => self.login_failure(proxy),
             Some((_, NO_WAY)) => ProxyFailure::NoConnection { setting },
             Some((at, NO_CONNECTION)) => ProxyFailure::Unreachable { setting, reason: reason(at + 1) },
-            // The first link shows the URL of the call.
+            // The first cause shows the URL of the call.
             None if error.is_connect() && url.scheme() == "http" => {
                 ProxyFailure::Unreachable { setting, reason: reason(1) }
             }
@@ -122,7 +122,7 @@ impl ProxyRoute {
         })
     }
 
-    /// The error of an answer that is the proxy's own: inside a connection to `https://` it can't be.
+    /// Returns the error of an answer that comes from the proxy itself; through a tunnel to `https://` none does.
     pub fn refusal(&self, url: &Url, status: StatusCode) -> Option<ProxyFailure> {
         let wants = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED && url.scheme() == "http";
         self.proxy_of(url).filter(|_| wants).map(|proxy| self.login_failure(proxy))

@@ -1,5 +1,4 @@
-//! One HTTP call under a policy: every hop checked, credentials kept to their origin, bounded in
-//! size and time.
+//! One HTTP call under a policy: every hop is checked, credentials stay at their origin, and size and time are bounded.
 
 use super::address::NotPublic;
 use super::departure::{Departure, WatchedBody};
@@ -20,21 +19,21 @@ use std::time::Duration;
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Headers that another origin may see after a redirect: none that could be a credential.
+/// Headers that another origin may see after a redirect: none of them can be a credential.
 const HARMLESS: [HeaderName; 4] = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::USER_AGENT, header::CACHE_CONTROL];
 
-/// One request.
+/// A request to send.
 pub(crate) struct Ask {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    /// Bytes and their type.
+    /// Bytes and their content type.
     pub(crate) body: Option<(Bytes, HeaderValue)>,
-    /// Shorter than the policy's.
+    /// Time limit, if shorter than the policy's.
     pub(crate) timeout: Option<Duration>,
-    /// Making it twice does no more than making it once: no end of it is an unknown outcome.
+    /// Whether the request may be repeated: then no failure is an unknown outcome.
     pub(crate) repeatable: bool,
-    /// How errors name the place; its URL without the query when absent.
+    /// Name of the place in errors; `None` is the URL without the query.
     pub(crate) shown: Option<String>,
 }
 
@@ -44,20 +43,20 @@ impl Ask {
     }
 }
 
-/// Says whether the caller's authority covers a URL.
+/// Function that checks that the caller's authority covers a URL.
 type Permitted<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
 
-/// The client and its policy.
+/// An HTTP client with its policy.
 #[derive(Default)]
 pub(crate) struct Sender {
     policy: HttpPolicy,
-    /// Built by the first call: most venues allow no host.
+    /// Client for direct calls, built by the first one: most venues allow no host.
     client: OnceLock<Client>,
-    /// The same for calls that the proxy carries; it looks up no name but the proxy's, which may be private.
+    /// Client for calls that the proxy carries; it looks up only the proxy's name, which may be private.
     proxied: OnceLock<Client>,
 }
 
-/// Headers as given; names and values that would break out of their line are refused.
+/// Converts headers; names and values that would break out of their line are refused.
 pub(crate) fn headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -71,7 +70,7 @@ pub(crate) fn headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> 
     Ok(headers)
 }
 
-/// A header's value on one line. The error doesn't show it: it may be a credential.
+/// Converts a header's value, which must be one line. The error doesn't show it: it may be a credential.
 pub(crate) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
     HeaderValue::from_str(text)
         .map_err(|_| OpError::Invalid("a header's value has characters that are not allowed in it".to_owned()))
@@ -103,8 +102,8 @@ impl Sender {
         Ok(built.get_or_init(|| client))
     }
 
-    /// Makes the call. Of one that must not be repeated, any failure after the request left is
-    /// [`OpError::OutcomeUnknown`]; what fails before that (policy, name, connection, TLS, proxy) keeps its own error.
+    /// Makes the call. If it must not be repeated, any failure after the request left is [`OpError::OutcomeUnknown`];
+    /// an earlier failure (policy, name, connection, TLS, proxy) keeps its own error.
     pub(crate) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
         let (place, repeatable) = (ask.place(), ask.repeatable);
@@ -160,8 +159,8 @@ impl Sender {
                 (None, Some(failure)) => OpError::Upstream(format!("`{}`: {failure}", ask.place())),
                 (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
             })?;
-        // It may have gone no farther than the proxy. But proxies hand on a 407 of the server behind them, which has the
-        // request then: nothing tells the two apart.
+        // The request may have got no farther than the proxy. But proxies pass on a 407 of the server behind them,
+        // which then has the request: nothing tells the two apart.
         match proxy.refusal(&ask.url, response.status()) {
             Some(failure) => Err(OpError::Upstream(format!(
                 "`{}`: {failure}, or the server behind it says so (status 407)",
@@ -197,7 +196,7 @@ impl Sender {
     }
 }
 
-/// What a caller gets. Cookies are the server's credentials for a browser and are left out.
+/// Returns the answer for a caller. Cookies are the server's credentials for a browser and are left out.
 fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
     let mut named: Map<String, Value> = Map::new();
     for (name, value) in headers.iter().filter(|(name, _)| **name != header::SET_COOKIE) {
@@ -221,7 +220,7 @@ fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Val
     answer
 }
 
-/// Where an answer points to.
+/// Returns the target of a redirect.
 fn target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
     let followed = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
     let Some(location) = response.headers().get(header::LOCATION).filter(|_| followed) else { return Ok(None) };
@@ -229,8 +228,8 @@ fn target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
     target.map(Some).ok_or_else(|| OpError::Upstream("the server redirects to what is not a URL".to_owned()))
 }
 
-/// The request after a redirect. Another origin gets no header that could be a credential, and no
-/// body; nothing goes from https to http.
+/// Changes a request to follow a redirect. Another origin gets no header that could be a credential, and no body; https
+/// is never followed to http.
 fn redirected(ask: &mut Ask, target: Url, status: StatusCode) -> Result<(), OpError> {
     if ask.url.scheme() == "https" && target.scheme() == "http" {
         return Err(OpError::Denied(format!("`{}` redirects from https to http", super::resource(&ask.url))));
@@ -255,7 +254,7 @@ fn redirected(ask: &mut Ask, target: Url, status: StatusCode) -> Result<(), OpEr
     Ok(())
 }
 
-/// The refusal of an address among the causes of an error.
+/// Finds the refusal of an address among the causes of an error.
 fn refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -267,7 +266,7 @@ fn refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
     None
 }
 
-/// An error and its causes on one line.
+/// Returns an error and its causes on one line.
 fn chain(error: &dyn Error) -> String {
     causes(error).join(": ")
 }

@@ -1,4 +1,4 @@
-//! Files: a document for what is known of a file, and one for its content, named by its hash.
+//! Files: one document with the facts of a file, and one with its content, whose key contains the hash.
 
 use super::{Area, ResourceCall, ResourceProvider, Tool};
 use crate::domain::limits::{FILE_READ_BYTES, FILES_LISTED};
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// The provider.
+/// Provider of the resource kind `files`.
 pub struct Files;
 
 #[async_trait]
@@ -77,7 +77,7 @@ impl ResourceProvider for Files {
     }
 
     fn areas(&self, namespace: &str, recursive: bool) -> Vec<Area> {
-        // A namespace may be the name of a file itself.
+        // A namespace may be the name of a file.
         let mut areas = vec![
             Area { prefix: records(namespace), counts: true },
             Area { prefix: contents(namespace), counts: false },
@@ -117,7 +117,7 @@ async fn list(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpErr
     Ok(answer)
 }
 
-/// A granted namespace itself, or a folder below one.
+/// Returns the full name of a granted namespace or of a folder below one.
 fn folder(call: &ResourceCall<'_>, wanted: &str) -> Result<String, OpError> {
     let held = call.access.held;
     let bare = wanted.strip_prefix("r/").unwrap_or(wanted);

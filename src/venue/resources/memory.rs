@@ -1,5 +1,5 @@
-//! Memory: one document per entry, under a name that is a function of scope and content. The same
-//! content is the same document, so that of two turns that write it at once one finds it there.
+//! Memory: one document per entry, whose key is a function of scope and content. The same content is the same document,
+//! so that of two turns that write it at once the later one finds it.
 
 use super::{Access, Area, ResourceCall, ResourceProvider, Tool};
 use crate::domain::context::item::Content;
@@ -18,10 +18,10 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Hex digits of an id.
+/// Hexadecimal digits of an id.
 const ID_DIGITS: usize = 24;
 
-/// The provider.
+/// Provider of the resource kind `memory`.
 pub struct Memory;
 
 fn key(scope: &str, id: &str) -> String {
@@ -196,22 +196,22 @@ impl ResourceProvider for Memory {
     }
 }
 
-/// They were checked when the agent was applied.
+/// Parses the settings, which were checked when the agent was applied.
 fn settings(access: &Access<'_>) -> MemorySettings {
     MemorySettings::parse(access.settings).unwrap_or_default()
 }
 
-/// All entries of the visible scopes, those that hold no more included.
+/// Returns all entries of the visible scopes, superseded ones included.
 async fn entries(access: &Access<'_>) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
     for scope in visible(access.held) {
-        // One over the limit fits when two turns at once have written the last one.
+        // Two turns at once may exceed the limit by one entry each.
         entries.extend(access.workspace.documents::<MemoryEntry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?);
     }
     Ok(entries)
 }
 
-/// The scope that a write means.
+/// Returns the scope that a write names.
 fn scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<String, OpError> {
     let policy = settings(&call.access).write_policy;
     target(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
@@ -255,13 +255,14 @@ fn wanted(arguments: &Value) -> MemoryQuery {
     }
 }
 
-/// Under the venue's key: nobody can try contents that were forgotten against their ids.
+/// Returns the id of an entry. It is an HMAC under the venue's key, so that nobody can test guesses of forgotten
+/// contents against ids.
 fn id(access: &Access<'_>, scope: &str, content: &str) -> String {
     let said = json!([KIND, access.workspace.owner(), scope, content]).to_string();
     hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
 }
 
-/// Of what is put under a key: the key says which entry it is, whatever it says.
+/// Returns the id of an entry that is put under a key; the content doesn't change it.
 fn keyed_id(access: &Access<'_>, scope: &str, key: &str) -> String {
     let said = json!([KIND, access.workspace.owner(), scope, {"key": key}]).to_string();
     hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
@@ -285,7 +286,7 @@ fn new_entry(call: &ResourceCall<'_>, arguments: &Value, scope: &str) -> Result<
     })
 }
 
-/// Scopes in which an entry that is to be changed may lie, the topmost first.
+/// Returns the scopes in which an entry that is to be changed may lie, the topmost first.
 fn changeable(held: &HeldNamespaces) -> Vec<String> {
     let mut scopes = visible(held);
     scopes.extend(held.on(Ability::Write).iter().filter(|scope| !scope.is_empty()).cloned());
@@ -293,7 +294,7 @@ fn changeable(held: &HeldNamespaces) -> Vec<String> {
     scopes
 }
 
-/// The entry that was put under a key: in this scope, or in the nearest one that has it.
+/// Finds the entry under a key: in `scope`, or in the nearest scope that has it.
 async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
     held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
@@ -309,7 +310,7 @@ async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -
     Err(OpError::NotFound(format!("nothing is kept under `{}` in the scopes of this request", name.escape_debug())))
 }
 
-/// The entry that a change means: one that can be seen or written, in a scope that can be written.
+/// Finds the entry that a change names: one that can be read or written, in a scope that can be written.
 async fn find(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
     held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
@@ -326,7 +327,7 @@ async fn find(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry,
     Err(OpError::NotFound(format!("no entry `{}` in the scopes of this request", id.escape_debug())))
 }
 
-/// Puts an entry, or finds the same content there.
+/// Change that writes an entry, unless the same content exists.
 struct Write(MemoryEntry);
 
 async fn put(docs: &mut Docs<'_>, new: &MemoryEntry) -> Result<bool, WorkspaceError> {
@@ -355,7 +356,7 @@ async fn has_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
     )))
 }
 
-/// Puts an entry in the place of the one of its key.
+/// Change that replaces the entry of a key.
 struct Put(MemoryEntry);
 
 #[async_trait]

@@ -5,8 +5,8 @@
 //!                      └─▶ context: a section of the prompt
 //! ```
 //!
-//! A declaration grants nothing. Every call and every section is given the grants of the moment, and
-//! what a call has used is asked again when its turn commits.
+//! A declaration grants nothing. Every call and every section is checked against the current grants, and what a call
+//! has used is checked again when its turn commits.
 
 pub mod files;
 pub mod memory;
@@ -38,113 +38,115 @@ use std::sync::LazyLock;
 
 /// A tool of a provider.
 pub struct Tool {
-    /// Its name behind the resource's; without `_`, so that no two resources' tools have one name.
+    /// Name of the tool after the resource's name; without `_`, so that tools of two resources never have the same
+    /// name.
     pub name: &'static str,
-    /// What it does, for the model.
+    /// Description of the tool for the model.
     pub description: &'static str,
-    /// JSON Schema of its input.
+    /// JSON Schema of the input.
     pub input: Value,
-    /// It changes something: not offered, and refused, in mode `read`.
+    /// Whether the tool changes something: in mode `read` it isn't offered, and is refused.
     pub writes: bool,
 }
 
-/// What a provider works with: the tree's documents as the turn sees them, and what was granted.
+/// Documents of the tree as the turn sees them, and the grants, for a provider.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
-    /// The owner's documents.
+    /// Tree with the owner's documents.
     pub workspace: &'a Workspace,
-    /// The grants of this moment.
+    /// Namespaces that are granted now.
     pub held: &'a HeldNamespaces,
-    /// The resource's settings.
+    /// Settings of the resource.
     pub settings: &'a Map<String, Value>,
-    /// The resource's name.
+    /// Name of the resource.
     pub resource: &'a str,
-    /// Names of its tools begin so.
+    /// Prefix of the names of its tools.
     pub prefix: &'a str,
-    /// The venue's key, under which ids say nothing about contents.
+    /// Key of the venue, under which ids disclose nothing about contents.
     pub key: &'a [u8],
-    /// Now.
+    /// Current time.
     pub now: Millis,
 }
 
 /// A call of a provider's tool.
 pub struct ResourceCall<'a> {
-    /// What it works with.
+    /// Documents and grants of the call.
     pub access: Access<'a>,
     /// Name of the tool as the model knows it.
     pub name: &'a str,
-    /// Place of the call in its reply.
+    /// Index of the call in its reply.
     pub index: u32,
-    /// Who calls.
+    /// Author of what the call writes.
     pub source: MemoryAuthor,
-    /// A function of the turn and the call: the same when it is made again.
+    /// Idempotency key: a function of the turn and the call, the same when the call is repeated.
     pub key: String,
 }
 
 /// Documents that a purge deletes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Area {
-    /// Their keys begin so, or are so.
+    /// Prefix of the keys, or a whole key.
     pub prefix: String,
-    /// Each of them counts as one thing that was kept.
+    /// Whether each document counts as one thing.
     pub counts: bool,
 }
 
-/// One kind of resource.
+/// Provider of one kind of resource.
 #[async_trait]
 pub trait ResourceProvider: Send + Sync {
-    /// Its name in configurations, and the first segment of its documents.
+    /// Returns the name of the kind in configurations, which is the first segment of its documents.
     fn kind(&self) -> &str;
 
-    /// What it is, for models, where its name doesn't say it.
+    /// Returns a description of the kind for models, if its name doesn't say it.
     fn about(&self) -> Option<&str> {
         None
     }
 
-    /// What a call writes is written when it is made, and no commit takes it back.
+    /// Whether a call writes when it is made, so that no commit takes it back.
     fn writes_at_once(&self) -> bool {
         false
     }
 
-    /// The mode of a declaration that names none; `read` when this says nothing either.
+    /// Returns the mode of a declaration that names none; `None` stands for `read`.
     fn default_mode(&self) -> Option<Mode> {
         None
     }
 
-    /// Its tools, those that write included.
+    /// Returns the tools, including those that write.
     fn tools(&self) -> Vec<Tool>;
 
-    /// What is wrong with the settings of a declaration.
+    /// Checks the settings of a declaration.
     fn check(&self, settings: &Map<String, Value>) -> Result<(), String>;
 
-    /// Runs a tool with valid arguments. Writes go through the workspace: they are durable with the
-    /// turn's commit. Each namespace that the answer depends on is noted by [`ResourceCall::uses`].
+    /// Runs a tool with valid arguments. Writes go through the workspace and are durable with the turn's commit. The
+    /// provider notes each namespace that the answer depends on, by [`ResourceCall::uses`].
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError>;
 
-    /// What stands in the context; `None` for nothing.
+    /// Returns the content of the resource's section in the context; `None` if it has none.
     async fn context(&self, _access: &Access<'_>) -> Result<Option<Content>, StoreError> {
         Ok(None)
     }
 
-    /// The documents of a namespace, with `recursive` of all below it too; none of what isn't kept here.
+    /// Returns the documents of a namespace, with `recursive` also of those below it; none if they are stored
+    /// elsewhere.
     fn areas(&self, _namespace: &str, _recursive: bool) -> Vec<Area> {
         Vec::new()
     }
 
-    /// Deletes what is kept elsewhere of a namespace, and says how much; `None` when that can't be asked.
+    /// Deletes what another server stores of a namespace, and returns how much; `None` if it can't be asked to.
     async fn purge(&self, _owner: &Owner, _namespace: &str, _recursive: bool) -> Result<Option<usize>, OpError> {
         Ok(Some(0))
     }
 }
 
 impl ResourceCall<'_> {
-    /// The call depends on the use of a namespace.
+    /// Notes that the call depends on the use of a namespace.
     pub async fn uses(&self, ability: Ability, namespace: &str) {
         let used = Use { ability, namespace: namespace.to_owned() };
         self.access.workspace.uses(self.index, used).await;
     }
 
-    /// A read that depends on everything that was granted. Refused when nothing was.
+    /// Notes that the call reads everything that is granted. Refuses it if nothing is.
     pub async fn reads(&self) -> Result<(), OpError> {
         let held = self.access.held;
         held.any(self.name, Ability::Read).map_err(OpError::Denied)?;
@@ -157,13 +159,13 @@ impl ResourceCall<'_> {
 
 /// A provider with what is computed once from it.
 pub struct RegisteredProvider {
-    /// The provider.
+    /// Provider of one kind.
     pub provider: Box<dyn ResourceProvider>,
-    /// Its tools, each with its compiled schema.
+    /// Tools, each with its compiled schema.
     pub tools: Vec<(Tool, jsonschema::Validator)>,
 }
 
-/// The providers that this program brings along.
+/// The built-in providers.
 static OWN: LazyLock<Vec<RegisteredProvider>> = LazyLock::new(|| {
     let own: [Box<dyn ResourceProvider>; 2] = [Box::new(memory::Memory), Box::new(files::Files)];
     own.into_iter().map(RegisteredProvider::new).collect()
@@ -179,22 +181,22 @@ impl RegisteredProvider {
     }
 }
 
-/// The providers of a venue by kind: its own, and those that its configuration adds.
+/// The providers of a venue by kind: the built-in ones, and those that its configuration adds.
 #[derive(Default)]
 pub struct Providers(Vec<RegisteredProvider>);
 
 impl Providers {
-    /// Those of this program with these beside them.
+    /// Makes the providers of a venue from those that its configuration adds.
     pub fn with(added: impl IntoIterator<Item = Box<dyn ResourceProvider>>) -> Self {
         Self(added.into_iter().map(RegisteredProvider::new).collect())
     }
 
-    /// All of them, its own first.
+    /// Returns all providers, the built-in ones first.
     pub fn all(&self) -> impl Iterator<Item = &RegisteredProvider> {
         OWN.iter().chain(&self.0)
     }
 
-    /// The provider of a kind.
+    /// Finds the provider of a kind.
     pub fn of(&self, kind: &str) -> Option<&RegisteredProvider> {
         self.all().find(|registered| registered.provider.kind() == kind)
     }
@@ -209,7 +211,7 @@ impl Providers {
         format!("`resources.{}`: nothing provides the kind `{}`{hint}", declared.name, declared.kind)
     }
 
-    /// What is wrong with an agent's resources: a kind that nothing provides, settings that it doesn't know.
+    /// Checks an agent's resources: each kind must have a provider that accepts the settings.
     pub fn check(&self, config: &AgentConfig) -> Result<(), String> {
         for declared in config.resources.declared() {
             let found = self.of(declared.kind).ok_or_else(|| self.none(declared))?;
@@ -218,14 +220,14 @@ impl Providers {
         Ok(())
     }
 
-    /// What may be done with a declared resource in a turn.
+    /// Returns the mode of a declared resource in a turn.
     pub fn mode(&self, declared: Declared<'_>, envelope: &Envelope, held: &HeldNamespaces) -> Mode {
         let default = self.of(declared.kind).and_then(|found| found.provider.default_mode());
         mode(declared, default, envelope, held)
     }
 
-    /// What a turn hands on: no descendant may do more with a kind of resource than this agent, whatever
-    /// the grants of this turn.
+    /// Narrows the envelope that a turn passes on: no descendant may do more with a kind of resource than this agent,
+    /// whatever the grants of this turn.
     #[must_use]
     pub fn clamped(&self, envelope: Envelope, config: &AgentConfig) -> Envelope {
         let none = HeldNamespaces::default();
@@ -234,12 +236,12 @@ impl Providers {
         envelope.clamped(modes)
     }
 
-    /// The tools of an agent's resources, those that write only where the mode is `read-write`.
+    /// Returns the tools of an agent's resources; those that write only in mode `read-write`.
     pub fn offered(&self, config: &AgentConfig, envelope: &Envelope, held: &HeldNamespaces) -> Vec<ResourceTool> {
         self.tools(config, |declared| self.mode(declared, envelope, held))
     }
 
-    /// All tools that an agent's resources have, whatever a request may do with them.
+    /// Returns all tools that an agent's resources have, whatever a request may do with them.
     pub fn declared(&self, config: &AgentConfig) -> Vec<ResourceTool> {
         self.tools(config, |_| Mode::ReadWrite)
     }
@@ -269,7 +271,7 @@ fn checked(declared: Declared<'_>, found: &RegisteredProvider) -> Result<(), Str
     checked.map_err(|error| format!("`resources.{}`: {error}", declared.name))
 }
 
-/// `a`, `b` and `c`.
+/// Returns a list of names such as "`a`, `b` and `c`".
 fn listed(named: &[String]) -> String {
     match named.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
@@ -277,21 +279,21 @@ fn listed(named: &[String]) -> String {
     }
 }
 
-/// [`Providers::check`] where the venue isn't known: of the kinds that every venue has.
+/// Checks resources like [`Providers::check`] where the venue isn't known: only the built-in kinds.
 pub fn check_own(config: &AgentConfig) -> Result<(), String> {
     let own = Providers::default();
     let mut known = config.resources.declared().filter_map(|declared| Some((declared, own.of(declared.kind)?)));
     known.try_for_each(|(declared, found)| checked(declared, found))
 }
 
-/// The resources' sections of a prompt, one item each; what can't be had says why.
+/// Returns the resources' sections of a prompt, one item each; an item without content says why.
 pub async fn items(
     venue: &Venue,
     config: &AgentConfig,
     held: &HeldNamespaces,
     workspace: &Workspace,
 ) -> Result<Vec<Item>, StoreError> {
-    // Some of them ask others: all at once, so that their times don't add up.
+    // Some providers call other servers: all are called at once, so that their times don't add up.
     let contents = config.resources.declared().map(|declared| async move {
         let content = content(venue, declared, held, workspace).await?;
         Ok(content.map(|content| item(declared.name, held, content)))
@@ -322,7 +324,7 @@ async fn content(
 
 fn item(name: &str, held: &HeldNamespaces, content: Content) -> Item {
     let (source, allowed) = held.names();
-    // Who is handed it must be granted all that it was read from.
+    // An agent that gets the section must be granted all that it was read from.
     let needs = held
         .on(Ability::Read)
         .iter()
@@ -333,7 +335,7 @@ fn item(name: &str, held: &HeldNamespaces, content: Content) -> Item {
         section: Section::Resource,
         key: format!("resource/{name}"),
         label: Some(name.to_owned()),
-        // Never without one: what is fetched is data, and its placeholders are not filled in.
+        // An item always has a source: fetched content is data, and its placeholders are not filled in.
         source: has(source).or_else(|| Some("r".into())),
         allowed: has(allowed),
         asked: None,

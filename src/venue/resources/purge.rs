@@ -1,5 +1,4 @@
-//! Purge: everything that is kept under a namespace is deleted, by every provider. Doing it again
-//! finds nothing and changes nothing.
+//! Purge: every provider deletes what it stores under a namespace. A repetition finds nothing and changes nothing.
 
 use super::{Area, Providers, scratchpad};
 use crate::domain::authority::capability::covers;
@@ -12,17 +11,17 @@ use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use std::collections::BTreeMap;
 
-/// What a purge deleted.
+/// Result of a purge.
 #[derive(Debug, Default)]
 pub struct Purged {
-    /// How much by kind: entries, files, notes, what others say of theirs.
+    /// Numbers of deleted entries, files, notes and things of other servers, by kind.
     pub counts: BTreeMap<String, usize>,
-    /// Kinds of providers elsewhere that can't be asked to delete.
+    /// Kinds whose servers can't be asked to delete.
     pub not_asked: Vec<String>,
 }
 
-/// Deletes what lies under a namespace, with `recursive` below it too: what is kept here first. An error
-/// of a provider elsewhere says which it is; doing it again goes on from there.
+/// Deletes what is under a namespace, with `recursive` also what is below it, in this store first. The error of another
+/// server says which server it is; a repetition continues from there.
 pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<Purged, OpError> {
     let providers = &venue.catalog.resources;
     let of_providers = providers.all().map(|registered| {
@@ -60,14 +59,14 @@ async fn delete(venue: &Venue, owner: &Owner, area: &Area) -> Result<usize, Stor
     Ok(count)
 }
 
-/// How many things are kept, by namespace and kind; of files, the namespace is the folder.
+/// Returns the number of stored things by namespace and kind; for files, the namespace is the folder.
 pub async fn list(
     store: &dyn Store,
     owner: &Owner,
     under: Option<&str>,
 ) -> Result<BTreeMap<(String, String), usize>, StoreError> {
     let mut kept = BTreeMap::new();
-    // Of what is kept elsewhere nothing is known here.
+    // What other servers store isn't known here.
     let own = Providers::default();
     for kind in own.all().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
         let prefix = if kind == FILES { files::below("", false) } else { documents(kind) };

@@ -1,5 +1,5 @@
-//! A kind that a server elsewhere provides: each call is a message to it, and each answer is looked at
-//! before it counts. What it writes it writes at once, under a key that is a function of the call.
+//! A resource kind that another server provides: each call is a message to it, and each answer is checked before it
+//! counts. The server writes at once, under an idempotency key that is a function of the call.
 
 use super::{Access, ResourceCall, ResourceProvider, Tool};
 use crate::domain::authority::envelope::Mode;
@@ -14,26 +14,26 @@ use crate::venue::outbound::endpoint::{Answered, Endpoint};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
-/// What the venue's configuration says of a kind.
+/// Configuration of a kind.
 pub struct RemoteSettings {
-    /// Its name in agents' configurations.
+    /// Name of the kind in agents' configurations.
     pub kind: String,
-    /// What it is, for models; may be empty.
+    /// Description of the kind for models; may be empty.
     pub about: String,
-    /// What the server can be asked.
+    /// Verbs that the server supports.
     pub verbs: Vec<Verb>,
-    /// The mode of a declaration that names none.
+    /// Mode of a declaration that names none.
     pub mode: Option<Mode>,
 }
 
-/// The provider.
+/// Provider of a kind on another server.
 pub struct Remote {
     settings: RemoteSettings,
     endpoint: Endpoint,
 }
 
 impl Remote {
-    /// Of a server.
+    /// Makes the provider of a server.
     pub const fn new(settings: RemoteSettings, endpoint: Endpoint) -> Self {
         Self { settings, endpoint }
     }
@@ -43,7 +43,7 @@ impl Remote {
         self.accepted(answer, key.is_some())
     }
 
-    /// Which server it is, for errors.
+    /// Returns the name of the server, for errors.
     fn name(&self) -> String {
         format!("the provider of the resource kind `{}` at `{}`", self.settings.kind, self.endpoint.host())
     }
@@ -62,7 +62,7 @@ impl Remote {
         }
     }
 
-    /// The body of an answer that is none of an error. A gateway that got no answer (502, 504) doesn't know either
+    /// Returns the body of a successful answer. After a 502 or 504 of a gateway, which got no answer, it is unknown
     /// whether the server behind it has written.
     fn accepted(&self, Answered { status, body }: Answered, writes: bool) -> Result<Value, OpError> {
         if (200..300).contains(&status) {
@@ -125,7 +125,7 @@ impl ResourceProvider for Remote {
         self.settings.verbs.iter().copied().filter(|verb| verb.is_tool()).map(tool).collect()
     }
 
-    /// They are the server's to judge; only `preload` is the venue's, too.
+    /// The server checks its settings; only `preload` is also read by the venue.
     fn check(&self, _settings: &Map<String, Value>) -> Result<(), String> {
         Ok(())
     }

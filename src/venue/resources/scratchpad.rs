@@ -1,4 +1,4 @@
-//! Scratchpad: what a request's buckets show, and the outputs that agents put into them.
+//! Scratchpad: buckets of a request, which prompts show and to which agents add their outputs.
 
 use super::Area;
 use crate::domain::context::item::{Content, Item, Section, Tags};
@@ -13,10 +13,10 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Place of the notes among the writes of a turn, beside those of the calls of its reply.
+/// Call index of the notes among the writes of a turn, which no call of a reply has.
 pub const NOTES: u32 = workspace::OWN + 2;
 
-/// The buckets of a request as sections of its prompt.
+/// Returns the buckets of a request as sections of its prompt.
 pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Result<Vec<Item>, StoreError> {
     let mut items = Vec::with_capacity(buckets.len());
     for bucket in buckets {
@@ -42,7 +42,7 @@ pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Resu
     Ok(items)
 }
 
-/// Puts a task's output into the buckets of its request, with the turn's commit.
+/// Appends a task's output to the buckets of its request, with the turn's commit.
 pub async fn append(workspace: &Workspace, buckets: &[String], job: &JobId, note: &Note) -> Result<(), WorkspaceError> {
     for bucket in buckets {
         let append = Append { bucket: bucket.clone(), job: job.clone(), note: note.clone() };
@@ -70,7 +70,7 @@ impl DocChange for Append {
     }
 }
 
-/// The documents of the buckets that are named as a namespace, or as what lies below it.
+/// Returns the documents of the buckets that a namespace names, with `recursive` also of those below it.
 pub fn areas(namespace: &str, recursive: bool) -> Vec<Area> {
     let area = |prefix| Area { prefix, counts: true };
     let below = recursive.then(|| below(KIND, namespace)).map(area);

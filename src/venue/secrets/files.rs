@@ -1,4 +1,4 @@
-//! Where keys come from: the environment, a file, and for one process alone a file that it makes.
+//! Sources of keys: the environment, a file, and for a process without both a file that it makes.
 
 use super::random;
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
@@ -9,42 +9,42 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Variable with keys.
+/// Environment variable with keys.
 pub const KEY_VARIABLE: &str = "TRELLIS_SECRETS_KEY";
 
-/// Name of the file that one process makes for itself in its data folder.
+/// Name of the key file that a process makes in its data folder.
 const OWN_FILE: &str = "secrets.key";
 
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// What stands there is not a list of keys.
+    /// The text is not a list of keys.
     #[error("{place}: {error}")]
     Keys {
-        /// The file, or the variable.
+        /// The file or the variable.
         place: String,
-        /// What is wrong.
+        /// What is wrong with the text.
         error: KeyError,
     },
-    /// It can't be read or written.
+    /// The file can't be read or written.
     #[error("key file `{}` can't be {verb}: {error}", .path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// `read` or `written`.
         verb: &'static str,
-        /// The system's words.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Others may read it.
+    /// Other users may read the file.
     #[error("key file `{}` can be read by others (mode {mode:03o}); `chmod 600` it", .path.display())]
     Open {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the file.
         mode: u32,
     },
-    /// It is there and shall not be replaced.
+    /// The file exists and must not be replaced.
     #[error("key file `{}` exists; `--add` puts a new key before those in it", .0.display())]
     Exists(PathBuf),
     /// The system gives no random bytes.
@@ -52,7 +52,7 @@ pub enum KeyFileError {
     Random(String),
 }
 
-/// The keys of the environment, then those of a file.
+/// Loads the keys of the environment, then those of a file.
 pub fn load(variable: Option<&str>, file: Option<&Path>) -> Result<KeyRing, KeyFileError> {
     let ring = |place: String, text: &str| KeyRing::parse(text).map_err(|error| KeyFileError::Keys { place, error });
     let first = variable.map_or_else(|| Ok(KeyRing::default()), |text| ring(format!("`{KEY_VARIABLE}`"), text))?;
@@ -62,8 +62,8 @@ pub fn load(variable: Option<&str>, file: Option<&Path>) -> Result<KeyRing, KeyF
     first.with(second).map_err(|error| KeyFileError::Keys { place: place(), error })
 }
 
-/// As [`load`]; without any key those of the data folder, where with `make` a key is made when there
-/// is none, which a log line says.
+/// Loads keys like [`load`]; if there are none, those of the data folder. With `make`, a key is made there if there is
+/// none, which a log line says.
 pub fn load_or_make(
     variable: Option<&str>,
     file: Option<&Path>,
@@ -91,13 +91,13 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     read_text_file(path, SETTINGS_FILE_BYTES).map(Zeroizing::new).map_err(failed)
 }
 
-/// A fresh key.
+/// Makes a fresh key.
 pub fn fresh() -> Result<Key, KeyFileError> {
     random().map(Key::new).map_err(|error| KeyFileError::Random(error.to_string()))
 }
 
-/// Writes a fresh key to a file that only its owner can read. With `add` it stands before the keys
-/// that the file has; the file is replaced as a whole.
+/// Writes a fresh key to a file that only its owner can read. With `add` it is put before the keys that the file has;
+/// the file is replaced as a whole.
 pub fn keygen(path: &Path, add: bool) -> Result<Key, KeyFileError> {
     let failed = |error| KeyFileError::File { path: path.to_owned(), verb: "written", error };
     let before = match path.exists() {
@@ -117,12 +117,12 @@ pub fn keygen(path: &Path, add: bool) -> Result<Key, KeyFileError> {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, path)?;
-        // The name must last as long as what is sealed with the key.
+        // The file name must be durable, because secrets will be sealed with the key.
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()
     };
     write().map_err(|error| {
-        // What is left half written is of no use to anybody.
+        // A half-written file is useless.
         let _ = std::fs::remove_file(&new);
         failed(error)
     })?;

@@ -1,4 +1,4 @@
-//! Secrets that no key of this process opens: a store was restored without the file of its keys.
+//! Secrets that no key of this process opens, as after a restore of a store without its key file.
 
 use super::stamps;
 use crate::domain::secret::{KeyId, KeyRing};
@@ -6,7 +6,7 @@ use crate::store::{Store, StoreError};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How many there are, and what they are sealed with.
+/// Numbers of lost secrets, and the keys that they are sealed with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LostSecrets {
     /// Number of secrets of all owners.
@@ -17,7 +17,7 @@ pub struct LostSecrets {
     pub keys: BTreeSet<KeyId>,
 }
 
-/// Looks at the secrets of all owners.
+/// Checks the secrets of all owners.
 pub async fn find_lost(store: &dyn Store, ring: &KeyRing) -> Result<LostSecrets, StoreError> {
     let known: BTreeSet<KeyId> = ring.ids().into_iter().collect();
     let mut lost = LostSecrets::default();

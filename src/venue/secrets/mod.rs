@@ -17,7 +17,7 @@ use crate::domain::secret::{Binding, KeyId, KeyRing, Plain, SecretRecord, Stamp,
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, StoreError, Window, decode, keys};
 
-/// Why a secret can't be had, set or deleted. No variant shows a value.
+/// Why a secret can't be opened, set or deleted. No variant shows a value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// No key is configured.
@@ -25,64 +25,64 @@ pub enum SecretError {
         "secrets can't be stored: no key is configured; make one with `trellis secret keygen` and name its file in `secrets.key_file`, or put it into TRELLIS_SECRETS_KEY"
     )]
     NoKey,
-    /// There is one already.
+    /// A secret of that name exists.
     #[error("secret `{0}` exists; `overwrite` replaces it")]
     Exists(SecretName),
-    /// There is none.
+    /// There is no such secret.
     #[error("no secret `{0}`")]
     Missing(SecretName),
-    /// Too many.
+    /// The owner has the most secrets that it may have.
     #[error("expected at most {SECRETS} secrets of one owner; delete some")]
     TooMany,
-    /// It can't be opened.
+    /// The secret can't be unsealed.
     #[error("secret `{name}` can't be opened: {reason}")]
     Sealed {
-        /// Which.
+        /// Name of the secret.
         name: SecretName,
-        /// Why.
+        /// Reason of the failure.
         reason: UnsealError,
     },
     /// The system gives no random bytes.
     #[error("no random bytes from the system: {0}")]
     Random(String),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What is asked of [`Vault::set`].
+/// Request of [`Vault::set`].
 #[derive(Debug, Clone)]
 pub struct SetSecret {
-    /// Under which name.
+    /// Name of the secret.
     pub name: SecretName,
-    /// What.
+    /// Value of the secret.
     pub value: Plain,
-    /// Where it may go; `None` = as before, of a new one nowhere.
+    /// Hosts that it may be sent to; `None` keeps the present ones, and is none for a new secret.
     pub hosts: Option<Binding>,
-    /// Replace one that exists.
+    /// Whether an existing secret is replaced.
     pub overwrite: bool,
-    /// What its owner may keep with it.
+    /// Quota of the owner.
     pub within: Quota,
 }
 
 /// An opened secret.
 #[derive(Debug, Clone)]
 pub struct Secret {
-    /// Its name.
+    /// Name of the secret.
     pub name: SecretName,
-    /// Its value.
+    /// Value of the secret.
     pub value: Plain,
-    /// Where it may go.
+    /// Hosts that it may be sent to.
     pub hosts: Binding,
 }
 
-/// The keys of a process, and what can be done with them.
+/// The keys of a process, which seal and open secrets.
 #[derive(Debug, Clone, Default)]
 pub struct Vault {
     keys: KeyRing,
 }
 
-/// Random bytes of the system.
+/// Returns random bytes of the system.
 fn random<const N: usize>() -> Result<[u8; N], SecretError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| SecretError::Random(error.to_string()))?;
@@ -90,18 +90,17 @@ fn random<const N: usize>() -> Result<[u8; N], SecretError> {
 }
 
 impl Vault {
-    /// With these keys.
+    /// Makes a vault with these keys.
     pub const fn new(keys: KeyRing) -> Self {
         Self { keys }
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub const fn keys(&self) -> &KeyRing {
         &self.keys
     }
 
-    /// Sets a secret: what was there before is gone after it. Gives what is stored, and whether there
-    /// was one before.
+    /// Sets a secret and replaces what was there. Returns the stored facts, and whether there was a secret before.
     pub async fn set(
         &self,
         store: &dyn Store,
@@ -130,13 +129,13 @@ impl Vault {
         store.edit(now, owner, ("secret", &asked.name), attempt).await
     }
 
-    /// The value of a secret, for one call.
+    /// Opens a secret for one call.
     pub async fn open(&self, store: &dyn Store, owner: &Owner, name: &SecretName) -> Result<Secret, SecretError> {
         let record = store.get(owner, &keys::secret(name)).await?;
         self.unseal(owner, name, &record.ok_or_else(|| SecretError::Missing(name.clone()))?)
     }
 
-    /// The value of a record that was read at this owner's name.
+    /// Unseals a record that was read under this owner and name.
     pub fn unseal(&self, owner: &Owner, name: &SecretName, record: &SecretRecord) -> Result<Secret, SecretError> {
         let opened = record.open(&self.keys, owner, name);
         let value = opened.map_err(|reason| SecretError::Sealed { name: name.clone(), reason })?;
@@ -149,7 +148,7 @@ impl Vault {
     }
 }
 
-/// The facts of a secret after it is set.
+/// Returns the facts of a secret after it is set.
 fn stamp(before: Option<Stamp>, hosts: Option<Binding>, now: Millis) -> Stamp {
     match before {
         None => Stamp { hosts: hosts.unwrap_or_default(), created: now, updated: now, version: 1 },
@@ -162,14 +161,14 @@ fn stamp(before: Option<Stamp>, hosts: Option<Binding>, now: Millis) -> Stamp {
     }
 }
 
-/// Names of an owner's secrets.
+/// Returns the names of an owner's secrets.
 pub async fn names(store: &dyn Store, owner: &Owner) -> Result<Vec<SecretName>, StoreError> {
     let window = Window { reverse: false, skip: 0, limit: SECRETS, values: false };
     let page = store.page(owner, keys::SECRETS, window).await?;
     Ok(page.docs.iter().filter_map(|(key, _)| keys::secret_name(key)).collect())
 }
 
-/// What is said of an owner's secrets, by name: no value is kept longer than it takes to read its record.
+/// Returns the facts of an owner's secrets by name, without their values.
 pub async fn stamps(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, Stamp, KeyId)>, StoreError> {
     let mut all = Vec::new();
     let mut secrets = store.docs(owner, keys::SECRETS);
@@ -184,7 +183,7 @@ pub async fn stamps(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName,
     Ok(all)
 }
 
-/// An owner's secrets by name, sealed as they are.
+/// Returns an owner's secrets by name, sealed as they are stored.
 pub async fn list(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, SecretRecord)>, StoreError> {
     let found = store.scan(owner, keys::SECRETS, None, false, SECRETS).await?;
     found
@@ -194,7 +193,7 @@ pub async fn list(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, S
         .collect()
 }
 
-/// Deletes a secret; false when there was none.
+/// Deletes a secret; `false` if there was none.
 pub async fn delete(store: &dyn Store, now: Millis, owner: &Owner, name: &SecretName) -> Result<bool, SecretError> {
     let key = keys::secret(name);
     let attempt = || async {

@@ -1,4 +1,5 @@
-//! Seals every secret again with the first key; can be interrupted and begun anew at any time.
+//! Rotation of keys: every secret is sealed again with the first key. It can be interrupted and begun again at any
+//! time.
 
 use super::{SecretError, Vault, list};
 use crate::domain::ids::Owner;
@@ -8,10 +9,10 @@ use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, keys};
 use serde::Serialize;
 
-/// What a rotation came to.
+/// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Rotated {
-    /// Owners with secrets.
+    /// Owners that have secrets.
     pub owners: usize,
     /// Secrets that were sealed again.
     pub rotated: usize,
@@ -21,8 +22,8 @@ pub struct Rotated {
     pub failed: Vec<String>,
 }
 
-/// Seals every secret of every owner with the first key. Each is one write: a crash leaves some
-/// under the old key, which must stay configured until a later run has got to its end.
+/// Seals every secret of every owner with the first key. Each is one write: after a crash some are still under the old
+/// key, which must stay configured until a later run has finished.
 pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rotated, SecretError> {
     let mut done = Rotated::default();
     let mut owners = store.all_owners();
@@ -44,7 +45,7 @@ pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rot
     Ok(done)
 }
 
-/// Seals one again; false when there was no need.
+/// Seals one secret again; `false` if it was under the first key already.
 async fn again(
     vault: &Vault,
     store: &dyn Store,
@@ -57,7 +58,7 @@ async fn again(
     let attempt = || async {
         let (record, version) = store.versioned::<SecretRecord>(owner, &key).await?;
         let record = record.ok_or_else(|| SecretError::Missing(name.clone()))?;
-        // Also one under the first key is opened: a rotation says that all can be.
+        // A secret under the first key is opened, too: a rotation shows that all can be opened.
         let value = vault.unseal(owner, name, &record)?.value;
         if record.key == *first {
             return Ok(Edit::nothing(false));

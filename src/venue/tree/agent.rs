@@ -1,4 +1,4 @@
-//! What lies below `g/<agent>`: its record, turns, sessions, and its own notes and scratch documents.
+//! Values below `g/<agent>`: its record, turns and sessions, and its own notes and scratch documents.
 
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 
 /// Turns shown under `g/<agent>/timeline`.
 const TURNS: usize = 1_000;
-/// Turns that can be read one by one: reaching one walks over the index of those before it.
+/// Number of turns that can be read one by one: each read walks over the index of the turns before it.
 const TURNS_REACHED: usize = 100_000;
 
-/// The value at `keys` below an agent.
+/// Returns the value at `keys` below an agent.
 ///
 /// | keys | value |
 /// |---|---|
@@ -22,7 +22,7 @@ const TURNS_REACHED: usize = 100_000;
 /// | `state`, `state/config`, `state/context`, `state/loads` | its configuration, and what it keeps in all sessions |
 /// | `sessions`, `sessions/ID` | its sessions by id |
 /// | `n`, `sessions/ID/c` | its notes, and a session's scratch documents |
-/// | anything else | as `agent/info` tells |
+/// | anything else | a part of the answer of `agent/info` |
 pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) -> Result<Option<Value>, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -59,7 +59,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
     }
 }
 
-/// `g/<agent>/timeline`: its turn records, oldest first; below it one of them.
+/// Returns `g/<agent>/timeline`: the turn records, oldest first, or one of them.
 async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Result<Option<Value>, OpError> {
     let (owner, reader) = (&call.caller.owner, call.caller.reads());
     let Some((place, rest)) = rest.split_first() else {
@@ -72,7 +72,7 @@ async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Resul
     Ok(turns.first().and_then(|turn| navigate(turn, rest)).cloned())
 }
 
-/// The sessions of an agent by id: the first [`LIST_PAGE`] of them.
+/// Returns the sessions of an agent by id: the first [`LIST_PAGE`].
 async fn all_sessions(call: &Invocation<'_>, id: &AgentId) -> Result<Option<Value>, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
@@ -83,7 +83,7 @@ async fn all_sessions(call: &Invocation<'_>, id: &AgentId) -> Result<Option<Valu
     Ok(Some(by_id.collect::<Map<_, _>>().into()))
 }
 
-/// A session as lists show it, with the paths that it has loaded.
+/// Returns a session as lists show it, with the paths that it has loaded.
 async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Value>, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     let Some((record, _)) = agents::get(venue, owner, &key.agent).await? else { return Ok(None) };
@@ -93,7 +93,8 @@ async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Va
     Ok(Some(shown))
 }
 
-/// What an agent keeps for itself: read by people, by the agent, and by other agents with a capability that names the place.
+/// Returns an agent's own documents. People and the agent may read them, and other agents with a capability that names
+/// the path.
 async fn documents(
     call: &Invocation<'_>,
     session: SessionKey,

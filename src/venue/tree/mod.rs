@@ -1,4 +1,4 @@
-//! The tree as a caller reads it: what the owner keeps there, and what the venue shows as part of it.
+//! The tree as a caller reads it: what the owner stores there, and what the venue shows as part of it.
 
 mod agent;
 pub mod shared;
@@ -8,7 +8,7 @@ use crate::domain::lattice::Path;
 use crate::venue::operation::{Invocation, OpError};
 use serde_json::Value;
 
-/// The value at `path`, from the tree or from what the venue keeps.
+/// Returns the value at `path`, from the tree or from the venue's records.
 pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
     let (version, value) = if path.namespace().is_writable() {
         call.workspace.read(path).await?.unzip()

@@ -1,8 +1,7 @@
-//! `v/context`: values that operators keep for all of a tenant, `project` and `users/<user>`.
+//! `v/context`: values that operators set for a whole tenant, `project` and `users/<user>`.
 //!
-//! Each is one JSON document of the tenant's own owner, [`venue::tenant_owner`](crate::venue::tenant_owner):
-//! a map, written under its version. Nothing that an agent calls writes them, and an agent reads no
-//! other user's.
+//! Each is one JSON document of the tenant's own owner, [`venue::tenant_owner`](crate::venue::tenant_owner): a map,
+//! written under its version. No call of an agent writes them, and an agent reads no other user's.
 
 use crate::domain::authority::HIDDEN;
 use crate::domain::decode;
@@ -26,7 +25,7 @@ const USERS: &str = "users";
 /// Users listed under `v/context/users`.
 const LISTED: usize = 1_000;
 
-/// What operators have set for an owner: the user's values and the project's, in one read.
+/// Returns the values that operators have set for an owner: the user's and the project's, in one read.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Values, Values), StoreError> {
     let wanted = [keys::user_values(owner.user()), keys::PROJECT_VALUES.to_owned()];
     let mut found = store.get_many::<Values>(&tenant_owner(owner), &wanted).await?.into_iter();
@@ -34,7 +33,7 @@ pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Values, Values), 
     Ok((next(), next()))
 }
 
-/// Whether a call may read what lies below `v/context`.
+/// Checks that a call may read below `v/context`.
 pub fn may_read(call: &Invocation<'_>) -> Result<(), OpError> {
     check_hidden(call)?;
     let place = Path::parse(HIDDEN).map_err(|error| OpError::Invalid(error.to_string()))?;
@@ -42,8 +41,8 @@ pub fn may_read(call: &Invocation<'_>) -> Result<(), OpError> {
     permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))
 }
 
-/// What a turn fills into prompts and arguments is not for its model to read by the path: an agent that binds arguments
-/// needs a capability that names the place.
+/// Checks that the model of a turn doesn't read by a path what the turn fills into its prompt and arguments: an agent
+/// that binds arguments needs a capability that names the path.
 fn check_hidden(call: &Invocation<'_>) -> Result<(), OpError> {
     let hides = matches!(&call.site, Site::Turn(site) if site.hides_values);
     if hides && !call.caller.authority.names(HIDDEN) {
@@ -61,7 +60,7 @@ fn check_hidden(call: &Invocation<'_>) -> Result<(), OpError> {
     Ok(())
 }
 
-/// The value at `segments` below `v/context`, to who may read the path.
+/// Returns the value at `segments` below `v/context`, if the caller may read the path.
 pub async fn get(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
     check_hidden(call)?;
     let Some((first, rest)) = segments.split_first() else {
@@ -97,7 +96,7 @@ async fn document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpE
     Ok(call.venue.store.get(&tenant_owner(&call.caller.owner), key).await?)
 }
 
-/// The users that have values, each with the values.
+/// Returns the users that have values, each with the values.
 async fn users(call: &Invocation<'_>) -> Result<Value, OpError> {
     let owner = tenant_owner(&call.caller.owner);
     let mut users = Map::new();
@@ -142,7 +141,7 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
     store.edit(call.venue.now(), &owner, ("the value", &target), attempt).await
 }
 
-/// The document of a path, and what is left of the path inside it.
+/// Returns the document of a path, and the rest of the path inside it.
 fn place(path: &Path) -> Result<(String, Vec<String>), OpError> {
     let wrong = || {
         OpError::Invalid(format!(
@@ -159,7 +158,7 @@ fn place(path: &Path) -> Result<(String, Vec<String>), OpError> {
     }
 }
 
-/// The document after a change, `None` when it is gone, and the answer.
+/// Returns the document after a change, `None` if it is deleted, and the answer.
 fn apply(
     op: &WriteOp,
     before: Option<&Value>,

@@ -1,4 +1,4 @@
-//! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
+//! Records of the venue that it shows as part of the tree: agents, jobs, assets, the catalogue.
 
 use super::{agent, shared};
 use crate::domain::asset::{Asset, shown};
@@ -21,7 +21,7 @@ const ASSETS: usize = 1_000;
 /// Jobs shown under `j/`.
 const JOBS: usize = 1_000;
 
-/// The value at a path of a namespace that agents can't write.
+/// Returns the value at a path of a namespace that agents can't write.
 pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
     let owner = &call.caller.owner;
     let (first, rest) = match path.segments().split_first() {
@@ -55,7 +55,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         (Namespace::Venue, Some(shared::CONTEXT)) => shared::get(call, rest).await,
         (Namespace::Venue, None) => {
             let mut all = venue(call);
-            // Who reads the rest doesn't read these by it.
+            // These values need a capability of their own.
             if shared::may_read(call).is_ok() {
                 all[shared::CONTEXT] = shared::get(call, &[]).await?.unwrap_or_default();
             }
@@ -67,7 +67,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             let names = secrets::names(&*call.venue.store, owner).await?;
             Ok(Some(names.into_iter().map(|name| (name.to_string(), Value::Null)).collect()))
         }
-        // The same answer whether or not there is one.
+        // The answer is the same whether or not there is one.
         (Namespace::Secrets, Some(name)) => Err(OpError::Denied(format!(
             "`s/{name}` can't be read: a secret's value is shown to nobody; operations take it by reference, as \
              {{\"$secret\": \"s/NAME\"}}"
@@ -78,7 +78,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
     }
 }
 
-/// `v/`: the catalog by group, templates of agents, and what the venue is.
+/// Returns `v/`: the catalogue by group, templates of agents, and facts of the venue.
 fn venue(call: &Invocation<'_>) -> Value {
     let mut ops = Map::new();
     let catalog = &call.venue.catalog;
@@ -93,7 +93,7 @@ fn venue(call: &Invocation<'_>) -> Value {
     json!({"ops": ops, "agents": {"templates": &*TEMPLATES}, "info": {"name": call.venue.name, "version": env!("CARGO_PKG_VERSION")}})
 }
 
-/// An operation's metadata, as `v/ops/…` and `GET operations` show it.
+/// Returns an operation's metadata, as `v/ops/…` and `GET operations` show it.
 pub fn describe(path: &str, found: &RegisteredOperation) -> Value {
     json!({
         "name": path,
@@ -102,8 +102,7 @@ pub fn describe(path: &str, found: &RegisteredOperation) -> Value {
     })
 }
 
-/// The value at `a/<hash>` (what is known about it), `a/<hash>/content` (text, or the value of
-/// JSON), and below.
+/// Returns the value at `a/<hash>` (the record), `a/<hash>/content` (the text, or the value of JSON), and below.
 async fn asset(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
     let owner = &call.caller.owner;
     let Some((name, rest)) = segments.split_first() else {

@@ -1,4 +1,4 @@
-//! Down a path, from the root of its collection: entries that have grown are collections of their own.
+//! Descent along a path from the root of its collection: an entry that has grown is a collection of its own.
 
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
@@ -8,17 +8,17 @@ use crate::domain::lattice::value::index_of;
 use crate::store::{DocKey, StoreError, corrupt, decode};
 use serde_json::Value;
 
-/// Where the documents of a path lie.
+/// Result of a descent: the documents of a path.
 pub(super) struct Descent<'p> {
-    /// The last collection on the way.
+    /// The last collection along the path.
     pub(super) collection: Collection,
-    /// What it is; `None`: there is none.
+    /// Root of that collection; `None` if it doesn't exist.
     pub(super) root: Option<Root>,
-    /// The path below it.
+    /// The path below that collection.
     pub(super) rest: &'p [String],
-    /// Of a map with such a rest: the entry's document.
+    /// For a map with such a rest: the entry's document.
     pub(super) entry: Option<Slot>,
-    /// Version of its root.
+    /// Version of the root document.
     pub(super) version: u64,
     /// Roots of the collections above it, with their versions.
     pub(super) above: Vec<(DocKey, u64)>,
@@ -27,20 +27,20 @@ pub(super) struct Descent<'p> {
 /// A document that holds a value.
 pub(super) struct Slot {
     pub(super) key: DocKey,
-    /// As it is seen; 0: it was never there.
+    /// Version that was read; 0 if the document was never there.
     pub(super) version: u64,
     pub(super) value: Option<Value>,
 }
 
 impl Descent<'_> {
-    /// The commit must find the collections above as they were seen.
+    /// Makes the commit check that the collections above are unchanged.
     pub(super) fn check_above(&self, overlay: &mut Overlay) {
         for (key, version) in &self.above {
             overlay.check(key.clone(), *version);
         }
     }
 
-    /// The same, and the last one.
+    /// Makes the commit check that all collections along the path are unchanged.
     pub(super) fn check(&self, overlay: &mut Overlay) {
         self.check_above(overlay);
         overlay.check(self.collection.root(), self.version);
@@ -48,7 +48,7 @@ impl Descent<'_> {
 }
 
 impl Workspace {
-    /// Goes down `path`, as far as there are collections.
+    /// Descends along `path` as far as there are collections.
     pub(super) async fn descend<'p>(
         &self,
         overlay: &Overlay,
@@ -79,7 +79,7 @@ impl Workspace {
         Ok(at)
     }
 
-    /// The chunk that holds element `segment` of an array of `len`, and the element's place in it.
+    /// Returns the chunk that holds element `segment` of an array of `len`, and the element's index in it.
     pub(super) async fn chunk(
         &self,
         overlay: &Overlay,
@@ -97,7 +97,7 @@ impl Workspace {
     }
 }
 
-/// What the document of an entry holds; [`StoreError::Corrupt`] names its key.
+/// Parses the document of an entry; [`StoreError::Corrupt`] names its key.
 pub(super) fn entry(key: &str, bytes: &[u8]) -> Result<Entry, StoreError> {
     Entry::parse(bytes).map_err(|error| corrupt(key, &error))
 }

@@ -1,5 +1,5 @@
-//! Changes of documents that are no part of the tree, with the same promises: buffered until the
-//! turn's commit, and decided anew when documents have changed under them.
+//! Changes of documents outside the tree, with the same guarantees: they are buffered until the turn's commit, and made
+//! again if the documents have changed.
 
 use super::overlay::Overlay;
 use super::{Operation, Workspace, WorkspaceError};
@@ -13,10 +13,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A decision over documents. It may be taken several times: what it answers last is what holds.
+/// A change of documents. It may be made several times: the last answer counts.
 #[async_trait]
 pub trait DocChange: Send + Sync {
-    /// Decides by what is there now. Nothing it did counts when it fails.
+    /// Makes the change by the current documents. If it fails, nothing of it counts.
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError>;
 }
 
@@ -27,14 +27,14 @@ pub struct Docs<'a> {
 }
 
 impl Docs<'_> {
-    /// The value of a document, which the commit must find as it is seen here.
+    /// Returns the value of a document; the commit checks that it is unchanged.
     pub async fn get<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>, StoreError> {
         let (version, bytes) = self.overlay.fetch(self.tree, key).await?;
         self.overlay.check(key.to_owned(), version);
         bytes.map(|bytes| decode(key, &bytes)).transpose()
     }
 
-    /// Puts a document, in whatever state it is.
+    /// Puts a document, whatever its state is.
     pub async fn put<T: Serialize>(&mut self, key: &str, value: &T) -> Result<(), StoreError> {
         let (version, _) = self.overlay.fetch(self.tree, key).await?;
         let bytes = serde_json::to_vec(value).expect("documents serialise");
@@ -42,7 +42,7 @@ impl Docs<'_> {
         Ok(())
     }
 
-    /// Deletes a document, if it is there.
+    /// Deletes a document, if it exists.
     pub async fn delete(&mut self, key: &str) -> Result<(), StoreError> {
         let (version, bytes) = self.overlay.fetch(self.tree, key).await?;
         if bytes.is_some() {
@@ -51,7 +51,7 @@ impl Docs<'_> {
         Ok(())
     }
 
-    /// How many documents there are under a prefix, and the key of the first.
+    /// Returns the number of documents under a prefix, and the key of the first.
     pub async fn count(&self, prefix: &str) -> Result<(usize, Option<DocKey>), StoreError> {
         let (count, first) = self.overlay.page(self.tree, prefix, (0, 1)).await?;
         Ok((count, first.into_iter().next()))
@@ -64,27 +64,27 @@ impl Workspace {
         self.add(call, Operation::Docs(change)).await
     }
 
-    /// The value of a document as this turn sees it.
+    /// Returns the value of a document as this turn sees it.
     pub async fn document<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         let state = self.state.lock().await;
         let (_, bytes) = state.overlay.fetch(self, key).await?;
         bytes.map(|bytes| decode(key, &bytes)).transpose()
     }
 
-    /// The values of the documents under a prefix as this turn sees them, in the order of their keys;
-    /// about `limit` of them.
+    /// Returns the values of the documents under a prefix as this turn sees them, in the order of their keys; about
+    /// `limit` of them.
     pub async fn documents<T: DeserializeOwned>(&self, prefix: &str, limit: usize) -> Result<Vec<T>, StoreError> {
         let state = self.state.lock().await;
         let found: BTreeMap<DocKey, Bytes> = state.overlay.scan(self, prefix, limit).await?;
         found.iter().map(|(key, bytes)| decode(key, bytes)).collect()
     }
 
-    /// A call depends on the use of a resource, which must still be allowed when the turn commits.
+    /// Notes that a call depends on the use of a resource, which must still be permitted when the turn commits.
     pub async fn uses(&self, call: u32, used: Use) {
         self.state.lock().await.uses.push((call, used));
     }
 
-    /// What the calls of this turn depend on.
+    /// Returns the uses that the calls of this turn depend on.
     pub async fn used(&self) -> Vec<(u32, Use)> {
         self.state.lock().await.uses.clone()
     }

@@ -1,8 +1,7 @@
-//! The tree of an owner as one turn, or one call of an operator, sees it: as committed, plus its
-//! own writes.
+//! The tree of an owner as one turn, or one call of an operator, sees it: as committed, plus its own writes.
 //!
-//! A turn's writes are kept as operations. When documents changed under it, [`Workspace::rebase`]
-//! applies them again to the newer versions; no model is called again and no update is lost.
+//! A turn's writes are kept as operations. If documents have changed meanwhile, [`Workspace::rebase`] applies them
+//! again to the newer versions; no model is called again and no update is lost.
 
 mod descent;
 mod docs;
@@ -29,42 +28,42 @@ pub use docs::{DocChange, Docs};
 pub use page::{TreePage, page};
 pub use write::WriteOp;
 
-/// From this place on writes are the turn's own: what was accepted ends, whatever its owner's quota.
+/// First call index of the turn's own writes, which end accepted work and are made whatever the quota.
 pub const OWN: u32 = u32::MAX - 3;
 
 /// Why a tree operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// Not a path.
+    /// The text is not a path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The namespace can't be written, or isn't there for this caller.
+    /// The namespace can't be written, or doesn't exist for this caller.
     #[error("`{path}` can't be {verb}: {reason}")]
     NotHere {
-        /// The path.
+        /// Path of the value.
         path: String,
         /// `read` or `written`.
         verb: &'static str,
-        /// Why.
+        /// Reason of the refusal.
         reason: &'static str,
     },
-    /// Not possible on the value that is there.
+    /// The change isn't possible on the stored value.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// `expect` didn't hold.
+    /// The version that `expect` names isn't the current one.
     #[error("version conflict on `{path}`: expected {expected}, actual {actual}")]
     VersionConflict {
-        /// The path.
+        /// Path of the value.
         path: String,
-        /// As asked.
+        /// Version that the request expects.
         expected: u64,
-        /// As it is.
+        /// Current version.
         actual: u64,
     },
-    /// Against a rule of what is kept there.
+    /// The change breaks a rule of the document.
     #[error("{0}")]
     Refused(String),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -81,46 +80,46 @@ pub struct Workspace {
 #[derive(Default)]
 struct State {
     overlay: Overlay,
-    /// What was done, by call index: to be done again on a newer version.
+    /// Operations by call index, which are made again on newer versions.
     operations: Vec<(u32, Operation)>,
-    /// Uses of resources, by call index: to be allowed again at the commit.
+    /// Uses of resources by call index, which are checked again at the commit.
     uses: Vec<(u32, Use)>,
-    /// What the owner kept at the first write.
+    /// What the owner stored at the first write.
     standing: Option<Standing>,
 }
 
-/// What is done again on a newer version.
+/// An operation that is made again on newer versions.
 #[derive(Clone)]
 enum Operation {
-    /// On the tree.
+    /// Write to the tree.
     Tree(WriteOp),
-    /// On other documents.
+    /// Change of other documents.
     Docs(Arc<dyn DocChange>),
 }
 
 impl Workspace {
-    /// The tree as committed.
+    /// Makes the tree as committed.
     pub fn new(store: Arc<dyn Store>, owner: Owner, scope: Scope) -> Self {
         Self { store, owner, scope, quota: None, state: Mutex::default() }
     }
 
-    /// With a quota for what is written: what operators have said of the owner counts before it.
+    /// Returns the tree with a quota for its writes; an owner's own limits take precedence.
     #[must_use]
     pub fn within(self, quota: Quota) -> Self {
         Self { quota: Some(quota), ..self }
     }
 
-    /// Whose tree it is.
+    /// Returns the owner of the tree.
     pub const fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Whose `n/`, `c/` and `t/` it shows.
+    /// Returns the scope that `n/`, `c/` and `t/` stand for.
     pub const fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Does `op` on top of what this turn has done; durable with its commit.
+    /// Makes `op` on top of what this turn has done; durable with its commit.
     pub async fn apply(&self, call: u32, op: WriteOp) -> Result<Value, WorkspaceError> {
         self.add(call, Operation::Tree(op)).await
     }
@@ -144,7 +143,7 @@ impl Workspace {
         }
     }
 
-    /// Does `op` at once, for callers outside a turn.
+    /// Makes `op` at once, for callers outside a turn.
     pub async fn apply_now(&self, now: crate::domain::time::Millis, op: &WriteOp) -> Result<Value, WorkspaceError> {
         let attempt = || async {
             let mut overlay = Overlay::default();
@@ -154,13 +153,13 @@ impl Workspace {
         self.store.edit(now, &self.owner, ("the value", op.target()), attempt).await
     }
 
-    /// The document writes of this turn so far.
+    /// Returns the document writes of this turn so far.
     pub async fn writes(&self) -> Vec<DocWrite> {
         self.state.lock().await.overlay.clone().into_writes()
     }
 
-    /// Applies all operations again to the tree as it is now. Returns what each call's result is
-    /// now; an operation that is no longer possible yields its error, and the others stand.
+    /// Applies all operations again to the current tree. Returns the new result of each call; an operation that is no
+    /// longer possible yields its error, and the others are kept.
     pub async fn rebase(&self) -> Result<Vec<(u32, Result<Value, String>)>, StoreError> {
         let mut state = self.state.lock().await;
         let mut overlay = Overlay::default();
@@ -180,12 +179,12 @@ impl Workspace {
         Ok(results)
     }
 
-    /// Forgets the writes of these calls; what remains is right after [`Workspace::rebase`].
+    /// Removes the operations of these calls; [`Workspace::rebase`] must follow.
     pub async fn take_back(&self, calls: &[u32]) {
         self.state.lock().await.operations.retain(|(call, _)| !calls.contains(call));
     }
 
-    /// Forgets all pending writes.
+    /// Removes all pending writes.
     pub async fn discard(&self) {
         *self.state.lock().await = State::default();
     }

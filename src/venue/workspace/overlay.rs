@@ -1,4 +1,4 @@
-//! Pending document changes on top of the committed documents.
+//! Pending changes of documents on top of the committed documents.
 
 use super::Workspace;
 use super::window::Changed;
@@ -7,11 +7,11 @@ use crate::store::{Change, Doc, DocKey, DocWrite, Expect, StoreError, Window, ke
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Documents touched, with the committed version that each touch was based on.
+/// Changed and checked documents, with the committed version that each is based on.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Overlay {
     docs: BTreeMap<DocKey, Pending>,
-    /// By root document: the generation of its collection that is made here.
+    /// By key of a root document: the generation of its collection that this turn makes.
     made: BTreeMap<DocKey, u64>,
 }
 
@@ -22,7 +22,7 @@ struct Pending {
 }
 
 impl Overlay {
-    /// Version and bytes of a document as this turn sees it.
+    /// Returns version and bytes of a document as this turn sees it.
     pub(super) async fn fetch(&self, tree: &Workspace, key: &str) -> Result<(u64, Option<Bytes>), StoreError> {
         match self.docs.get(key) {
             Some(Pending { base, change: Change::Put(bytes) }) => Ok((base + 1, Some(bytes.clone()))),
@@ -34,7 +34,7 @@ impl Overlay {
         }
     }
 
-    /// Present documents under a prefix, in key order, at most `limit`.
+    /// Returns the existing documents under a prefix, in key order, at most `limit`.
     pub(super) async fn scan(
         &self,
         tree: &Workspace,
@@ -45,7 +45,7 @@ impl Overlay {
         Ok(self.on_top(prefix, found))
     }
 
-    /// The same; `None` when they weigh more than `bytes`.
+    /// Returns documents like [`Overlay::scan`]; `None` if they exceed `bytes`.
     pub(super) async fn scan_within(
         &self,
         tree: &Workspace,
@@ -59,7 +59,7 @@ impl Overlay {
         Ok(Some(docs).filter(|docs| whole && docs.values().map(Bytes::len).sum::<usize>() <= bytes))
     }
 
-    /// Committed documents under a prefix as this turn sees them.
+    /// Applies the pending changes to committed documents under a prefix.
     fn on_top(&self, prefix: &str, found: Vec<(DocKey, Doc)>) -> BTreeMap<DocKey, Bytes> {
         let mut docs: BTreeMap<_, _> = found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).collect();
         for (key, pending) in self.docs.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix)) {
@@ -76,8 +76,8 @@ impl Overlay {
         docs
     }
 
-    /// How many documents there are under a prefix, and the keys of `limit` of them after the first `skip`.
-    /// Costs what the page holds, not what lies there.
+    /// Returns the number of documents under a prefix, and the keys of `limit` of them after the first `skip`. It costs
+    /// as much as the page, not as much as there is.
     pub(super) async fn page(
         &self,
         tree: &Workspace,
@@ -112,7 +112,7 @@ impl Overlay {
         Ok(found)
     }
 
-    /// Documents that it puts.
+    /// Returns the documents that the turn puts.
     pub(super) fn puts(&self) -> impl Iterator<Item = (&DocKey, &Bytes)> {
         self.docs.iter().filter_map(|(key, pending)| match &pending.change {
             Change::Put(bytes) => Some((key, bytes)),
@@ -120,13 +120,13 @@ impl Overlay {
         })
     }
 
-    /// Documents that it puts or deletes.
+    /// Returns the keys of the documents that the turn puts or deletes.
     pub(super) fn changed_keys(&self) -> Vec<DocKey> {
         let changed = self.docs.iter().filter(|(_, pending)| pending.change != Change::Check);
         changed.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Bytes of documents as this turn sees them, those it did not change in one read.
+    /// Returns the bytes of documents as this turn sees them; unchanged ones take one read.
     pub(super) async fn fetch_all(
         &self,
         tree: &Workspace,
@@ -148,7 +148,7 @@ impl Overlay {
         Ok(found)
     }
 
-    /// The same in the order of the keys, of as many as weigh no more than `bytes` together, and of one at least.
+    /// Returns documents in the order of `keys`: up to `bytes` in all, but at least one.
     pub(super) async fn fetch_within(
         &self,
         tree: &Workspace,
@@ -166,17 +166,17 @@ impl Overlay {
         Ok(found)
     }
 
-    /// Changes a document that was seen at `version` (as [`Overlay::fetch`] returned it).
+    /// Changes a document that was read at `version` (as [`Overlay::fetch`] returned it).
     pub(super) fn put(&mut self, key: String, version: u64, bytes: Bytes) {
         self.change(key, version, Change::Put(bytes));
     }
 
-    /// Deletes a document that was seen at `version`.
+    /// Deletes a document that was read at `version`.
     pub(super) fn delete(&mut self, key: String, version: u64) {
         self.change(key, version, Change::Delete);
     }
 
-    /// The commit must find this document as it was seen.
+    /// Makes the commit check that this document is unchanged.
     pub(super) fn check(&mut self, key: String, version: u64) {
         self.docs.entry(key).or_insert(Pending { base: version, change: Change::Check });
     }
@@ -187,15 +187,15 @@ impl Overlay {
         self.docs.insert(key, Pending { base, change });
     }
 
-    /// The generation that a collection gets here, whose root document is seen at `version` as `old`: one that it never
-    /// had, and the same however often it is replaced.
+    /// Returns the generation that a collection gets in this turn, whose root document is `old` at `version`: one that
+    /// it never had, and the same however often it is replaced.
     pub(super) fn generation(&mut self, key: &str, version: u64, old: Option<&Root>) -> u64 {
         let next = old.map_or(version, |old| old.generation.max(version)) + 1;
         *self.made.entry(key.to_owned()).or_insert(next)
     }
 
-    /// Nobody can reach any more what a generation of a collection has: what was made here is forgotten, what is
-    /// committed is left to the janitor.
+    /// Drops a generation of a collection that became unreachable: documents that this turn made are forgotten, and
+    /// committed ones are left to the sweep.
     pub(super) fn leave(&mut self, collection: &Collection, root: &Root) {
         if let Shape::Leaf { .. } = root.shape {
             return;

@@ -1,4 +1,4 @@
-//! Reads of a page: names or values of what lies directly under a path, at the cost of the page.
+//! Reads of a page: names or values directly under a path, at the cost of the page.
 
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
@@ -10,19 +10,19 @@ use crate::domain::limits::{READ_BYTES, READ_DOCUMENTS, READ_WHOLE_BYTES};
 use crate::store::{StoreError, decode};
 use serde_json::Value;
 
-/// A page of what lies directly under a path.
+/// A page of what is directly under a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreePage {
     /// Type of the value: `map`, `array`, `string`, …
     pub kind: &'static str,
-    /// Entries or elements in all, when it has any.
+    /// Number of all entries or elements, if it has any.
     pub count: Option<usize>,
-    /// The page: names or indexes, with values when they were asked for, else with nulls.
+    /// Names or indexes of the page, with values if they were requested, else with nulls.
     pub items: Vec<(String, Value)>,
 }
 
 impl Workspace {
-    /// A page of what lies directly under `path`; `None` when nothing is there.
+    /// Returns a page of what is directly under `path`; `None` if nothing is there.
     pub async fn page(
         &self,
         path: &Path,
@@ -73,7 +73,7 @@ impl Workspace {
         }))
     }
 
-    /// The page's chunks, and no others.
+    /// Reads the page's chunks, and no others.
     async fn elements(
         &self,
         overlay: &Overlay,
@@ -109,7 +109,7 @@ impl Workspace {
         let mut read = 0;
         for key in keys {
             if read > READ_BYTES {
-                // The page ends here; whoever asked goes on behind it.
+                // The page ends here; the caller continues after it.
                 break;
             }
             let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
@@ -131,7 +131,7 @@ impl Workspace {
     }
 }
 
-/// A page of what lies directly in `value`.
+/// Returns a page of what is directly in `value`.
 pub fn page(value: Value, offset: usize, limit: usize) -> TreePage {
     let kind = value::type_name(&value);
     match value {

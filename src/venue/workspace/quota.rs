@@ -1,14 +1,15 @@
-//! What a turn has written so far, and the quota of its owner.
+//! Quota for what a turn writes.
 //!
-//! The commit of a turn asks for no quota: what it has been told is written is written. What others write between
-//! a call and the commit can pass a quota by as much as turns had in hand.
+//! The commit of a turn checks no quota: a write that a call reported as made is made. Writes of others between a call
+//! and the commit can exceed a quota by as much as turns had pending.
 
 use super::overlay::Overlay;
 use super::{State, Workspace};
 use crate::domain::quota::{Counts, QuotaUsage};
 use crate::store::StoreError;
 
-/// Whether the owner may keep what the turn has written with one more call. What adds nothing is always possible.
+/// Checks that the quota has room for what the turn has written, with one more call. A call that adds nothing is always
+/// possible.
 pub(super) async fn admits(tree: &Workspace, state: &mut State, next: &Overlay) -> Result<(), StoreError> {
     let Some(quota) = tree.quota else { return Ok(()) };
     let standing = match state.standing {
@@ -25,7 +26,7 @@ pub(super) async fn admits(tree: &Workspace, state: &mut State, next: &Overlay) 
 }
 
 impl Overlay {
-    /// The most that can come to what is there.
+    /// Returns the most that the pending writes can add.
     fn most(&self) -> QuotaUsage {
         self.puts().fold(QuotaUsage::default(), |sum, (key, bytes)| QuotaUsage {
             documents: sum.documents + 1,
@@ -34,7 +35,7 @@ impl Overlay {
         })
     }
 
-    /// What comes to what is there.
+    /// Returns what the pending writes add.
     async fn growth(&self, tree: &Workspace) -> Result<Counts<i64>, StoreError> {
         let keys = self.changed_keys();
         let mut sum = Counts::<i64>::default();

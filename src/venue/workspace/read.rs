@@ -14,18 +14,18 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 impl Workspace {
-    /// The value at `path`, when there is one.
+    /// Returns the value at `path`, if there is one.
     pub async fn get(&self, path: &Path) -> Result<Option<Value>, WorkspaceError> {
         Ok(self.read(path).await?.map(|(_, value)| value))
     }
 
-    /// The same with the version of the document that holds it; of a whole namespace there is none, 0.
+    /// Returns the value with the version of its document; 0 for a whole namespace, which has no version.
     pub async fn read(&self, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
         let state = self.state.lock().await;
         self.get_in(&state.overlay, path).await
     }
 
-    /// Version of the document that holds `path`; 0 when there is none.
+    /// Returns the version of the document that holds `path`; 0 if there is none.
     pub async fn version(&self, path: &Path) -> Result<u64, WorkspaceError> {
         let state = self.state.lock().await;
         let at = self.descend(&state.overlay, path, "read").await?;
@@ -80,7 +80,7 @@ impl Workspace {
         self.whole_within(overlay, collection, root, &mut left).await
     }
 
-    /// The same with a number of bytes that others have had a part of.
+    /// Reads a whole collection, and subtracts its bytes from `left`, which several reads share.
     pub(super) async fn whole_within(
         &self,
         overlay: &Overlay,
@@ -110,7 +110,7 @@ impl Workspace {
         }
     }
 
-    /// The value of an entry whose document holds `bytes`.
+    /// Returns the value of an entry whose document holds `bytes`.
     pub(super) async fn entry_within(
         &self,
         overlay: &Overlay,
@@ -144,7 +144,7 @@ impl Workspace {
         Ok(Some(Value::Object(map)))
     }
 
-    /// The documents of one value that is read whole, as far as there is left for them.
+    /// Reads the documents of one whole value, if `left` is enough for them.
     async fn all_below(
         &self,
         overlay: &Overlay,

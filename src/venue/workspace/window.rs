@@ -1,28 +1,28 @@
-//! A page of the keys of committed documents as a turn sees it: less what the turn deleted, with what it made.
+//! A page of the keys of committed documents as a turn sees it: without those that it deleted, with those that it made.
 
 use crate::store::{DocKey, Page};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-/// What a turn has changed of the keys under a prefix.
+/// Changes of a turn to the keys under a prefix.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    /// Made: not among the committed ones.
+    /// Keys that the turn made and that aren't committed.
     pub(super) made: BTreeSet<DocKey>,
-    /// Committed, and deleted by the turn.
+    /// Committed keys that the turn deleted.
     pub(super) deleted: BTreeSet<DocKey>,
 }
 
 impl Changed {
-    /// The committed documents that must be known to show `limit` after the first `skip`: how
-    /// many of them to skip, and how many to take.
+    /// Returns which committed documents are needed to show `limit` after the first `skip`: how many of them to skip,
+    /// and how many to take.
     pub(super) fn committed(&self, skip: usize, limit: usize) -> (usize, usize) {
         let take = if limit == 0 { 0 } else { limit.saturating_add(self.made.len() + self.deleted.len()) };
         (skip.saturating_sub(self.made.len()), take)
     }
 
-    /// How many there are, and `limit` after the first `skip`; `page` is what
-    /// [`Changed::committed`] asked for.
+    /// Returns the number of keys, and `limit` of them after the first `skip`; `page` must be the one that
+    /// [`Changed::committed`] named.
     pub(super) fn window(self, page: Page, skip: usize, limit: usize) -> (usize, Vec<DocKey>) {
         let total = (page.total + self.made.len()).saturating_sub(self.deleted.len());
         let (passed, _) = self.committed(skip, limit);
@@ -30,7 +30,7 @@ impl Changed {
         let last = page.docs.last().map(|(key, _)| key.clone());
         let (from, before) = match (passed, first) {
             (0, _) => (Unbounded, 0),
-            // Behind the last committed one, and so behind everything that was made.
+            // The page begins after the last committed key, and so after all that were made.
             (_, None) => return (total, Vec::new()),
             (_, Some(first)) => {
                 let made = self.made.range(..first.clone()).count();

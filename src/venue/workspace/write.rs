@@ -1,4 +1,4 @@
-//! Changes: write, delete, append, copy.
+//! Changes of the tree: write, delete, append, copy.
 
 use super::descent::{Descent, Slot};
 use super::overlay::Overlay;
@@ -11,41 +11,41 @@ use crate::store::decode;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-/// One change, as it is repeated on a newer version.
+/// One change, which can be made again on a newer version.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteOp {
-    /// Write a value.
+    /// Writes a value.
     Write {
-        /// Where.
+        /// Path of the value.
         path: Path,
-        /// What.
+        /// The new value.
         value: Value,
         /// The version that the document must have; 0 = absent.
         expect: Option<u64>,
     },
-    /// Delete what is there, if anything.
+    /// Deletes the value at a path, if there is one.
     Delete {
-        /// Where.
+        /// Path of the value.
         path: Path,
     },
-    /// Append to an array.
+    /// Appends to an array.
     Append {
-        /// Where.
+        /// Path of the array.
         path: Path,
-        /// What.
+        /// The value to append.
         value: Value,
     },
-    /// Write the value of another path.
+    /// Writes the value of another path.
     Copy {
-        /// From where.
+        /// Path of the source.
         from: Path,
-        /// To where.
+        /// Path of the copy.
         to: Path,
     },
 }
 
 impl WriteOp {
-    /// The path that is changed.
+    /// Returns the path that is changed.
     pub const fn target(&self) -> &Path {
         match self {
             Self::Write { path, .. }
@@ -56,17 +56,17 @@ impl WriteOp {
     }
 }
 
-/// The document that a change is about.
+/// The document that holds the value of a change.
 struct Target {
     slot: Slot,
-    /// Where inside it.
+    /// Path of the value inside the document.
     inner: Vec<String>,
-    /// It as a collection of its own; a chunk is none.
+    /// The value as a collection of its own; `None` for a chunk.
     parts: Option<Collection>,
 }
 
-/// A document of the tree as it is stored: no deeper than what may come in, however many levels were
-/// put below one another.
+/// Encodes a document of the tree. It must not be deeper than an input may be, however many levels were put below one
+/// another.
 fn document(path: &Path, value: &Value) -> Result<Bytes, WorkspaceError> {
     check(path, value).map(|()| encode(value))
 }
@@ -123,7 +123,7 @@ impl Workspace {
                 (doc, existed)
             }
         };
-        // Whoever counts on the version of the whole keeps the whole.
+        // A caller who names the version of the whole keeps it in one document.
         let parts = parts.filter(|_| expect.is_none() && !inner.is_empty());
         let version = put_entry(overlay, path, (slot.key, slot.version), parts, new)?;
         Ok((version, existed))
@@ -189,8 +189,8 @@ impl Workspace {
         Ok(len)
     }
 
-    /// The document that holds the rest of a path. Makes the collection a map when it isn't one yet. An array
-    /// element lies inside its chunk.
+    /// Returns the document that holds the rest of a path. Makes the collection a map if it isn't one. The element of
+    /// an array lies inside its chunk.
     async fn target(&self, overlay: &mut Overlay, at: &mut Descent<'_>) -> Result<Target, WorkspaceError> {
         let (collection, rest) = (&at.collection, at.rest);
         let (first, inner) = rest.split_first().ok_or_else(|| ChangeError::TooShort { path: collection.root() })?;
@@ -218,7 +218,7 @@ impl Workspace {
     }
 }
 
-/// The value at a path that is a collection becomes another.
+/// Replaces the value at a path that is a collection.
 fn replace(
     overlay: &mut Overlay,
     path: &Path,
@@ -249,8 +249,8 @@ fn replace(
     Ok((version + 1, root.is_some()))
 }
 
-/// Puts the document of an entry; in `parts` once it is large, where it may be. The version of what holds a part of
-/// it then.
+/// Puts the document of an entry; a large one in `parts`, if it may be. Returns the version of the document that then
+/// holds it.
 fn put_entry(
     overlay: &mut Overlay,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The order of a prompt: what was given bytes becomes messages and ledger.
+//! Puts the parts of a prompt in order, and writes its messages and its ledger.
 //!
 //! ```text
 //! system │ front, goals, summaries, turns (with pieces where they came), what is new │ pieces that change, date,
@@ -26,20 +26,20 @@ use crate::prefix::{PiecePlace, StablePrefix, Unplaced};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Hexadecimal digits of a hash that tells two texts of one place apart: one that doesn't costs a cache hit, no more.
+/// Hexadecimal digits of a hash that distinguishes two texts of one place. A collision costs only a cache hit.
 const HASH_DIGITS: usize = 8;
 
 /// The messages of a prompt while they are put in order.
 #[derive(Default)]
 struct Messages {
     all: Vec<ChatMessage>,
-    /// The sources of each.
+    /// Sources of the bytes of each message.
     tiles: Vec<MessageTiles>,
-    /// Places of those that are of the conversation before this turn.
+    /// Indexes of the conversation before this turn.
     conversation: Vec<usize>,
-    /// How many stay the same in the next request.
+    /// Number of messages that stay the same in the next request.
     stable: usize,
-    /// How many are reference data.
+    /// Number of messages of reference data.
     references: usize,
 }
 
@@ -62,7 +62,7 @@ impl Messages {
         self.push((message, tiles));
     }
 
-    /// Reference data in a message of its own; nothing of none. Each text with its place among the parts.
+    /// Adds a message of reference data, unless there are no texts. Each text comes with its index among the parts.
     fn reference(&mut self, texts: &[(usize, &Text<'_>)]) {
         if texts.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl<'i> Assembly<'i> {
         Assembled { request, ledger, shown, unpinned: self.unpinned, conversation, prefix, tiles }
     }
 
-    /// The context map, when everything else has so many bytes.
+    /// Writes the context map for a prompt whose other parts have `fixed` bytes.
     fn map(&self, fixed: usize) -> String {
         let attached = self.attachments.rows();
         let map = map::Map {
@@ -125,12 +125,12 @@ impl<'i> Assembly<'i> {
         map.text(fixed, self.wanted())
     }
 
-    /// Bytes used without the map and the headings of reference data, of which only bounds were reserved.
+    /// Returns the used bytes without the map and the headings of reference data, for which only bounds were reserved.
     fn fixed(&self) -> usize {
         self.used - map::reserve(&self.filled.items) - self.reserved_headings()
     }
 
-    /// The order of older records; its messages, its map and its bytes.
+    /// Puts the messages in the order of older records; returns them with the map and the used bytes.
     fn map_first(&self) -> (Messages, String, usize) {
         let mut messages = Messages::default();
         let fixed = self.fixed() + text::REFERENCE.len() + GAP;
@@ -158,7 +158,7 @@ impl<'i> Assembly<'i> {
         (messages, map, used)
     }
 
-    /// What stays before what changes; its messages, its map and its bytes.
+    /// Puts the messages with the stable ones first; returns them with the map and the used bytes.
     fn stable_first(&self, places: &BTreeMap<usize, PiecePlace>) -> (Messages, String, usize) {
         let mut messages = Messages::default();
         let at = |place: PiecePlace| -> Vec<(usize, &Text<'i>)> {
@@ -168,7 +168,7 @@ impl<'i> Assembly<'i> {
         let task = self.tail.task.as_ref();
         let task_place = self.transcript.task_place();
         messages.reference(&at(PiecePlace::Front));
-        // What came with the task stands as long as the task is open, where it stands.
+        // Sections that came with the task stay at its place as long as the task is open.
         let open = |messages: &mut Messages, task: &str| {
             let mut scoped = Message::empty();
             self.scoped(&mut scoped);
@@ -191,7 +191,7 @@ impl<'i> Assembly<'i> {
                 messages.conversation(TileSource::Turn(turn), message);
             }
         }
-        // As the transcript shows them in the next prompt.
+        // New events look as the transcript shows them in the next prompt.
         for (at, event) in self.shown() {
             messages.user(TileSource::Part(at), text::heard(&event.text).into_owned(), event.attachments);
         }
@@ -216,7 +216,7 @@ impl<'i> Assembly<'i> {
         (messages, map, used)
     }
 
-    /// Sections that came with the task.
+    /// Adds the sections that came with the task to a message.
     fn scoped(&self, tail: &mut Message) {
         let mut heading = Some(text::SCOPED);
         self.texts(
@@ -228,12 +228,13 @@ impl<'i> Assembly<'i> {
         );
     }
 
-    /// Number of the turn that the prompt is for.
+    /// Returns the number of the turn of this prompt.
     fn turn(&self) -> u64 {
         self.inputs.moment.turn.rsplit('/').next().and_then(|turn| turn.parse().ok()).unwrap_or(0)
     }
 
-    /// Where pieces of context stand, by their index among the parts, and what the next prompt keeps of it.
+    /// Decides where pieces of context stand, by their index among the parts; returns also the prefix for the next
+    /// prompt.
     fn place_pieces(&self, before: Option<&StablePrefix>) -> (BTreeMap<usize, PiecePlace>, StablePrefix) {
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         let (mut keys, mut pieces) = (Vec::new(), Vec::new());
@@ -244,7 +245,7 @@ impl<'i> Assembly<'i> {
             }
             let time = times.entry(&item.key).or_default();
             *time += 1;
-            // Two entries may have one key.
+            // Two entries may have the same key.
             let key = short_hash(&format!("{time} {}", item.key));
             keys.push((at, key.clone()));
             pieces.push((key, short_hash(&text.joined())));
@@ -256,7 +257,7 @@ impl<'i> Assembly<'i> {
         (places, prefix)
     }
 
-    /// Hash of everything in front of the turns but the pieces of context.
+    /// Returns the hash of everything before the turns, without the pieces of context.
     fn basis(&self) -> String {
         let model = &self.inputs.frame.model;
         let mut basis = [model.id().as_str(), &self.inputs.tools.hash, &self.system].join("\n");
@@ -267,7 +268,7 @@ impl<'i> Assembly<'i> {
         short_hash(&basis)
     }
 
-    /// The parts of some sections that are in the prompt, in its order.
+    /// Visits the parts of some sections that are in the prompt, in order.
     fn texts(&self, wanted: impl Fn(Section) -> bool, mut each: impl FnMut(TileSource, &Text<'_>)) {
         for (at, (part, placed)) in self.parts.iter().zip(&self.placed).enumerate() {
             let section = match part {
@@ -279,7 +280,7 @@ impl<'i> Assembly<'i> {
         }
     }
 
-    /// Events that are in the prompt, each with its place among the parts.
+    /// Returns the events in the prompt, each with its index among the parts.
     fn shown(&self) -> Vec<(usize, ShownEvent)> {
         let parts = self.parts.iter().zip(&self.placed).enumerate();
         let shown = parts.filter_map(|(at, (part, placed))| match (part, &placed.text) {
@@ -298,12 +299,12 @@ impl<'i> Assembly<'i> {
         self.placed.iter().filter_map(|placed| placed.row.as_ref()).chain(attached).collect()
     }
 
-    /// The ledger of a prompt that isn't made.
+    /// Returns the ledger of a prompt that isn't made.
     pub(super) fn refused_ledger(&self) -> Ledger {
         self.ledger(String::new(), "", &BTreeMap::new()).0
     }
 
-    /// The ledger, and the row of each part by its place among the parts.
+    /// Makes the ledger, with the row of each part by its index among the parts.
     fn ledger(
         &self,
         prompt: String,

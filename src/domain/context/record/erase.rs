@@ -1,20 +1,20 @@
-//! Erasing what a record holds of somebody: its contents are named by a part that never is there, so
-//! that whoever reads it learns that it was erased.
+//! Erases contents from a record. A name to which no part belongs replaces them, so a reader learns that they were
+//! erased.
 
 use super::manifest::Manifest;
 use super::part::PartName;
 use super::write::ItemLine;
 use std::collections::BTreeSet;
 
-/// Stands in the stead of a content that was erased; no content has this name.
+/// Name in place of an erased content; no content has this name.
 const ERASED: &str = "@AAAAAAAAAAAAAAAAAAAAAA";
 
-/// Components with what was asked and answered, besides items.
+/// Components with requests and answers, besides items.
 const SAID: [&str; 5] = ["task", "result", "message", "filled", "attachments"];
 
 impl Manifest {
-    /// The lines with the contents that an erasure of some sources takes: those of items that came
-    /// from them, and of what was said.
+    /// Returns the content lines that an erasure of some sources removes: those of items from these sources, and those
+    /// of requests and answers.
     pub fn contents_of(&self, is_source: impl Fn(&str) -> bool) -> BTreeSet<&str> {
         let mut taken = BTreeSet::new();
         let mut within = false;
@@ -37,13 +37,13 @@ fn comes_from(about: &str, is_source: &impl Fn(&str) -> bool) -> bool {
     item.and_then(|item| item.source).is_some_and(|source| source.split(", ").any(is_source))
 }
 
-/// A stored manifest without these lines; nothing else in it changes, nor in what builds on it.
+/// Replaces these lines of a stored manifest. Nothing else in it changes, nor in manifests that are changes of it.
 pub fn without(stored: &str, lines: &BTreeSet<&str>) -> String {
     let kept = stored.split('\n').map(|line| if lines.contains(line) { ERASED } else { line });
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// The parts that lines name, and of these the lists of more.
+/// Returns the parts that lines name, and those of them that are lists of parts.
 pub fn named(lines: &BTreeSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
     let (mut parts, mut lists) = (Vec::new(), Vec::new());
     for line in lines {

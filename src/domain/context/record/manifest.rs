@@ -1,4 +1,4 @@
-//! Manifests: the lines of a turn's record, stored as what changed since the turn before.
+//! Manifests: the lines of a turn's record, stored as the change since the turn before.
 //!
 //! ```text
 //! ledger 2 2943 base 11   ledger 2 2943: whole, without a base; 2943 is the period of the parts that its lines name
@@ -12,64 +12,65 @@ use super::period::Period;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-/// First word of every stored manifest. Behind it stands the version of its layout: 1 has no period.
+/// First word of every stored manifest; the version of its layout follows. Version 1 has no period.
 const WORD: &str = "ledger";
-/// A manifest is stored whole in the first turn of so many: what reading one may cost.
+/// Number of turns of which the first is stored whole; it limits the cost of reading a manifest.
 pub const WHOLE_EVERY: u64 = 50;
-/// Places of an equal line that are tried; the same line rarely stands in more.
+/// Most positions of an equal line that are tried; the same line rarely has more.
 const PLACES: usize = 8;
 
 /// The lines of one turn's record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
-    /// Without line ends in them.
+    /// Lines without their line ends.
     pub lines: Vec<String>,
 }
 
-/// A stored manifest that can't be read.
+/// Why a stored manifest can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
-    /// It begins otherwise.
+    /// The first line is invalid.
     #[error("expected a manifest that begins with `{WORD} 1` or `{WORD} 2`, got `{0}`")]
     Head(String),
-    /// The manifest that it is a change of is another, or none.
+    /// The manifest before it is not the one that it is a change of.
     #[error("expected the manifest of turn {expected}, and of the same period, before it, got {got}")]
     Base {
-        /// As it says.
+        /// Turn of the expected manifest.
         expected: u64,
-        /// What was there: a turn, or 0.
+        /// Turn of the manifest that was found, or 0.
         got: u64,
     },
-    /// A line makes no sense.
+    /// A line is invalid.
     #[error("a line of a manifest makes no sense: `{0}`")]
     Line(String),
 }
 
 impl Damaged {
-    /// A line that makes no sense, as much of it as is readable.
+    /// Makes the error of an invalid line, with its first 120 characters.
     pub fn line(line: &str) -> Self {
         Self::Line(line.chars().take(120).collect())
     }
 }
 
-/// A manifest with its turn: what the next one is a change of.
+/// A manifest with its turn, on which the next one is based.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
-    /// Its turn.
+    /// Turn of the manifest.
     pub turn: u64,
-    /// To which the parts belong that its lines name.
+    /// Period of the parts that its lines name.
     pub period: Period,
-    /// Its lines.
+    /// The manifest itself.
     pub manifest: Manifest,
 }
 
-/// First turn of the stretch in which the manifests up to `turn` can be read: it is whole.
+/// Returns the first turn of the stretch of turns with `turn`: its manifest is whole, so the others can be read from
+/// it.
 pub const fn stretch(turn: u64) -> u64 {
     turn.saturating_sub(1) / WHOLE_EVERY * WHOLE_EVERY + 1
 }
 
 impl Base {
-    /// Takes in the stored manifest of the next turn.
+    /// Reads the stored manifest of the next turn.
     pub fn read(before: Option<&Self>, turn: u64, stored: &str) -> Result<Self, Damaged> {
         let (head, body) = stored.split_once('\n').unwrap_or((stored, ""));
         let bad = || Damaged::Head(head.chars().take(40).collect());
@@ -87,7 +88,7 @@ impl Base {
     }
 }
 
-/// The period of a manifest, and the turn of the one that it is a change of.
+/// Reads the period of a manifest, and the turn of the manifest that it is a change of.
 fn head_of(head: &str) -> Option<(Period, Option<u64>)> {
     let mut words = head.split(' ');
     let period = match (words.next()?, words.next()?) {
@@ -104,7 +105,8 @@ fn head_of(head: &str) -> Option<(Period, Option<u64>)> {
 }
 
 impl Manifest {
-    /// As it is stored for `turn` of a period: a change of `base` if that is of the same stretch, and of the same period.
+    /// Writes the manifest for `turn` of a period: as a change of `base` if both are of the same stretch and period, or
+    /// else whole.
     pub fn stored(&self, turn: u64, period: Period, base: Option<&Base>) -> String {
         let fits = |base: &&Base| base.period == period && base.turn < turn && stretch(base.turn) == stretch(turn);
         let head = format!("{WORD} 2 {}", period.number());
@@ -123,12 +125,12 @@ impl Manifest {
         }
     }
 
-    /// Parts that its lines name; those of `#` lines are lists of more.
+    /// Iterates over the parts that its lines name; those of `#` lines are lists of parts.
     pub fn parts(&self) -> impl Iterator<Item = PartName> {
         self.lines.iter().filter_map(|line| PartName::parse(line.strip_prefix(['@', '#'])?))
     }
 
-    /// Its lines that name parts.
+    /// Returns its lines that name parts.
     pub(super) fn names(&self) -> HashSet<&str> {
         self.lines.iter().map(String::as_str).filter(|line| line.starts_with(['@', '#'])).collect()
     }
@@ -140,7 +142,7 @@ enum Step<'l> {
     Line(&'l str),
 }
 
-/// The longest runs of equal lines, taken greedily.
+/// Finds the longest runs of equal lines, greedily.
 fn steps<'l>(base: &[String], lines: &'l [String]) -> Vec<Step<'l>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(base.len());
     for (at, line) in base.iter().enumerate() {
@@ -155,7 +157,7 @@ fn steps<'l>(base: &[String], lines: &'l [String]) -> Vec<Step<'l>> {
         let known = places.get(lines[at].as_str()).map_or(&[][..], Vec::as_slice);
         let onward = (next < base.len()).then_some(next);
         let best = onward.into_iter().chain(known.iter().copied()).map(|from| (run(from, at), from));
-        // Of equal runs the first: where the last one ended.
+        // Of runs with the same length the first: where the last run ended.
         let best = best.fold((0, 0), |best, new| if new.0 > best.0 { new } else { best });
         let (count, from) = best;
         let bytes: usize = lines[at..at + count].iter().map(|line| line.len() + 1).sum();

@@ -1,31 +1,31 @@
-//! The record of a turn: its inputs and its ledger as lines and parts, and back.
+//! The record of a turn: writes its inputs and its ledger as lines and parts, and reads them back.
 //!
 //! ```text
 //! Inputs + Ledger ─▶ Scribe::write ─▶ manifest (what changed) + new parts ─▶ the turn's commit
 //! manifests of a stretch + parts + turn records ─▶ read ─▶ Inputs + Ledger ─▶ assemble again
 //! ```
 //!
-//! Of the values of a turn it keeps what the prompt shows, and no more: what is filled into calls,
-//! and what the prompt didn't use, is gone with the request.
+//! Of the context values of a turn, the record holds only those that the prompt shows. Values filled into calls and
+//! unused values are not stored.
 //!
-//! A manifest has these lines, in this order. The content of a component follows its line: in place
-//! (`"…"`), by chunk (`@part`), or as a list of chunks (`#part`).
+//! A manifest has these lines, in this order. The content of a component follows its line: in place (`"…"`), by chunk
+//! (`@part`), or as a list of chunks (`#part`).
 //!
 //! | line | component |
 //! |---|---|
 //! | `frame`, `system`, `tools` | [`Inputs`] fields of these names |
-//! | `filled` | what the placeholders inserted, by key |
+//! | `filled` | values of the placeholders, by key |
 //! | `moment […]` | date and budget |
 //! | `layout 2` | the stable prefix of the session's last prompt; absent where the map stands before the transcript |
 //! | `item {…}` | an item without its content, with its key and its source |
-//! | `attachments` | what is known of the assets that are referred to; never their bytes |
-//! | `task`, `result "key"`, `message "key"`, `pending` | what is served |
-//! | `goals` | the frames above, and what was compacted |
+//! | `attachments` | facts about the referenced assets; never their bytes |
+//! | `task`, `result "key"`, `message "key"`, `pending` | the served events and jobs |
+//! | `goals` | the frames above, and the compacted turns |
 //! | `remind` | the reminder |
 //! | `last` | the note that the task ends with the turn |
 //! | `transcript [first,last,count]` | turn records by number |
 //! | `row […]` | a row of the ledger |
-//! | `values …`, `unresolved …`, `cut …`, `used …`, `prefix …`, `prompt …` | the rest of it |
+//! | `values …`, `unresolved …`, `cut …`, `used …`, `prefix …`, `prompt …` | other fields of the ledger |
 
 pub mod erase;
 pub mod manifest;
@@ -51,55 +51,55 @@ pub use read::{Parts, Span, read};
 /// Writes the record of one turn.
 #[derive(Debug, Clone)]
 pub struct Scribe {
-    /// Names the parts.
+    /// Makes the names of the parts.
     pub namer: Namer,
-    /// To which the turn belongs, and its parts.
+    /// Period of the turn and of its parts.
     pub period: Period,
-    /// The record of the turn before.
+    /// Record of the turn before.
     pub base: Option<Arc<Base>>,
-    /// The tool table, packed: worked out once for the turns that share it.
+    /// Packed tool table, shared by the turns with the same tools.
     pub tools: Arc<Packed>,
-    /// The system prompt, packed: the same.
+    /// Packed system prompt, shared by the turns with the same prompt.
     pub system: Arc<Packed>,
 }
 
-/// What the commit of a turn writes of its record.
+/// The record of a turn as its commit writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerWrite {
     /// The manifest as it is stored.
     pub manifest: String,
-    /// To which the parts belong.
+    /// Period of the parts.
     #[serde(default)]
     pub period: Period,
-    /// Parts that the turn before didn't have, or not in this period.
+    /// Parts that the turn before didn't have in this period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<(PartName, String)>,
 }
 
-/// A record that was read.
+/// A record that was read back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Restored {
-    /// What the turn's prompt was made of; else the components whose content is gone.
+    /// Inputs of the prompt, or else the names of components whose content is erased or purged.
     pub inputs: Result<Inputs, Vec<String>>,
     /// The ledger as it was recorded.
     pub ledger: Ledger,
 }
 
-/// A tool table as it is recorded.
+/// Packs a tool table for the record.
 pub fn pack_tools(namer: &Namer, tools: &ToolTable) -> Packed {
-    // Bytes and hash follow from the specs; what is filled in changes with the values of a turn.
+    // Bytes and hash follow from the specs; injected arguments change with the values of a turn.
     let ToolTable { specs, targets, refused, reports, injections: _, reaches: _, guards: _, bytes: _, hash: _ } = tools;
     let json = serde_json::to_string(&(specs.as_ref(), targets, refused, reports)).expect("tool tables serialise");
     namer.bundle(&json)
 }
 
-/// A system prompt as it is recorded.
+/// Packs a system prompt for the record.
 pub fn pack_system(namer: &Namer, system: &str) -> Packed {
     namer.bundle(system)
 }
 
 impl Scribe {
-    /// The record of `turn`, as a change of the one before it.
+    /// Makes the record of `turn`, as a change of the one before it.
     pub fn write(&self, turn: u64, inputs: &Inputs, ledger: &Ledger) -> LedgerWrite {
         let base = self.base.as_deref().filter(|base| base.period == self.period);
         let (manifest, parts) = write::lines(self, base, inputs, ledger);

@@ -1,4 +1,4 @@
-//! Parts: contents cut into chunks where their own bytes say so, each named by what is in it.
+//! Parts: contents cut into chunks at positions that their own bytes decide; each part is named by its content.
 
 use crate::ids::Owner;
 use base64::Engine;
@@ -10,27 +10,27 @@ use sha2::Sha256;
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest content that stands in the manifest itself: a name and a document cost as much.
+/// Longest content that stands in the manifest itself; a longer one costs more than a name and a document.
 const INLINE_BYTES: usize = 96;
-/// Least, mean and greatest bytes of a chunk: what an edit of one byte costs.
+/// Least, mean and greatest bytes of a chunk, which an edit of one byte replaces.
 const CHUNK_BYTES: (usize, usize, usize) = (256, 1024, 4096);
-/// Bytes of a name: no two contents of a venue share 128 bits.
+/// Bytes of a name: 128 bits, so that two contents of a venue never collide.
 const NAME_BYTES: usize = 16;
 
-/// Name of a part: HMAC-SHA256 of owner and content under the venue's key, 128 bits as base64url.
-/// Who doesn't hold the key can't tell from a name what is in the part.
+/// Name of a part: HMAC-SHA256 of owner and content under the venue's key, 128 bits as base64url. Without the key a
+/// name reveals nothing about the content.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartName(String);
 
 impl PartName {
-    /// Reads a name; `None` when `text` is none.
+    /// Parses a name; `None` if `text` is none.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         (bytes.len() == NAME_BYTES).then(|| Self(text.to_owned()))
     }
 
-    /// As it stands in keys and manifests.
+    /// Returns the name as it stands in keys and manifests.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -42,17 +42,17 @@ impl fmt::Display for PartName {
     }
 }
 
-/// A part with its content.
+/// A name with its content.
 pub type Part = (PartName, Arc<str>);
 
-/// Names the parts of one owner.
+/// Makes the names of the parts of one owner.
 #[derive(Clone)]
 pub struct Namer {
     mac: Hmac<Sha256>,
 }
 
 impl fmt::Debug for Namer {
-    /// Without the key.
+    /// Writes the type without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Namer")
     }
@@ -61,14 +61,14 @@ impl fmt::Debug for Namer {
 /// A content as a manifest refers to it, with the parts that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packed {
-    /// `"…"` in place, `@part` by chunk, or `#part` of a list of chunks.
+    /// Content lines: `"…"` in place, `@part` by chunk, or `#part` for a list of chunks.
     pub lines: Vec<String>,
-    /// What must be stored.
+    /// Parts that must be stored.
     pub parts: Vec<Part>,
 }
 
 impl Namer {
-    /// Names parts of `owner` under the venue's key.
+    /// Makes a namer for `owner` under the venue's key.
     pub fn new(venue_key: &[u8], owner: &Owner) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(venue_key).expect("HMAC takes a key of any length");
         mac.update(b"part\0");
@@ -77,14 +77,14 @@ impl Namer {
         Self { mac }
     }
 
-    /// The name of a content.
+    /// Returns the name of a content.
     pub fn name(&self, content: &str) -> PartName {
         let mut mac = self.mac.clone();
         mac.update(content.as_bytes());
         PartName(URL_SAFE_NO_PAD.encode(&mac.finalize().into_bytes()[..NAME_BYTES]))
     }
 
-    /// A content that changes from turn to turn: a line for each chunk, so that an edit costs one.
+    /// Packs a content that changes from turn to turn: one line for each chunk, so that an edit costs one chunk.
     pub fn pack(&self, content: &str) -> Packed {
         if content.len() <= INLINE_BYTES {
             let quoted = serde_json::Value::from(content).to_string();
@@ -94,7 +94,7 @@ impl Namer {
         Packed { lines: parts.iter().map(|(name, _)| format!("@{name}")).collect(), parts }
     }
 
-    /// A content that stays: one line, whatever its size; the list of its chunks is a part too.
+    /// Packs a content that rarely changes: one line for any size; the list of its chunks is a part too.
     pub fn bundle(&self, content: &str) -> Packed {
         let Packed { lines, mut parts } = self.pack(content);
         if lines.len() <= 1 {
@@ -108,7 +108,7 @@ impl Namer {
     }
 }
 
-/// Cuts where the content says so, never inside a character.
+/// Cuts a content at positions that its bytes decide, never inside a character.
 fn chunks(content: &str) -> impl Iterator<Item = &str> {
     let (min, mean, max) = CHUNK_BYTES;
     let cutter = FastCDC::new(content.as_bytes(), min, mean, max);

@@ -1,50 +1,50 @@
-//! Periods: the turns that start in one share their parts, and its parts go when none of its turns names them any more.
-//! No turn of a later one does. A turn whose reply was recorded, and that goes on when its period is long over, is of
-//! that period still.
+//! Periods: turns that start in the same week share their parts. A part is purged when no turn of its period names it
+//! any more; turns of later periods never name it. A turn whose reply was recorded stays in its period, even if it
+//! continues after the end of it.
 
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long one lasts, in milliseconds. A context that stays the same is stored once in it.
+/// Length of a period in milliseconds. A context that stays the same is stored once per period.
 const WEEK: u64 = 7 * 24 * 3_600_000;
 
-/// A week of turns, counted from that of 1970-01-01, which is 1.
+/// The number of a week: the week of 1970-01-01 is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Period(u64);
 
 impl Period {
-    /// What builds wrote that knew no periods.
+    /// Period of records by older versions, which have none.
     pub const BEFORE: Self = Self(0);
 
-    /// The one of a turn that starts then.
+    /// Returns the period of a turn that starts at this time.
     pub fn at(start: Millis) -> Self {
         Self(start.0 / WEEK + 1)
     }
 
-    /// Reads a number.
+    /// Parses the number of a period.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok().map(Self)
     }
 
-    /// Its number.
+    /// Returns the number of the period.
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// Its first turns have started no earlier: older builds took the period in which the prompt was made.
+    /// Returns a lower bound for the start of its turns: older versions took the period in which the prompt was made.
     pub fn turns_begin(self) -> Millis {
         Millis(self.0.saturating_sub(2).saturating_mul(WEEK))
     }
 
-    /// Its last turns have started before. Of older builds one whose worker died after the prompt could start again up to
-    /// a period later.
+    /// Returns an upper bound for the start of its turns: in older versions a turn whose worker died after the prompt
+    /// could start again up to a period later.
     pub fn turns_end(self) -> Millis {
         Millis(self.0.saturating_add(1).saturating_mul(WEEK))
     }
 
-    /// Nothing is written to it any more, and its turns have come of the age at which turns go.
+    /// Whether no turn writes to it any more and the retention of its turns is over.
     pub fn is_over(self, turns_kept: Duration, now: Millis) -> bool {
         let end = Millis(self.0.saturating_mul(WEEK));
         end.plus(turns_kept.max(Duration::from_millis(WEEK))) <= now

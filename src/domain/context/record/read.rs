@@ -1,4 +1,4 @@
-//! Lines and parts become inputs and ledger again.
+//! Reads lines and parts back as inputs and ledger.
 
 use super::Restored;
 use super::manifest::{Damaged, Manifest};
@@ -20,44 +20,44 @@ use serde::de::DeserializeOwned;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Contents of parts, those of lists included.
+/// Contents of parts by name, with those of lists.
 pub type Parts = HashMap<PartName, String>;
 
-/// Turn records of a transcript.
+/// The turn records of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// Number of the oldest.
+    /// Number of the oldest turn.
     pub first: u64,
-    /// Number of the newest.
+    /// Number of the newest turn.
     pub last: u64,
-    /// How many there were.
+    /// Number of turn records.
     pub count: usize,
 }
 
 /// Specs, targets, refusals and reports of a tool table.
 type ToolsText = (Vec<ToolSpec>, Vec<ToolTarget>, Vec<(String, String)>, Vec<(String, String)>);
 
-/// A component: its line in two halves, and the text that follows.
+/// A component: its line in two halves, and the content that follows.
 struct Component<'m> {
     name: &'m str,
     about: &'m str,
-    /// `None` when a part of it is gone.
+    /// Content of the component; `None` if a part of it is erased or purged.
     content: Option<String>,
 }
 
 impl Manifest {
-    /// Parts that the given lists name.
+    /// Returns the parts that the given lists name.
     pub fn listed(parts: &Parts, lists: impl IntoIterator<Item = PartName>) -> Vec<PartName> {
         let texts = lists.into_iter().filter_map(|list| parts.get(&list));
         texts.flat_map(|text| text.lines()).filter_map(|line| PartName::parse(line.strip_prefix('@')?)).collect()
     }
 
-    /// Parts that are lists of parts.
+    /// Iterates over the parts that are lists of parts.
     pub fn lists(&self) -> impl Iterator<Item = PartName> {
         self.lines.iter().filter_map(|line| PartName::parse(line.strip_prefix('#')?))
     }
 
-    /// The turn records that the transcript is made of.
+    /// Returns the turn records of the transcript.
     pub fn span(&self) -> Result<Option<Span>, Damaged> {
         let found = self.lines.iter().find_map(|line| line.strip_prefix("transcript "));
         let Some(text) = found else { return Ok(None) };
@@ -65,13 +65,13 @@ impl Manifest {
         Ok(Some(Span { first, last, count }))
     }
 
-    /// Placeholders that were filled in.
+    /// Returns the placeholders that were filled in.
     pub fn values(&self) -> Result<Vec<UsedKey>, Damaged> {
         let found = self.lines.iter().find_map(|line| line.strip_prefix("values "));
         found.map_or(Ok(Vec::new()), parse)
     }
 
-    /// The rows, without anything else.
+    /// Iterates over the ledger's rows.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row, Damaged>> {
         self.lines.iter().filter_map(|line| line.strip_prefix("row ")).map(row)
     }
@@ -89,8 +89,8 @@ fn row(line: &str) -> Result<Row, Damaged> {
     Ok(Row { key, source, allowed, asked, given, rendered, status, reason, origin: Origin::default() })
 }
 
-/// Reads the record of the turn `name` (`owner/agent/session/turn`). `transcript` is what is left
-/// of the turn records of [`Manifest::span`], oldest first.
+/// Reads the record of the turn `name` (`owner/agent/session/turn`). `transcript` has the existing turn records of
+/// [`Manifest::span`], oldest first.
 pub fn read(
     name: &str,
     manifest: &Manifest,
@@ -139,7 +139,7 @@ impl<'m> Reader<'m> {
         Ok(Self { components })
     }
 
-    /// The component of that name.
+    /// Finds the first component with a name.
     fn find(&self, name: &str) -> Option<&Component<'m>> {
         self.components.iter().find(|component| component.name == name)
     }
@@ -152,7 +152,7 @@ impl<'m> Reader<'m> {
         self.components.iter().filter(move |component| component.name == name)
     }
 
-    /// The value of a component that every record has.
+    /// Returns the value of a component that every record has.
     fn value<T: DeserializeOwned>(&self, name: &str, gone: &mut Vec<String>) -> Result<Option<T>, Damaged> {
         let component = self.find(name).ok_or_else(|| Damaged::Line(format!("no `{name}`")))?;
         component.value(name, gone)
@@ -299,7 +299,7 @@ impl Component<'_> {
     }
 }
 
-/// The text of a content line; `None` when a part of it is gone.
+/// Returns the text of a content line; `None` if a part of it is erased or purged.
 fn text_of(line: &str, parts: &Parts) -> Result<Option<String>, Damaged> {
     if line.starts_with('"') {
         return parse(line).map(Some);

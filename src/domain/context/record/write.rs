@@ -1,4 +1,4 @@
-//! Inputs and ledger become lines and parts.
+//! Writes inputs and ledger as lines and parts.
 
 use super::Scribe;
 use super::manifest::{Base, Manifest};
@@ -40,7 +40,7 @@ pub(super) struct ItemLine {
     pub(super) attachments: Vec<AssetId>,
 }
 
-/// What the content of an item is; its text follows, except of an absent one.
+/// The kind of an item's content; its text follows, unless it is absent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -50,15 +50,15 @@ pub(super) enum Kind {
     Absent(Absence, String),
 }
 
-/// A row without the names of its fields; its origin follows where one is known.
+/// A row without field names and without its origin.
 pub(super) type RowLine = (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>);
-/// The same with its origin.
+/// A row without field names, with its origin.
 pub(super) type OriginRowLine =
     (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>, Origin);
 
-/// The layout of a prompt; records without it are of [`Layout::MapFirst`].
+/// Line of the prompt's layout; records without it have [`Layout::MapFirst`].
 pub(super) const STABLE_FIRST: &str = "layout 2";
-/// Behind the hash of a prompt in its canonical form; older ones have nothing there.
+/// Suffix of the hash of a canonical prompt; hashes by older versions have none.
 pub(super) const CANONICAL: &str = " rfc8785";
 
 struct Writer<'s> {
@@ -70,7 +70,7 @@ struct Writer<'s> {
     named: HashSet<PartName>,
 }
 
-/// The whole record, and the parts that `base` doesn't have.
+/// Writes the whole record; returns it with the parts that `base` doesn't have.
 pub(super) fn lines(
     scribe: &Scribe,
     base: Option<&Base>,
@@ -92,7 +92,7 @@ impl Writer<'_> {
     fn inputs(&mut self, inputs: &Inputs) {
         let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served, layout, attachments } =
             inputs;
-        // Turn's name is the place of the record.
+        // The name of the turn is the key of the record.
         let Moment { turn: _, date, budget } = moment;
         let scribe = self.scribe;
         self.lines.push("frame".into());
@@ -223,7 +223,7 @@ impl Writer<'_> {
     fn put(&mut self, packed: &Packed) {
         let new: HashSet<&str> =
             packed.lines.iter().map(String::as_str).filter(|line| !self.known.contains(line)).collect();
-        // A list that is known has its chunks stored; of another any may be new.
+        // The chunks of a known list are stored; of a new list any chunk may be new.
         let list = new.iter().any(|line| line.starts_with('#'));
         for (name, content) in &packed.parts {
             let line = format!("@{name}");

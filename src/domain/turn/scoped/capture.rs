@@ -1,4 +1,4 @@
-//! The sections of a prompt that its calls may hand on, taken from what the model was shown.
+//! Captures the sections of a prompt that its calls may hand on, from what the model was shown.
 
 use super::choose::bare;
 use crate::authority::{Authority, ResourcePath};
@@ -12,33 +12,33 @@ use crate::origin::{Origin, Seen, sources};
 use crate::scope::{Handed, INSTANCE, INSTANCES, ScopedSection, Scopes, check_instance, is_secret};
 use serde_json::{Value, json};
 
-/// What the calls of one reply can hand on.
+/// The sections that the calls of one reply can hand on.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sections {
     pub(super) parts: Vec<Part>,
-    /// The instances of the turn, in the order of the prompt.
+    /// Instances of the turn, in the order of the prompt.
     pub(super) instances: Vec<String>,
 }
 
-/// One section, or the part of it that is one instance's.
+/// One section, or one instance's part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Part {
-    /// Its key.
+    /// Key of the section.
     pub(super) key: String,
-    /// Every name by which it can be asked for.
+    /// All names by which a call can ask for it.
     pub(super) names: Vec<String>,
     pub(super) instance: Option<String>,
     pub(super) source: Option<String>,
     pub(super) needs: Vec<(String, ResourcePath)>,
     pub(super) received: bool,
     pub(super) under: Option<Authority>,
-    /// What was read for it, besides its source.
+    /// Sources that were read for it, besides its own source.
     pub(super) reads: Vec<Seen>,
     pub(super) content: Content,
 }
 
-/// The instances of a turn: of its entries, its task and its messages, each once. They stand in the
-/// schemas of tools, so what is no short name is none: what is of it goes with no call.
+/// Returns the instances of a turn, each once: those of its entries, its task and its messages. They stand in the
+/// schemas of tools, so a name that is too long is ignored, and its sections go with no call.
 pub fn instances(items: &[Item], served: &Served) -> Vec<String> {
     let of_items = items.iter().filter_map(|item| item.tags.instance.clone());
     let task = served.task.iter().flat_map(|task| inputs_of(&task.payload)).filter_map(|(instance, _)| instance);
@@ -53,7 +53,7 @@ pub fn instances(items: &[Item], served: &Served) -> Vec<String> {
 }
 
 impl Sections {
-    /// What the tools of a prompt can hand on.
+    /// Captures the sections that the tools of a prompt can hand on.
     pub fn of(inputs: &Inputs, assembled: &Assembled) -> Self {
         let scopes = inputs.tools.reaches.iter().filter_map(|reach| reach.scopes.as_ref());
         let wanted: Vec<&String> = scopes.flat_map(Scopes::names).collect();
@@ -82,7 +82,7 @@ impl Sections {
 }
 
 impl Part {
-    /// A part that came from nowhere but the turn itself.
+    /// Makes a part whose only origin is the turn itself.
     fn plain(key: &str, instance: Option<String>, value: Value) -> Self {
         let content = match value {
             Value::String(text) => Content::Text(text),
@@ -101,7 +101,7 @@ fn part_of(item: &Item) -> Option<Part> {
             let suffix = instance.as_ref().map(|instance| format!("@{instance}")).unwrap_or_default();
             (item.key.strip_suffix(&suffix).unwrap_or(&item.key), false)
         }
-        // That its giver had nothing is no part of what it passes on.
+        // A missing section of the giver is not passed on.
         Section::Scope if is_empty(item) => return None,
         Section::Scope => (item.key.strip_prefix("scope/")?, true),
         Section::System
@@ -142,7 +142,7 @@ fn is_empty(item: &Item) -> bool {
     is_named && matches!(item.content, Content::Absent(Absence::Missing, _))
 }
 
-/// What the prompt shows of the conversation before.
+/// Captures the conversation before this turn as the prompt shows it.
 fn transcript(inputs: &Inputs, assembled: &Assembled) -> Part {
     let messages = &assembled.request.messages;
     let between: Vec<_> = assembled.conversation.iter().filter_map(|at| messages.get(*at)).collect();
@@ -171,7 +171,7 @@ fn pending(inputs: &Inputs, assembled: &Assembled) -> Part {
     Part { reads: read, ..Part::plain("pending", None, results.chain(running).collect()) }
 }
 
-/// Messages, each a part of its own.
+/// Captures the messages, each as a part of its own.
 fn inbox(inputs: &Inputs, assembled: &Assembled) -> Vec<Part> {
     let shown = inputs.served.messages.iter().filter(|(key, _)| is_shown(assembled, key));
     let part = |(_, event): &(String, Event)| {
@@ -188,7 +188,7 @@ const fn said(event: &Event) -> &Value {
     }
 }
 
-/// The instance that an object says it is of.
+/// Returns the instance that an object names.
 fn tag(value: &Value) -> Option<String> {
     value.get(INSTANCE).and_then(Value::as_str).map(str::to_owned)
 }
@@ -203,8 +203,8 @@ fn untagged(value: &Value) -> Value {
     value
 }
 
-/// The inputs that a task has: one, or in a list of which any names an instance, one of each, and
-/// those that name none are everybody's.
+/// Returns the inputs of a task with their instances: one, or if any item of a list names an instance, one for each of
+/// these and one for all others together.
 fn inputs_of(payload: &Payload) -> Vec<(Option<String>, Value)> {
     let Payload::Task { input, .. } = payload else { return Vec::new() };
     match input {
@@ -219,7 +219,7 @@ fn inputs_of(payload: &Payload) -> Vec<(Option<String>, Value)> {
     }
 }
 
-/// What a job brought along, as pieces of its context; what has been revoked since is not there.
+/// Makes context items of the sections that a job was handed; a revoked section is absent.
 pub fn received(handed: &Handed, authority: &Authority) -> Vec<Item> {
     handed.scoped.iter().map(|scoped| item(scoped, authority)).collect()
 }

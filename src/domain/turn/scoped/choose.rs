@@ -1,4 +1,4 @@
-//! What a call says of scopes and instances, and what it gets for that.
+//! Reads the scopes and the instance that a call names, and chooses its sections.
 
 use super::capture::{Part, Sections};
 use super::cut;
@@ -8,25 +8,25 @@ use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
 use crate::scope::{GROUPS, INSTANCE, Reach, SCOPES, ScopedSection, Scopes, quoted};
 use serde_json::{Map, Value};
 
-/// What a call says beside its arguments.
+/// The keys of a call that are no arguments.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ScopeChoice {
     taken: Map<String, Value>,
 }
 
-/// What a call gets.
+/// The sections and the instance of a call.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chosen {
-    /// The sections that the model asked for, each once, in the order of its tool's list.
+    /// Sections that the model asked for, each once, in the order of the tool's list.
     pub asked: Vec<String>,
-    /// The instance that it is about.
+    /// Instance of the call.
     pub instance: Option<String>,
-    /// What goes with it.
+    /// Sections that go with the call.
     pub scoped: Vec<ScopedSection>,
 }
 
-/// Takes what is not an argument, every key that begins with `_`, out of a call of `operation` (when
-/// it is one), and out of what that runs by its path.
+/// Removes every key that begins with `_` from the arguments of a call. `operation` is its path, if it is an operation;
+/// keys of operations that it runs by their path are removed too.
 pub fn take(operation: Option<&str>, arguments: &mut Value) -> ScopeChoice {
     let said = ScopeChoice { taken: underscored(arguments) };
     let (mut path, mut inner) = (operation.unwrap_or_default().to_owned(), arguments);
@@ -66,7 +66,7 @@ impl ScopeChoice {
 }
 
 impl Sections {
-    /// What a call of `tool` gets for what it says, or why it is refused.
+    /// Chooses the sections of a call of `tool`, or returns why it is refused.
     pub fn choose(&self, tool: &str, reach: &Reach, said: &ScopeChoice) -> Result<Chosen, Unmade> {
         let instance = self.instance(tool, said).map_err(Unmade::arguments)?;
         let allowed = reach.scopes.as_ref().map(Scopes::names).unwrap_or_default();
@@ -104,8 +104,8 @@ impl Sections {
         known.map(|name| Some(name.to_owned())).ok_or_else(unknown)
     }
 
-    /// The parts of these sections that a call for an instance, or for none, may see; an instance's
-    /// own input stands in the place of that of all.
+    /// Returns the visible parts of these sections for a call with or without an instance. An instance's own input
+    /// replaces the common one.
     fn visible(&self, names: &[String], instance: Option<&str>) -> Vec<&Part> {
         let shown = |part: &&Part| part.instance.is_none() || part.instance.as_deref() == instance;
         let own_input = |part: &Part| part.key == "input" && part.instance.is_some() && !part.received;
@@ -116,7 +116,7 @@ impl Sections {
     }
 }
 
-/// Why none of these parts is what a call for an instance, or for none, gets of a section.
+/// Explains why a call gets nothing of a section.
 fn why(parts: &[Part], name: &str, instance: Option<&str>) -> String {
     let is_one_s = |part: &Part| part.instance.is_some() && part.names.iter().any(|known| known == name);
     if parts.iter().any(is_one_s) {
@@ -142,7 +142,7 @@ fn why(parts: &[Part], name: &str, instance: Option<&str>) -> String {
     text.to_owned()
 }
 
-/// A section's name in the group of its kind, without the group.
+/// Returns the name of a section without the prefix of its group.
 pub(super) fn bare(key: &str) -> &str {
     GROUPS.iter().find_map(|group| key.strip_prefix(group)).unwrap_or(key)
 }

@@ -1,4 +1,4 @@
-//! A hand-off is capped: what doesn't fit is left out by the renderer, which says so.
+//! Cuts sections to the most bytes that a call may hand on; the renderer notes what was left out.
 
 use super::capture::Part;
 use crate::context::item::Content;
@@ -6,11 +6,10 @@ use crate::render::size_about;
 use crate::scope::ScopedSection;
 use serde_json::Value;
 
-/// Bytes by which a cut value may pass its budget: a comment or a number that can't be shorter.
+/// Bytes by which a cut value may exceed its budget: a comment or a number that can't be shorter.
 const SLACK: usize = 40;
 
-/// These parts in at most `limit` bytes together: small ones in full, large ones as far as there is
-/// room for all.
+/// Renders these parts in at most `limit` bytes together: small ones in full, large ones with equal shares of the rest.
 pub(super) fn within(parts: &[&Part], limit: usize) -> Vec<ScopedSection> {
     let sizes: Vec<usize> = parts.iter().map(|part| size(&part.content)).collect();
     let shares = shares(&sizes, limit);
@@ -26,7 +25,7 @@ fn size(content: &Content) -> usize {
     }
 }
 
-/// What each gets of `limit`: no more than it has, and what it doesn't need goes to the others.
+/// Splits `limit` into a share for each size. No share exceeds its size; unused bytes go to the others.
 fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|at| sizes[*at]);
@@ -42,7 +41,7 @@ fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
 
 fn scoped(part: &Part, of: usize, share: usize) -> ScopedSection {
     let none = |missing| (Value::Null, 0, 0, missing);
-    // Sizes are estimates: a value that has its estimate must not be cut for a byte.
+    // Sizes are estimates; a value within its estimate must not be cut for a byte.
     let budget = if share < of { share.saturating_sub(SLACK) } else { share + SLACK };
     let (content, bytes, of, missing) = match part.content.show(budget) {
         Err((_, reason)) => none(Some(reason.to_owned())),

@@ -1,5 +1,5 @@
-//! What of a turn's context goes with its calls: captured when the prompt is made, chosen by the reply,
-//! cut to what may be handed on.
+//! The sections of a turn's context that go with its calls: captured when the prompt is made, chosen by the reply, and
+//! cut to the limit of a call.
 
 mod capture;
 mod choose;

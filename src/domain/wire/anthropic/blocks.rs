@@ -1,28 +1,28 @@
-//! A conversation as messages of content blocks, with marks where the provider's cache may end.
+//! Writes a conversation as messages of content blocks, with marks where the provider's cache may end.
 
 use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart, SentPlace};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// Blocks before a mark among which the provider looks for the end of an earlier request, less some for safety: it looks
-/// at 20.
+/// Number of blocks before a mark among which the end of an earlier request is looked for. The provider looks at 20;
+/// some are kept in reserve.
 const CACHE_LOOKBACK_BLOCKS: usize = 15;
-/// Key of a recorded block of thinking: what of the answer stood before it, unless nothing did.
+/// Key in a recorded thinking block: which parts of the answer stood before the block. Absent if it stood first.
 pub(super) const BEHIND: &str = "behind";
 
-/// The address of a block: of its message, and in it.
+/// Index of a message, and index of a block in it.
 type Address = (usize, usize);
 
-/// Messages as they are sent.
+/// The messages of a request while they are built.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     sent: Vec<(&'static str, Vec<Value>)>,
-    /// Blocks of each message of the conversation, in its parts.
+    /// Addresses of the blocks of each part of each message of the conversation.
     places: Vec<Vec<Address>>,
 }
 
 impl Messages {
-    /// The messages of a conversation; with the model's blocks of thinking, when `returns`.
+    /// Builds the messages of a conversation; with `returns` they have the model's thinking blocks.
     pub(super) fn of(conversation: &Conversation<'_>, returns: bool, signed: bool) -> Self {
         let mut messages = Self::default();
         for message in &conversation.messages {
@@ -46,7 +46,7 @@ impl Messages {
         messages
     }
 
-    /// Adds a block: what one role says in a row is one message.
+    /// Adds a block. Consecutive blocks of one role form one message.
     fn push(&mut self, role: &'static str, block: Value) -> Address {
         if self.sent.last().is_none_or(|(before, _)| *before != role) {
             self.sent.push((role, Vec::new()));
@@ -56,8 +56,8 @@ impl Messages {
         (message, self.sent[message].1.len() - 1)
     }
 
-    /// Marks where the provider's cache may end: behind the first message, at the stable end, and once between them, so
-    /// that the end of the last request is found although many blocks came since.
+    /// Marks where the provider's cache may end: behind the first message, at the stable end, and once between them.
+    /// The mark between them keeps the end of the last request findable after many new blocks.
     pub(super) fn mark(&mut self, stable: Option<SentPlace>) {
         let Some(place) = stable else { return };
         let Some(end) = self.places.get(place.message).and_then(|parts| parts.get(place.part)).copied() else { return };
@@ -76,7 +76,7 @@ impl Messages {
         matches!(self.sent[message].1[block]["type"].as_str(), Some("thinking" | "redacted_thinking"))
     }
 
-    /// The messages as the body has them.
+    /// Returns the messages as a list of JSON.
     pub(super) fn into_value(self) -> Value {
         self.sent.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
     }
@@ -98,7 +98,7 @@ pub(super) fn mark(block: &mut Value) {
     block["cache_control"] = json!({"type": "ephemeral"});
 }
 
-/// The blocks of a message of the model: its thinking, its text and its calls as they stood in its reply.
+/// Returns the blocks of a model's message: its thinking, its text and its calls in the order of its reply.
 fn assistant_blocks(text: Option<&Cow<'_, str>>, calls: &[SentCall<'_>], items: &[Value], signed: bool) -> Vec<Value> {
     let at = |has_text: bool, calls: usize| {
         let stands = move |item: &&Value| (item[BEHIND]["text"] == true, behind_calls(item)) == (has_text, calls);
@@ -114,7 +114,7 @@ fn assistant_blocks(text: Option<&Cow<'_, str>>, calls: &[SentCall<'_>], items: 
         }
         blocks.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}));
     }
-    // No message may end with thinking.
+    // The API refuses a message that ends with thinking.
     while blocks.last().is_some_and(|block| block["type"] != "text" && block["type"] != "tool_use") {
         blocks.pop();
     }
@@ -125,12 +125,12 @@ fn behind_calls(item: &Value) -> usize {
     item[BEHIND]["calls"].as_u64().and_then(|calls| usize::try_from(calls).ok()).unwrap_or(0)
 }
 
-/// Whether a recorded piece of reasoning is a block that stood first in its reply.
+/// Whether a recorded piece of reasoning is a thinking block that stood first in its reply.
 pub(super) fn begins_message(item: &Value) -> bool {
     item.get(BEHIND).is_none() && thinking_block(item, true).is_some()
 }
 
-/// A recorded piece of reasoning as it goes back; `None`: it isn't taken back.
+/// Returns a recorded piece of reasoning as a block to send; `None` if the provider does not take it back.
 fn thinking_block(item: &Value, signed: bool) -> Option<Value> {
     let text = |key: &str| item[key].as_str().unwrap_or_default();
     match item["type"].as_str()? {

@@ -1,46 +1,46 @@
-//! What differs between the models behind Anthropic's format, by their names.
+//! Differences between the models behind Anthropic's format, by their names.
 
 use crate::limits::{ANTHROPIC_REPLY_TOKENS, CLAUDE_3_REPLY_TOKENS, CLAUDE_REPLY_TOKENS};
 
-/// How a model is told whether it thinks, and how much.
+/// How a request controls whether and how much a model thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingControl {
-    /// It never thinks.
+    /// The model never thinks.
     Never,
-    /// `{type: enabled, budget_tokens}`; it doesn't think unless it is asked to.
+    /// `{type: enabled, budget_tokens}`; the model thinks only when it is asked to.
     Budget,
-    /// `{type: adaptive}` and an effort; it doesn't think unless it is asked to.
+    /// `{type: adaptive}` and an effort; the model thinks only when it is asked to.
     Adaptive,
-    /// The same, but it thinks unless that is `disabled`.
+    /// `{type: adaptive}` and an effort; the model thinks unless the type is `disabled`.
     AdaptiveByDefault,
-    /// The same, but `between_tools` is the least that it thinks.
+    /// `{type: adaptive}` and an effort; the model thinks at least between tools (`between_tools`).
     BetweenTools,
-    /// It always thinks; only the effort can be set.
+    /// The model always thinks; only the effort can be set.
     Always,
 }
 
-/// What a request must know of the model that it asks.
+/// Facts about a model that its requests depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of a model")]
 pub(super) struct ModelTraits {
-    /// How it is told to think.
+    /// How a request controls its thinking.
     pub thinking: ThinkingControl,
-    /// It takes `temperature` and `top_p`.
+    /// The model takes `temperature` and `top_p`.
     pub sampling: bool,
-    /// It refuses `temperature` beside `top_p`, and a `temperature` over 1.
+    /// The model refuses `temperature` beside `top_p`, and a `temperature` over 1.
     pub narrow_sampling: bool,
-    /// It takes the schema of an output.
+    /// The model takes the schema of an output.
     pub structured: bool,
-    /// It refuses blocks of thinking that have no signature.
+    /// The model refuses thinking blocks that have no signature.
     pub signed_thinking: bool,
-    /// It refuses its own blocks of thinking as soon as anything before them differs from the request that they answered.
-    /// The context of an agent changes from turn to turn, so that none of them goes back.
+    /// The model refuses its own thinking blocks if anything before them differs from the request that they answered.
+    /// The context of an agent changes from turn to turn, so none of its blocks goes back.
     pub bound_thinking: bool,
-    /// `max_tokens` where the agent has none.
+    /// Default of `max_tokens`, in tokens, where the agent sets none.
     pub reply_tokens: u32,
 }
 
-/// A model of which nothing is known: the format as it was before Claude 4.6.
+/// Traits of an unknown model: the format as it was before Claude 4.6.
 const UNKNOWN: ModelTraits = ModelTraits {
     thinking: ThinkingControl::Budget,
     sampling: true,
@@ -52,7 +52,8 @@ const UNKNOWN: ModelTraits = ModelTraits {
 };
 
 impl ModelTraits {
-    /// Those of the model of this name, as <https://platform.claude.com/docs/en/models> has them (November 2026).
+    /// Returns the traits of a model by its name, as <https://platform.claude.com/docs/en/models> has them (November
+    /// 2026).
     pub(super) fn of(name: &str) -> Self {
         let Some((family, version)) = claude(name) else { return UNKNOWN };
         let is_largest = matches!(family.as_str(), "fable" | "mythos");
@@ -81,7 +82,7 @@ impl ModelTraits {
     }
 }
 
-/// The family and the version in a name like `claude-opus-4-1-20250805`, `claude-3-7-sonnet@20250219` or
+/// Reads the family and the version from a name like `claude-opus-4-1-20250805`, `claude-3-7-sonnet@20250219` or
 /// `anthropic/claude-sonnet-4.5`. A name without a version means the newest.
 fn claude(name: &str) -> Option<(String, (u8, u8))> {
     let name = name.to_ascii_lowercase();
@@ -90,7 +91,7 @@ fn claude(name: &str) -> Option<(String, (u8, u8))> {
     let (mut family, mut numbers) = (String::new(), Vec::new());
     for word in words {
         match word.parse::<u32>() {
-            // A date.
+            // The number is a date.
             Ok(number) if number >= 1_000 => break,
             Ok(number) => numbers.push(u8::try_from(number).unwrap_or(u8::MAX)),
             Err(_) if family.is_empty() => word.clone_into(&mut family),

@@ -1,4 +1,4 @@
-//! A streamed reply in this format, or one that came whole.
+//! Decodes a reply in this format, streamed or in one body.
 
 use super::super::reply::{CallPiece, ReplyBuilder, Stop};
 use super::super::{DecodeError, ProviderReport};
@@ -6,7 +6,7 @@ use super::blocks::BEHIND;
 use crate::chat::Usage;
 use serde_json::{Value, json};
 
-/// Takes one frame.
+/// Adds one frame to the reply.
 pub(crate) fn take(reply: &mut ReplyBuilder, event: Option<&str>, value: &Value) -> Result<(), DecodeError> {
     let kind = value["type"].as_str().or(event).unwrap_or_default();
     if kind == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
@@ -25,14 +25,14 @@ pub(crate) fn take(reply: &mut ReplyBuilder, event: Option<&str>, value: &Value)
             take_stop(reply, &value["delta"]);
         }
         "message_stop" => reply.mark_done(),
-        // A whole body.
+        // A reply that was not streamed.
         "message" => {
             take_usage(reply, &value["usage"]);
             take_content(reply, &value["content"])?;
             take_stop(reply, value);
             reply.mark_done();
         }
-        // `ping`, `content_block_stop`, and what is not known yet.
+        // `ping`, `content_block_stop`, and types that are not known yet.
         _ => {}
     }
     Ok(())
@@ -61,7 +61,7 @@ fn begin_block(reply: &mut ReplyBuilder, index: Option<u64>, block: &Value) -> R
             let arguments = block.get("input").filter(|input| input.as_str().is_none_or(|text| !text.is_empty()));
             reply.push_call(CallPiece { index, id: block["id"].as_str(), name: block["name"].as_str(), arguments })
         }
-        // Tools of the server's own, their results, and what is not known yet.
+        // Tools that the server runs itself, their results, and types that are not known yet.
         _ => Ok(()),
     }
 }
@@ -71,7 +71,7 @@ fn begin_thinking(reply: &mut ReplyBuilder, thinking: &str, signature: &str) -> 
     reply.push_reasoning(placed(reply, item))
 }
 
-/// The piece with its place in the reply, unless it stands first.
+/// Adds to a piece of reasoning its place in the reply, unless the piece stands first.
 fn placed(reply: &ReplyBuilder, mut item: Value) -> Value {
     if reply.has_text() || reply.calls() > 0 {
         item[BEHIND] = json!({"text": reply.has_text(), "calls": reply.calls()});
@@ -84,7 +84,7 @@ fn grow_block(reply: &mut ReplyBuilder, index: Option<u64>, delta: &Value) -> Re
     match text("type") {
         "text_delta" => reply.push_text(text("text")),
         "input_json_delta" => {
-            // Tools of the server's own have arguments too.
+            // Tools that the server runs itself have arguments too.
             let is_call = index.map_or(reply.calls() > 0, |index| reply.has_call(index));
             let arguments = delta.get("partial_json").filter(|_| is_call);
             arguments
@@ -98,12 +98,12 @@ fn grow_block(reply: &mut ReplyBuilder, index: Option<u64>, delta: &Value) -> Re
             }
             reply.grow_reasoning("signature", text("signature"))
         }
-        // `citations_delta`, and what is not known yet.
+        // `citations_delta`, and types that are not known yet.
         _ => Ok(()),
     }
 }
 
-/// Whether the last piece of reasoning may grow.
+/// Whether the last piece of reasoning is a thinking block, which may grow.
 fn is_thinking(reply: &mut ReplyBuilder) -> bool {
     reply.reasoning().last().is_some_and(|item| item["type"] == "thinking")
 }
@@ -122,7 +122,7 @@ fn take_stop(reply: &mut ReplyBuilder, delta: &Value) {
     });
 }
 
-/// Numbers are totals; one that is absent stays as it was told before.
+/// Sets the usage. Numbers are totals; an absent number keeps its earlier value.
 fn take_usage(reply: &mut ReplyBuilder, usage: &Value) {
     let before = reply.usage();
     let number = |value: &Value, before: u64| value.as_u64().filter(|tokens| *tokens > 0).unwrap_or(before);

@@ -1,4 +1,4 @@
-//! A request in this format.
+//! Encodes a request in this format.
 
 use super::super::conversation::Conversation;
 use super::super::dialect::{Dialect, StructuredOutput};
@@ -11,13 +11,13 @@ use super::thinking::{Circumstances, Thinking};
 use crate::chat::{ModelRequest, ModelSettings, ToolChoice};
 use serde_json::{Map, Value, json};
 
-/// The version of the API. Its successor, 2026-10-21, differs for us in one thing: it takes no `temperature` and no
-/// `top_p`; and other servers of this format know this one.
+/// The version of the API. The next version, 2026-10-21, takes no `temperature` and no `top_p`; other servers of this
+/// format know only this one.
 const VERSION: &str = "2023-06-01";
-/// The least `top_p` beside thinking.
+/// Least `top_p` of a model that thinks.
 const THINKING_TOP_P_LEAST: f64 = 0.95;
 
-/// Writes the request: what stays the same from turn to turn first.
+/// Writes the request. What stays the same from turn to turn stands first.
 pub(crate) fn encode(
     request: &ModelRequest,
     dialect: &Dialect,
@@ -43,7 +43,7 @@ pub(crate) fn encode(
     if !request.system.trim().is_empty() {
         system.push(json!({"type": "text", "text": request.system}));
     }
-    // A mark behind the system prompt is behind the tools too.
+    // A mark behind the system prompt covers the tools too.
     if let Some(last) = system.last_mut().or(tools.last_mut()).filter(|_| dialect.caches) {
         mark(last);
     }
@@ -68,7 +68,7 @@ pub(crate) fn encode(
     Ok(HttpRequest { path: "messages".into(), headers, body: Value::Object(body) })
 }
 
-/// An error about a setting that this format, or this model, has no place for.
+/// Returns the error for a setting that this format or this model does not take.
 pub(super) fn refusal(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
     EncodeError::Setting { provider: dialect.provider.to_owned(), setting, reason: reason.to_owned() }
 }
@@ -90,7 +90,7 @@ fn tools(names: &ToolNames) -> Vec<Value> {
     names.tools.iter().map(tool).collect()
 }
 
-/// The schema of the text that is asked for, where the provider and the model take one and it can be said.
+/// Returns the schema of the text that is asked for, if the provider and the model take one and it can be projected.
 fn output_format(request: &ModelRequest, dialect: &Dialect, traits: ModelTraits) -> Option<Value> {
     let output = request.output.as_ref()?;
     let takes = match dialect.structured {
@@ -101,7 +101,7 @@ fn output_format(request: &ModelRequest, dialect: &Dialect, traits: ModelTraits)
     if projected.renames.is_empty() { output::close(&projected.schema) } else { None }
 }
 
-/// Whether the tools are left out for the sake of a typed text.
+/// Whether the request leaves out its tools because it asks for a typed text.
 fn leaves_tools(request: &ModelRequest, dialect: &Dialect, is_typed: bool) -> bool {
     is_typed && !dialect.structured_with_tools && request.output.as_ref().is_some_and(|output| output.tools_optional)
 }

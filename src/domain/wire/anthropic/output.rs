@@ -1,11 +1,11 @@
-//! The type of a text as Anthropic's structured output takes it: closed maps, and few of the keywords.
+//! Projects the type of a text to Anthropic's structured output: closed maps, and few of the keywords.
 
 use serde_json::{Map, Value, json};
 
-/// Formats of texts that it takes.
+/// Formats of texts that the provider takes.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
-/// Keywords that say nothing of a value.
+/// Keywords that put no condition on a value.
 const ANNOTATIONS: [&str; 8] =
     ["$schema", "$id", "$comment", "title", "default", "examples", "additionalProperties", "required"];
 /// Most properties that may be absent, in the whole schema.
@@ -13,12 +13,12 @@ const OPTIONAL_MOST: usize = 24;
 /// Most values with several types, in the whole schema.
 const UNIONS_MOST: usize = 16;
 
-/// The same type as it is taken; `None`: it can't be said, as a map of free keys can't.
+/// Returns the schema as the provider takes it; `None` if it has no equivalent, such as a map of free keys.
 pub(super) fn close(schema: &Value) -> Option<Value> {
     let mut closing = Closing::default();
     let mut closed = closing.value(schema)?;
     if let Some(definitions) = schema.get("$defs").and_then(Value::as_object) {
-        // A definition that names others may name itself, which isn't taken.
+        // A definition that names another may be recursive, which the provider refuses.
         closing.is_definition = true;
         let definitions = definitions.iter().map(|(name, one)| Some((name.clone(), closing.value(one)?)));
         closed["$defs"] = Value::Object(definitions.collect::<Option<_>>()?);
@@ -66,7 +66,7 @@ impl Closing {
         Some(Value::Object(closed))
     }
 
-    /// Writes a value of named types; returns the keywords that say all of it.
+    /// Writes a value of named types; returns the keywords that were written completely.
     fn typed(&mut self, given: &Map<String, Value>, closed: &mut Map<String, Value>) -> Option<Vec<&'static str>> {
         let kind = given.get("type")?;
         let is_of = |name: &str| kind == name || kind.as_array().is_some_and(|all| all.iter().any(|one| one == name));
@@ -102,7 +102,7 @@ impl Closing {
     }
 }
 
-/// Writes the description; what no keyword may say stands in it.
+/// Writes the description. It lists the keywords that could not be written.
 fn describe(given: &Map<String, Value>, told: &[&str], closed: &mut Map<String, Value>) {
     let is_left = |key: &&String| !told.contains(&key.as_str()) && !ANNOTATIONS.contains(&key.as_str());
     let left: Vec<String> = given.keys().filter(is_left).map(|key| format!("{key}: {}", given[key])).collect();

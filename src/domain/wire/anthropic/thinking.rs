@@ -10,40 +10,40 @@ use crate::chat::Effort;
 use crate::limits::CLAUDE_THINKING_TOKENS_LEAST;
 use serde_json::{Value, json};
 
-/// The part of a request that is about thinking.
+/// The fields of a request that control thinking.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Thinking {
-    /// `thinking`, where it is written.
+    /// The field `thinking`, where it is written.
     pub config: Option<Value>,
-    /// `output_config.effort`, where it is written.
+    /// The field `output_config.effort`, where it is written.
     pub effort: Option<&'static str>,
-    /// Blocks of thinking go back.
+    /// The model's thinking blocks go back to it.
     pub returns: bool,
 }
 
-/// What an agent wants of a model that can think.
+/// The setting of an agent for a model that can think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    /// Its provider's default.
+    /// The default of the provider.
     Default,
-    /// As little as it can.
+    /// The least amount that the model can think.
     Off,
     On(Effort),
 }
 
-/// What the thinking of a request depends on beside the model.
+/// Facts beside the model that decide about its thinking.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances<'r> {
     /// The conversation that is sent.
     pub conversation: &'r Conversation<'r>,
-    /// `max_tokens` of the request; what the model thinks counts against it.
+    /// Value of `max_tokens` in the request; thinking counts against it.
     pub max_tokens: u32,
-    /// The model must call a tool.
+    /// The request forces the model to call a tool.
     pub is_forced: bool,
 }
 
 impl Thinking {
-    /// What a request asks for.
+    /// Decides the fields for a request.
     pub(super) fn of(
         effort: Option<Effort>,
         dialect: &Dialect,
@@ -67,7 +67,7 @@ impl Thinking {
         Ok(match (traits.thinking, wish) {
             (Never, _) | (Adaptive, Wish::Default) => Self::default(),
             (Budget | Adaptive | AdaptiveByDefault, Wish::Off) => off,
-            // Models that are no Claude may think by default, and want it back.
+            // Models other than Claude may think by default, and want their thinking back.
             (Budget, Wish::Default) => Self { returns: !traits.signed_thinking, ..Self::default() },
             (Budget, Wish::On(effort)) => {
                 let budget = budget(effort, given.max_tokens).filter(|_| !has_thoughtless_call(given.conversation));
@@ -85,7 +85,7 @@ impl Thinking {
     }
 }
 
-/// What the agent asks for, where the provider and the model know reasoning.
+/// Returns the agent's setting, where the provider and the model know reasoning.
 fn wish(effort: Option<Effort>, dialect: &Dialect, traits: ModelTraits) -> Result<Wish, EncodeError> {
     let knows = match dialect.reasoning {
         ReasoningRequest::Unsupported => false,
@@ -104,15 +104,15 @@ fn wish(effort: Option<Effort>, dialect: &Dialect, traits: ModelTraits) -> Resul
     }
 }
 
-/// Tokens to think. `max_tokens` is never raised, because budgets count by it: at least a quarter of it is left for the
-/// answer, as far as the smallest budget allows. `None`: not even that fits.
+/// Returns the number of tokens to think. `max_tokens` is never raised, because budgets count by it: at least a quarter
+/// of it is left for the answer, as far as the smallest budget allows. `None` if not even that fits.
 fn budget(effort: Effort, max_tokens: u32) -> Option<u32> {
     let tokens = effort.tokens().min(max_tokens - max_tokens / 4).max(CLAUDE_THINKING_TOKENS_LEAST);
     (tokens < max_tokens).then_some(tokens)
 }
 
-/// Whether the running loop of tools has calls that this model didn't think before: then the API refuses to let it
-/// think until the loop has ended.
+/// Whether the running loop of tools has calls that this model made without thinking. The API then refuses thinking
+/// until the loop has ended.
 fn has_thoughtless_call(conversation: &Conversation<'_>) -> bool {
     let messages = &conversation.messages;
     let is_task = |at: &usize| {

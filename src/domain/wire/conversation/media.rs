@@ -1,4 +1,4 @@
-//! Pictures and files in a user's message, as far as a dialect takes them.
+//! Sends pictures and files in a user's message, as far as a dialect takes them.
 
 use super::Projection;
 use crate::foreign::Foreign;
@@ -8,20 +8,20 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::borrow::Cow;
 
-/// Most characters of the name of a file, its ending apart.
+/// Most characters of the name of a file, without its extension.
 const FILE_NAME_CHARS: usize = 100;
 
 /// A part of a user's message as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SentPart<'r> {
-    /// Never blank.
+    /// A text, which is never blank.
     Text(Cow<'r, str>),
-    /// A picture or a file of a type that the provider takes; the line of the venue stands before it.
+    /// A picture or a file of a type that the provider takes. A line of the venue that names it stands before it.
     Media(SentMedia<'r>),
 }
 
 impl SentPart<'_> {
-    /// Its text; `None` of a picture or a file.
+    /// Returns the text; `None` for a picture or a file.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -33,28 +33,28 @@ impl SentPart<'_> {
 /// A picture or a file as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentMedia<'r> {
-    /// Of the bytes.
+    /// Type of the content.
     pub media: MediaType,
-    /// Of the file.
+    /// Name of the file.
     pub name: String,
-    /// The content.
+    /// Bytes of the content.
     pub bytes: &'r [u8],
 }
 
 impl SentMedia<'_> {
-    /// The content as Base64 with padding.
+    /// Encodes the content as Base64 with padding.
     pub fn base64(&self) -> String {
         BASE64_STANDARD.encode(self.bytes)
     }
 
-    /// The content as a URL.
+    /// Encodes the content as a `data:` URL.
     pub fn data_url(&self) -> String {
         format!("data:{};base64,{}", self.media.as_str(), self.base64())
     }
 }
 
 impl<'r> Projection<'r, '_> {
-    /// Sends attachments, each behind a line that names it; in the place of one that can't be sent the line says why.
+    /// Sends attachments, each behind a line that names it. If one can't be sent, the line says why.
     pub(super) fn attach(&mut self, attachments: &'r [Attachment]) {
         for attachment in attachments {
             match self.part_of(attachment) {
@@ -69,7 +69,7 @@ impl<'r> Projection<'r, '_> {
         }
     }
 
-    /// The part that shows an attachment, or why there is none.
+    /// Returns the part that shows an attachment, or the reason why it can't be sent.
     fn part_of(&self, attachment: &'r Attachment) -> Result<SentPart<'r>, Cow<'r, str>> {
         if let Some(reason) = &attachment.withheld {
             return Err(reason.into());
@@ -100,7 +100,7 @@ impl<'r> Projection<'r, '_> {
     }
 }
 
-/// The name of a file as providers take it: letters, digits and single signs, with the ending of its type.
+/// Makes a name of a file that providers take: letters, digits, `-` and `_`, with the extension of its type.
 fn file_name(given: Option<&str>, media: MediaType) -> String {
     let ending = media.as_str().rsplit('/').next().unwrap_or_default();
     let stem = given.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A streamed reply in this format, or one that came whole: both have the same shape.
+//! Decodes a reply in this format, streamed or in one body: both have the same shape.
 
 use super::super::reply::{CallPiece, ReplyBuilder, Stop};
 use super::super::{DecodeError, ProviderReport};
@@ -6,7 +6,7 @@ use super::SIGNATURE;
 use crate::chat::Usage;
 use serde_json::{Value, json};
 
-/// Takes one frame. None of them says that it is the last one.
+/// Adds one frame to the reply. No frame says that it is the last one.
 pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
     if value.get("error").is_some_and(|error| !error.is_null()) {
         return Err(DecodeError::Reported(ProviderReport::of(value)));
@@ -23,7 +23,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), Decode
     Ok(())
 }
 
-/// A prompt that the provider's filter blocks has no reply.
+/// Checks that the provider's filter did not block the prompt; a blocked prompt has no reply.
 fn check_prompt(feedback: &Value) -> Result<(), DecodeError> {
     let reason = feedback["blockReason"].as_str().filter(|reason| !reason.ends_with("UNSPECIFIED"));
     let Some(reason) = reason else { return Ok(()) };
@@ -41,7 +41,7 @@ fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> 
     if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
         let number = reply.calls();
         reply.push_call(CallPiece {
-            // Each part is a call of its own, even two alike.
+            // Each part is a call of its own, even if two are equal.
             index: u64::try_from(number).ok(),
             id: call["id"].as_str(),
             name: call["name"].as_str(),
@@ -71,12 +71,13 @@ fn stop(reason: &str) -> Stop {
         | "ESCALATION"
         | "MODEL_ARMOR" => Stop::Filtered(reason.to_owned()),
         "PUP_LIMITED_DISABLED" => Stop::Refused("the account is limited or disabled (`PUP_LIMITED_DISABLED`)".into()),
-        // `OTHER`, `LANGUAGE`, `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL`, …, and what is not known yet.
+        // `OTHER`, `LANGUAGE`, `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL`, …, and reasons that are not known
+        // yet.
         other => Stop::Unfinished(other.to_owned()),
     }
 }
 
-/// Numbers are totals so far.
+/// Sets the usage. The numbers are totals so far.
 fn take_usage(reply: &mut ReplyBuilder, usage: &Value) {
     let number = |key: &str| usage[key].as_u64().unwrap_or(0);
     let thoughts = number("thoughtsTokenCount");

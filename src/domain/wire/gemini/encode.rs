@@ -1,4 +1,4 @@
-//! A request in this format.
+//! Encodes a request in this format.
 
 use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart, SentResult};
 use super::super::dialect::{Dialect, StructuredOutput};
@@ -8,13 +8,13 @@ use super::{SIGNATURE, thinking};
 use crate::chat::{ModelRequest, ModelSettings, ToolChoice};
 use serde_json::{Map, Value, json};
 
-/// Stands for the signature of a call that another model asked for, or that came without one:
+/// Signature of a call by another model, or of a call that came without one:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
-/// Most texts at which a reply may end.
+/// Most texts that may end a reply.
 const STOPS_MOST: usize = 5;
 
-/// Writes the request: what stays the same from turn to turn first.
+/// Writes the request. What stays the same from turn to turn stands first.
 pub(crate) fn encode(
     request: &ModelRequest,
     dialect: &Dialect,
@@ -54,12 +54,13 @@ pub(crate) fn encode(
     Ok(HttpRequest { path, headers: Vec::new(), body: Value::Object(body) })
 }
 
-/// An error about a setting that this format, or this model, has no place for.
+/// Returns the error for a setting that this format or this model does not take.
 pub(super) fn refusal(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
     EncodeError::Setting { provider: dialect.provider.to_owned(), setting, reason: reason.to_owned() }
 }
 
-/// A function without parameters has no `parameters`: a map without properties is refused.
+/// Writes the declaration of a tool. A tool without parameters has no `parameters`, because the API refuses a map
+/// without properties.
 fn declaration(tool: &SentTool) -> Value {
     let mut sent = json!({"name": tool.name, "description": tool.description});
     if tool.schema.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty()) {
@@ -98,7 +99,7 @@ fn response(result: &SentResult<'_>) -> Value {
     json!({"functionResponse": {"id": result.id, "name": result.name, "response": {"result": result.text}}})
 }
 
-/// Of calls at once the first one is signed.
+/// Writes calls as parts. Only the first of parallel calls is signed.
 fn call_parts(calls: &[SentCall<'_>], recorded: &[Value], wants_signatures: bool) -> Vec<Value> {
     let own: Vec<Option<&str>> = (0..calls.len())
         .map(|at| signature(recorded, |item| item["call"].as_u64() == u64::try_from(at).ok()))
@@ -111,13 +112,13 @@ fn call_parts(calls: &[SentCall<'_>], recorded: &[Value], wants_signatures: bool
     calls.iter().enumerate().map(part).collect()
 }
 
-/// The last recorded signature of a part.
+/// Returns the last recorded signature of a part.
 fn signature(recorded: &[Value], is_of_part: impl Fn(&Value) -> bool) -> Option<&str> {
     let found = recorded.iter().rev().find(|item| is_of_part(item))?;
     found[SIGNATURE].as_str().filter(|signature| is_base64(signature))
 }
 
-/// Whether a text is Base64 of at least one byte: anything else in its place makes the whole request be refused.
+/// Whether a text is Base64 of at least one byte. With any other text the API refuses the whole request.
 fn is_base64(text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_');
     let digits = text.trim_end_matches('=');
@@ -149,7 +150,7 @@ fn tool_config(settings: &ModelSettings, dialect: &Dialect, names: &ToolNames) -
     })
 }
 
-/// The keys of a text of a type, where the provider takes one and it can be said.
+/// Returns the fields for a text of a type, if the provider takes one and its schema can be projected.
 fn output_format(request: &ModelRequest, dialect: &Dialect) -> Option<Map<String, Value>> {
     let output = request.output.as_ref()?;
     let mut format = Map::from_iter([("responseMimeType".to_owned(), "application/json".into())]);

@@ -1,4 +1,4 @@
-//! How a model is told how much to think, by its name.
+//! Controls how much a model thinks, by the model's name.
 
 use super::super::EncodeError;
 use super::super::dialect::{Dialect, ReasoningRequest};
@@ -6,19 +6,19 @@ use super::encode::refusal;
 use crate::chat::{Effort, ModelSettings};
 use serde_json::{Value, json};
 
-/// How a model is told how much to think.
+/// How a request controls the amount of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ThinkingControl {
-    /// It never thinks.
+    /// The model never thinks.
     Never,
-    /// By a number of tokens in this range; `off` is as little as it can.
+    /// A number of tokens from `least` to `most`; `off` is as little as the model can.
     Budget { off: u32, least: u32, most: u32 },
-    /// By a word; `off` is as little as it can.
+    /// A word; `off` is the word for as little as the model can.
     Level { off: &'static str },
 }
 
-/// The first number in a name like `gemini-2.5-flash` or `models/gemini-3-pro-preview`, with the one behind its point;
-/// `None`: an alias of the newest one, or no Gemini.
+/// Reads the first number in a name like `gemini-2.5-flash` or `models/gemini-3-pro-preview`, with the number behind
+/// its point. `None` for an alias of the newest model, or for no Gemini.
 fn version(name: &str) -> Option<(u32, u32)> {
     let (_, rest) = name.split_once("gemini-")?;
     let mut numbers = rest.split(|c: char| !c.is_ascii_digit());
@@ -29,8 +29,8 @@ fn version(name: &str) -> Option<(u32, u32)> {
 }
 
 impl ThinkingControl {
-    /// As <https://ai.google.dev/gemini-api/docs/generate-content/thinking> has it (November 2026). Gemini 3 and later
-    /// take words, of which `LOW` is known by all of them, and `MINIMAL` by the smallest.
+    /// Returns the control of a model, as <https://ai.google.dev/gemini-api/docs/generate-content/thinking> has it
+    /// (November 2026). Gemini 3 and later take words; all of them know `LOW`, the smallest also `MINIMAL`.
     fn of(name: &str) -> Self {
         match version(name) {
             Some((..=1, _) | (2, ..=4)) => Self::Never,
@@ -42,13 +42,13 @@ impl ThinkingControl {
     }
 }
 
-/// Whether a model refuses a call that comes back without its signature.
+/// Whether a model refuses a call that is sent back without its signature.
 pub(super) fn wants_signatures(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.contains("gemini") && version(&name).is_none_or(|(major, _)| major >= 3)
 }
 
-/// `thinkingConfig` of a request, where it has one.
+/// Returns the `thinkingConfig` of a request; `None` if the agent sets no effort or the model needs none.
 pub(super) fn config(settings: &ModelSettings, dialect: &Dialect) -> Result<Option<Value>, EncodeError> {
     let Some(effort) = settings.reasoning else { return Ok(None) };
     let control = match dialect.reasoning {

@@ -1,11 +1,11 @@
-//! A streamed reply in this format, or one that came whole, as the many servers of this format write it.
+//! Decodes a reply in this format, streamed or in one body, with the deviations of many servers.
 
 use super::super::reply::{CallPiece, ReplyBuilder, Stop};
 use super::super::{DecodeError, ProviderReport};
 use super::usage::{timings, tokens};
 use serde_json::{Map, Value, json};
 
-/// Takes one frame.
+/// Adds one frame to the reply.
 pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
     let Some(frame) = value.as_object() else { return Ok(()) };
     if let Some(report) = failure(frame) {
@@ -20,7 +20,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), Decode
         }
     }
     let choices = frame.get("choices").and_then(Value::as_array);
-    // More than one reply was never asked for.
+    // Requests ask for one reply only.
     let is_first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
     for choice in choices.into_iter().flatten().filter(is_first) {
         take_choice(reply, choice)?;
@@ -28,7 +28,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), Decode
     Ok(())
 }
 
-/// What a frame says of a failure, in whichever form a server has for it.
+/// Returns the failure that a frame reports, in any of the forms that servers use.
 fn failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
     let is_told = |error: &Value| match error {
         Value::Null | Value::Bool(false) => false,
@@ -42,7 +42,7 @@ fn failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
     if frame.get("choices").is_some_and(Value::is_array) {
         return None;
     }
-    // MiniMax and Baidu.
+    // The form of MiniMax and Baidu.
     let status = frame.get("base_resp").and_then(|it| it.get("status_code")?.as_i64()).filter(|status| *status != 0);
     if status.is_some() {
         let message = frame["base_resp"].get("status_msg").and_then(Value::as_str).unwrap_or("no message");
@@ -67,7 +67,7 @@ fn take_choice(reply: &mut ReplyBuilder, choice: &Value) -> Result<(), DecodeErr
     if let Some(usage) = choice.get("usage").filter(|usage| usage.is_object()) {
         reply.set_usage(tokens(usage));
     }
-    // Where both are there, `message` repeats everything so far.
+    // If both are present, `message` repeats everything so far.
     let message = ["delta", "message"].iter().find_map(|key| choice.get(*key).filter(|it| it.is_object()));
     if let Some(message) = message {
         take_message(reply, message)?;
@@ -109,7 +109,7 @@ fn take_message(reply: &mut ReplyBuilder, message: &Value) -> Result<(), DecodeE
     Ok(())
 }
 
-/// A part of a content that is a list: Mistral sends reasoning in one.
+/// Adds a part of a content that is a list; Mistral sends reasoning in one.
 fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> {
     match part.get("type").and_then(Value::as_str) {
         Some("thinking" | "reasoning") => match part.get("thinking").or_else(|| part.get("text")) {
@@ -129,7 +129,7 @@ fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> 
 }
 
 fn take_reasoning(reply: &mut ReplyBuilder, message: &Value) -> Result<(), DecodeError> {
-    // Beside the details stands the same as text.
+    // Beside the details the same reasoning stands as text.
     if let Some(details) = message.get("reasoning_details").and_then(Value::as_array).filter(|it| !it.is_empty()) {
         return details.iter().try_for_each(|detail| take_detail(reply, detail));
     }
@@ -138,8 +138,8 @@ fn take_reasoning(reply: &mut ReplyBuilder, message: &Value) -> Result<(), Decod
     text.map_or(Ok(()), |text| reply.push_thought(text))
 }
 
-/// A piece of `reasoning_details`. Pieces of one block have its index; its signature holds for the whole of it, so
-/// that it must go back in one piece.
+/// Adds a piece of `reasoning_details`. Pieces with the same index belong to one block; they are joined, because the
+/// signature covers the whole block and the block must go back in one piece.
 fn take_detail(reply: &mut ReplyBuilder, detail: &Value) -> Result<(), DecodeError> {
     let kind = detail.get("type").and_then(Value::as_str);
     let key = match kind {
@@ -185,7 +185,7 @@ fn take_call(reply: &mut ReplyBuilder, call: &Value) -> Result<(), DecodeError> 
         call.get("extra_content")?.get(*by)?.get("thought_signature")?.as_str().filter(|it| !it.is_empty())
     });
     let Some(signature) = signature else { return Ok(()) };
-    // A signature comes with the piece that begins its call, or right behind it.
+    // A signature comes with the first piece of its call, or right behind it.
     let at = if reply.calls() > before { before } else { before.saturating_sub(1) };
     if reply.reasoning().iter().any(|item| item.get("call") == Some(&json!(at))) {
         return Ok(());
@@ -193,7 +193,7 @@ fn take_call(reply: &mut ReplyBuilder, call: &Value) -> Result<(), DecodeError> 
     reply.push_reasoning(json!({"call": at, "thought_signature": signature}))
 }
 
-/// What a `finish_reason` means; `None`: it says nothing.
+/// Maps a `finish_reason`; `None` if it says nothing.
 fn stop(reason: &str) -> Option<Stop> {
     let name = reason.trim().to_ascii_lowercase();
     Some(match name.as_str() {

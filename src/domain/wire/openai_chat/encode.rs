@@ -1,4 +1,4 @@
-//! A request in this format: what stays the same from turn to turn stands before the messages.
+//! Encodes a request in this format. What stays the same from turn to turn stands before the messages.
 
 use super::super::conversation::Conversation;
 use super::super::dialect::{Dialect, ReasoningRequest, SchemaSubset, StructuredOutput};
@@ -9,7 +9,7 @@ use super::messages::messages;
 use crate::chat::{Effort, ModelRequest, ModelSettings};
 use serde_json::{Map, Value, json};
 
-/// Name of the schema of a typed text; the format wants one.
+/// Name of the schema of a typed text; the format requires one.
 pub(in super::super) const OUTPUT_NAME: &str = "output";
 
 /// Writes the request.
@@ -49,7 +49,7 @@ pub(crate) fn encode(
     Ok(HttpRequest { path: "chat/completions".into(), headers: Vec::new(), body: body.into() })
 }
 
-/// Writes the token limit and those settings of the sampling that both of OpenAI's formats have.
+/// Writes the token limit and the sampling settings that both of OpenAI's formats have.
 pub(in super::super) fn insert_limit_and_sampling(
     body: &mut Map<String, Value>,
     model: &ModelSettings,
@@ -66,7 +66,7 @@ pub(in super::super) fn insert_limit_and_sampling(
     }
 }
 
-/// Writes the settings of the sampling and the token limit.
+/// Writes the sampling settings and the token limit.
 fn insert_sampling(
     body: &mut Map<String, Value>,
     request: &ModelRequest,
@@ -85,7 +85,7 @@ fn insert_sampling(
     Ok(())
 }
 
-/// Writes how much the model reasons.
+/// Writes the setting for the amount of reasoning.
 fn insert_reasoning(
     body: &mut Map<String, Value>,
     request: &ModelRequest,
@@ -128,11 +128,11 @@ fn insert_reasoning(
 fn tool(tool: &SentTool, dialect: &Dialect) -> Value {
     let mut function = Map::new();
     function.insert("name".into(), json!(tool.name));
-    // Some providers refuse `null` and an empty text alike.
+    // Some providers refuse both `null` and an empty text.
     if !tool.description.trim().is_empty() {
         function.insert("description".into(), json!(tool.description));
     }
-    // Gemini refuses a map without properties, also here.
+    // Gemini refuses a map without properties in this format too.
     let is_empty = tool.schema["properties"].as_object().is_none_or(serde_json::Map::is_empty);
     if !(is_empty && dialect.schema == SchemaSubset::Gemini) {
         function.insert("parameters".into(), tool.schema.clone());
@@ -143,7 +143,7 @@ fn tool(tool: &SentTool, dialect: &Dialect) -> Value {
 fn response_format(schema: &Value, dialect: &Dialect) -> Option<Value> {
     match dialect.structured {
         StructuredOutput::Unsupported => None,
-        // Not strict: strictness takes only schemas without optional properties.
+        // Strict mode takes only schemas without optional properties.
         StructuredOutput::Schema => Some(json!({
             "type": "json_schema",
             "json_schema": {"name": OUTPUT_NAME, "schema": schema, "strict": false},

@@ -1,4 +1,4 @@
-//! The messages of a request in this format.
+//! Writes the messages of a request in this format.
 
 use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart};
 use super::super::dialect::{Dialect, ReasoningReturn, StructuredOutput};
@@ -6,13 +6,13 @@ use super::super::offer::Offer;
 use crate::chat::ModelRequest;
 use serde_json::{Map, Value, json};
 
-/// Stands for reasoning that was not recorded: DeepSeek and Kimi refuse a model's message without it as soon as they
-/// reason, and Kimi takes an empty text for none.
+/// Text in place of reasoning that was not recorded. While they reason, DeepSeek and Kimi refuse a model's message
+/// without it, and for Kimi an empty text is none.
 const NO_REASONING: &str = " ";
-/// Stands for the signature of a call that Gemini didn't sign, as Google documents it.
+/// Signature of a call that Gemini didn't sign, as Google documents it.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The system prompt and the conversation.
+/// Writes the system prompt and the conversation.
 pub(super) fn messages(
     request: &ModelRequest,
     dialect: &Dialect,
@@ -38,7 +38,7 @@ pub(super) fn messages(
     found
 }
 
-/// One text, because many servers take no list; with pictures and files a list.
+/// Writes a content: one text, because many servers take no list; a list if there are pictures or files.
 fn user(parts: &[SentPart<'_>]) -> Value {
     let texts: Option<Vec<&str>> = parts.iter().map(SentPart::text).collect();
     if let Some(texts) = texts {
@@ -56,7 +56,8 @@ fn user(parts: &[SentPart<'_>]) -> Value {
     parts.iter().map(part).collect()
 }
 
-/// The system prompt. Providers that only know "some JSON" want the word in the prompt, and learn the type there.
+/// Returns the system prompt. Providers that take only "some JSON" require the word in the prompt, so the schema is
+/// added to it.
 fn system(request: &ModelRequest, dialect: &Dialect, offer: &Offer<'_>) -> String {
     match (&request.output, dialect.structured) {
         (Some(output), StructuredOutput::JsonObject) if offer.format.is_some() => {
@@ -70,7 +71,7 @@ fn system(request: &ModelRequest, dialect: &Dialect, offer: &Offer<'_>) -> Strin
 fn assistant(dialect: &Dialect, text: Option<&str>, calls: &[SentCall<'_>], reasoning: Option<&[Value]>) -> Value {
     let mut message = Map::new();
     message.insert("role".into(), json!("assistant"));
-    // `null`: an absent key is refused by vLLM, LiteLLM and others, an empty text by Bedrock.
+    // `null`, because vLLM, LiteLLM and others refuse an absent field, and Bedrock an empty text.
     message.insert("content".into(), json!(text));
     match dialect.reasoning_return {
         ReasoningReturn::Content => {
@@ -108,12 +109,12 @@ fn assistant(dialect: &Dialect, text: Option<&str>, calls: &[SentCall<'_>], reas
     message.into()
 }
 
-/// Reasoning that was recorded as text.
+/// Returns the reasoning that was recorded as text.
 fn recorded_text(items: &[Value]) -> String {
     items.iter().filter_map(|item| item.get("text")?.as_str()).collect()
 }
 
-/// The signature of a call. Gemini signs the first call of a message and checks that one alone.
+/// Returns the signature of a call. Gemini signs only the first call of a message and checks only that one.
 fn signature(items: &[Value], at: usize) -> Option<&str> {
     let is_of = |item: &&Value| item.get("call").and_then(Value::as_u64) == u64::try_from(at).ok();
     let recorded = items.iter().find(is_of).and_then(|item| item.get("thought_signature")?.as_str());

@@ -1,9 +1,9 @@
-//! Tokens of a call, as the servers of OpenAI's formats name them.
+//! Reads the tokens of a call from the fields of servers of OpenAI's formats.
 
 use crate::chat::Usage;
 use serde_json::Value;
 
-/// The first number other than 0 at one of these pointers.
+/// Returns the first number other than 0 at one of these pointers, or 0.
 fn number(usage: &Value, pointers: &[&str]) -> u64 {
     let numbers = pointers.iter().filter_map(|pointer| usage.pointer(pointer)?.as_u64());
     numbers.into_iter().find(|number| *number > 0).unwrap_or(0)
@@ -14,7 +14,7 @@ pub(in super::super) fn tokens(usage: &Value) -> Usage {
     let input = number(usage, &["/prompt_tokens", "/input_tokens"]);
     let output = number(usage, &["/completion_tokens", "/output_tokens"]);
     let total = number(usage, &["/total_tokens"]);
-    // xAI and Gemini count reasoning beside the reply, and in the total alone.
+    // xAI and Gemini count reasoning outside of the output, but in the total.
     let beside = total.saturating_sub(input.saturating_add(output));
     let told = number(
         usage,
@@ -49,7 +49,7 @@ pub(in super::super) fn tokens(usage: &Value) -> Usage {
     }
 }
 
-/// Reads the `timings` of llama.cpp, which it sends also where it sends no usage.
+/// Reads the `timings` of llama.cpp, which it sends even without usage.
 pub(super) fn timings(timings: &Value) -> Usage {
     let cached = number(timings, &["/cache_n"]);
     Usage {

@@ -1,4 +1,4 @@
-//! A streamed reply in this format, or one that came whole.
+//! Decodes a reply in this format, streamed or in one body.
 
 use super::super::frames::TooMuch;
 use super::super::openai_chat::tokens;
@@ -7,7 +7,7 @@ use super::super::{DecodeError, ProviderReport};
 use super::items::{Items, Kind};
 use serde_json::Value;
 
-/// Takes one frame.
+/// Adds one frame to the reply.
 pub(crate) fn take(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Result<(), DecodeError> {
     let Some(kind) = value.get("type").and_then(Value::as_str) else { return take_body(reply, items, value) };
     if items.are_too_many() {
@@ -46,13 +46,13 @@ pub(crate) fn take(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -
             take_end(reply, items, value.get("response").unwrap_or(&Value::Null), status)
         }
         "error" => Err(DecodeError::Reported(ProviderReport::of(value))),
-        // Their content comes in other events too.
+        // Other events repeat the content of the events above.
         _ if kind.starts_with("response.") => take_failure(value),
         _ => take_words(value),
     }
 }
 
-/// An event about an output item.
+/// An event of one output item.
 #[derive(Clone, Copy)]
 struct Event<'v> {
     value: &'v Value,
@@ -79,7 +79,7 @@ impl<'v> Event<'v> {
     }
 }
 
-/// A frame that is no event: a whole reply, or words about a failure.
+/// Takes a frame that is no event: a whole reply, or a failure.
 fn take_body(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Result<(), DecodeError> {
     if value.get("output").is_some_and(Value::is_array) || value.get("object").is_some_and(|it| it == "response") {
         return take_end(reply, items, value, "done");
@@ -87,7 +87,7 @@ fn take_body(reply: &mut ReplyBuilder, items: &mut Items, value: &Value) -> Resu
     take_words(value)
 }
 
-/// Words about a failure that is not named as one.
+/// Returns the failure that a frame describes without naming it an error.
 fn take_words(value: &Value) -> Result<(), DecodeError> {
     let has_words = ["message", "detail"].iter().any(|key| value.get(*key).is_some_and(|it| !it.is_null()));
     if has_words { Err(DecodeError::Reported(ProviderReport::of(value))) } else { take_failure(value) }
@@ -100,7 +100,7 @@ fn take_failure(value: &Value) -> Result<(), DecodeError> {
     }
 }
 
-/// Takes the end of a reply. `event` stands for the status where the reply has none.
+/// Takes the end of a reply. `event` is the status if the reply has none.
 fn take_end(reply: &mut ReplyBuilder, items: &mut Items, response: &Value, event: &str) -> Result<(), DecodeError> {
     take_failure(response)?;
     if let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) {

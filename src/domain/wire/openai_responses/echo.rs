@@ -1,11 +1,11 @@
-//! A model's message as it goes back: with its encrypted reasoning and the ids that this belongs to, or without both.
+//! Writes a model's message as it goes back: with its encrypted reasoning and the ids it belongs to, or without both.
 
 use super::super::conversation::SentCall;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The input items of a model's message. The provider refuses reasoning that isn't followed by what followed it, so
-/// that it goes back only where everything recorded fits, and an item once: `sent` has the ids of those before.
+/// Returns the input items of a model's message. The provider refuses reasoning without the items that followed it, so
+/// reasoning goes back only if everything recorded fits. Each item goes back once: `sent` has the ids of earlier items.
 pub(super) fn items(
     text: Option<&str>,
     calls: &[SentCall<'_>],
@@ -26,7 +26,7 @@ pub(super) fn items(
     })
 }
 
-/// The items in their recorded order; `None` where text and calls aren't those that were recorded.
+/// Returns the items in their recorded order; `None` if text and calls differ from the recorded ones.
 fn with_reasoning(text: &str, calls: &[SentCall<'_>], recorded: &[Value]) -> Option<Vec<Value>> {
     let mut found = Vec::with_capacity(recorded.len());
     let (mut rest, mut calls) = (text, calls.iter());
@@ -48,7 +48,7 @@ fn with_reasoning(text: &str, calls: &[SentCall<'_>], recorded: &[Value]) -> Opt
     if !rest.is_empty() || calls.next().is_some() {
         return None;
     }
-    // What nothing follows belongs to nothing.
+    // Reasoning at the end belongs to no item, and the provider refuses it.
     while found.last().is_some_and(|item| item["type"] == "reasoning") {
         found.pop();
     }

@@ -1,4 +1,4 @@
-//! A request in this format: what stays the same from turn to turn stands before the input.
+//! Encodes a request in this format. What stays the same from turn to turn stands before the input.
 
 use super::super::conversation::{Conversation, SentMessage, SentPart};
 use super::super::dialect::{Dialect, ReasoningRequest, ReasoningReturn, StructuredOutput};
@@ -88,8 +88,8 @@ fn insert_settings(
     Ok(())
 }
 
-/// Whether encrypted reasoning may be asked for: models without reasoning refuse to be asked ("Encrypted content is
-/// not supported with this model"), and nothing but their names tells which they are.
+/// Whether the request may ask for encrypted reasoning. Models without reasoning refuse it ("Encrypted content is not
+/// supported with this model"), and only their names show which models these are.
 fn may_reason(request: &ModelRequest) -> bool {
     if let Some(effort) = request.model.reasoning {
         return effort.tokens() > 0;
@@ -104,7 +104,7 @@ fn may_reason(request: &ModelRequest) -> bool {
 }
 
 fn tool(tool: &SentTool) -> Value {
-    // Not strict: strictness takes only schemas without optional properties.
+    // Strict mode takes only schemas without optional properties.
     let mut sent = Map::new();
     sent.insert("type".into(), json!("function"));
     sent.insert("name".into(), json!(tool.name));
@@ -126,7 +126,7 @@ fn text_format(schema: &Value, dialect: &Dialect) -> Option<Value> {
     }
 }
 
-/// One text; with pictures and files a list.
+/// Writes a content: one text, or a list if there are pictures or files.
 fn user(parts: &[SentPart<'_>]) -> Value {
     let texts: Option<Vec<&str>> = parts.iter().map(SentPart::text).collect();
     if let Some(texts) = texts {

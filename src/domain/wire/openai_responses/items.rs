@@ -1,22 +1,22 @@
-//! Output items of one reply: which of them has come, so that nothing counts twice however often it is told.
+//! Tracks the output items of one reply, so that content counts once even if a server repeats it.
 
 use super::super::DecodeError;
 use super::super::reply::{CallPiece, PIECES_MAX, ReplyBuilder};
 use serde_json::{Map, Value, json};
 
-/// What an output item is.
+/// The kind of an output item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text or refusal.
+    /// A text or a refusal.
     Message,
-    /// A call of a tool of ours.
+    /// A call of a tool of this runtime.
     Call,
     /// Reasoning, encrypted or as text.
     Reasoning,
 }
 
 impl Kind {
-    /// The kind of an item that counts here.
+    /// Returns the kind of an item; `None` for items that are ignored.
     pub(super) fn of(item: &Value) -> Option<Self> {
         match item.get("type")?.as_str()? {
             "message" => Some(Self::Message),
@@ -27,20 +27,20 @@ impl Kind {
     }
 }
 
-/// An item that has begun.
+/// An output item that has begun.
 #[derive(Debug)]
 struct Item {
     kind: Kind,
-    /// Its place in the output, where the server tells one.
+    /// Its position in the output, if the server sends one.
     place: Option<u64>,
     id: Option<String>,
-    /// Text, arguments or reasoning came in pieces: what is told whole is the same once more.
+    /// Text, arguments or reasoning came in pieces; a later whole content repeats them.
     has_content: bool,
-    /// The reply knows the name of this call: its id may be told otherwise later.
+    /// The reply knows the name of this call. A later event may have another id for it.
     is_named: bool,
-    /// Bytes of its text.
+    /// Length of its text in bytes.
     text_bytes: usize,
-    /// It is among the recorded pieces of the reply.
+    /// The item is among the recorded pieces of the reply.
     is_recorded: bool,
 }
 
@@ -49,17 +49,17 @@ struct Item {
 pub(crate) struct Items(Vec<Item>);
 
 impl Items {
-    /// Whether there are more items than any model makes: each is looked for among all.
+    /// Whether there are more than 1,000 items. Each new item is searched for among all, so their number is limited.
     pub(super) fn are_too_many(&self) -> bool {
         self.0.len() > PIECES_MAX
     }
 
-    /// The item that an event is about, begun where it is new. `id` is the item's own.
+    /// Returns the index of the item of an event; adds the item if it is new. `id` is the item's own id.
     pub(super) fn find(&mut self, kind: Kind, place: Option<u64>, id: Option<&str>) -> usize {
         let is_it = |item: &Item| match (place, item.place, id, item.id.as_deref()) {
             (Some(place), Some(known), ..) => place == known,
             (_, _, Some(id), Some(known)) => id == known,
-            // Servers that tell neither send one item after the other.
+            // Servers that send neither position nor id send one item after the other.
             _ => !item.is_recorded,
         };
         let found = self.0.iter().rposition(|item| item.kind == kind && is_it(item));
@@ -103,7 +103,7 @@ impl Items {
         reply.push_thought(text)
     }
 
-    /// Adds a piece of a call's arguments, or all of them where none came before.
+    /// Adds a piece of a call's arguments, or all of them if no piece came before.
     pub(super) fn push_arguments(
         &mut self,
         at: usize,
@@ -119,7 +119,7 @@ impl Items {
         reply.push_call(CallPiece { index: index(at), arguments: Some(arguments), ..CallPiece::default() })
     }
 
-    /// Notes the id and the name of a call.
+    /// Records the id and the name of a call.
     pub(super) fn name_call(&mut self, at: usize, item: &Value, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
         let text = |key: &str| item.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         if self.0[at].is_named {
@@ -130,7 +130,8 @@ impl Items {
         reply.push_call(CallPiece { index: index(at), id, name: text("name"), arguments: None })
     }
 
-    /// Takes an item that is whole: what hasn't come in pieces, and what of it goes back with the next request.
+    /// Completes an item: adds the content that didn't come in pieces, and records the parts that go back with the next
+    /// request.
     pub(super) fn finish(&mut self, at: usize, item: &Value, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
         let is_told = self.0[at].has_content;
         match self.0[at].kind {
@@ -165,8 +166,8 @@ impl Items {
         recorded.map_or(Ok(()), |recorded| reply.push_reasoning(recorded))
     }
 
-    /// Takes the whole output of a reply. Items that came before are known by their number among those of their kind:
-    /// some servers tell other ids and places here.
+    /// Completes all items from the whole output of a reply. Known items are matched by their number among items of
+    /// their kind, because some servers send other ids and positions here.
     pub(super) fn finish_all(&mut self, output: &[Value], reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
         let mut seen: Vec<Kind> = Vec::new();
         for (place, item) in output.iter().enumerate() {
@@ -183,8 +184,8 @@ impl Items {
         Ok(())
     }
 
-    /// What of an item goes back. Of reasoning: what is encrypted. Of the others: the id and the phase, by which the
-    /// provider knows what its reasoning belongs to.
+    /// Returns the parts of an item that go back. For reasoning: the encrypted part. For other items: the id and the
+    /// phase, by which the provider knows what its reasoning belongs to.
     fn recorded(&self, at: usize, item: &Value) -> Option<Value> {
         let mut kept = Map::new();
         let mut keep = |keys: &[&str]| {
@@ -207,12 +208,12 @@ impl Items {
     }
 }
 
-/// The number of a call for the reply: that of its item.
+/// Returns the number of a call in the reply, which is the index of its item.
 fn index(at: usize) -> Option<u64> {
     u64::try_from(at).ok()
 }
 
-/// Parts of an item under a key.
+/// Iterates over the parts of an item in a field.
 fn parts<'i>(item: &'i Value, key: &str) -> impl Iterator<Item = &'i Value> {
     item.get(key).and_then(Value::as_array).into_iter().flatten()
 }

@@ -1,4 +1,5 @@
-//! Calls of a reply as servers stream them: without index, all with index 0, `{}` first, arguments as a map.
+//! Collects the calls of a reply as servers stream them: without index, all with index 0, `{}` first, arguments as a
+//! map.
 
 use super::super::names::ToolNames;
 use crate::chat::{Arguments, ToolCall};
@@ -8,25 +9,25 @@ use std::collections::BTreeSet;
 
 /// Bytes that a call counts beside its name and its arguments.
 const CALL_BYTES: usize = 32;
-/// Bytes that a piece of a call counts beside what is in it.
+/// Bytes that a piece of a call counts beside its content.
 const PIECE_BYTES: usize = 4;
-/// Longest arguments that are looked at for being whole while pieces come.
+/// Most bytes of arguments that are parsed after each piece to see whether they are complete.
 const GROWING_BYTES: usize = 4 * 1024;
 
 /// A piece of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CallPiece<'p> {
-    /// Its number in the reply, where the provider tells one.
+    /// Number of the call in the reply, if the provider sends one.
     pub index: Option<u64>,
-    /// Its id, where this piece has it.
+    /// Id of the call, if this piece has it.
     pub id: Option<&'p str>,
-    /// Its name, where this piece has it.
+    /// Name of the tool, if this piece has it.
     pub name: Option<&'p str>,
-    /// Text to append, or a whole map.
+    /// Text to append to the arguments, or a whole map.
     pub arguments: Option<&'p Value>,
 }
 
-/// A call that grows.
+/// A call whose pieces are still coming.
 #[derive(Debug, Clone, Default)]
 struct Growing {
     index: Option<u64>,
@@ -38,15 +39,15 @@ struct Growing {
 }
 
 impl Growing {
-    /// Whether its arguments are a whole map with something in it, so that another call may begin: `{}` may be a
-    /// placeholder.
+    /// Whether its arguments are a complete, non-empty map, so that another call may begin. `{}` may be a placeholder.
     ///
-    /// Servers that leave this open write short arguments: longer ones are not looked at, for it is asked again and again.
+    /// Servers that need this check write short arguments. Longer ones are not parsed, because the check runs for each
+    /// piece.
     fn is_whole_while_growing(&self) -> bool {
         self.text.len() <= GROWING_BYTES && self.is_whole()
     }
 
-    /// Whether its arguments are a whole map with something in it.
+    /// Whether its arguments are a complete, non-empty map.
     fn is_whole(&self) -> bool {
         let has_keys = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
         self.map.as_ref().is_some_and(has_keys)
@@ -84,14 +85,14 @@ impl Calls {
         }
         if let Some(name) = name.filter(|name| *name != call.name) {
             bytes += name.len();
-            // In fragments, or as it is so far.
+            // Names come in fragments, or repeat what came before.
             let so_far = name.strip_prefix(call.name.as_str()).unwrap_or(name).to_owned();
             call.name.push_str(&so_far);
         }
         match piece.arguments {
             Some(Value::String(text)) => {
                 bytes += text.len();
-                // A placeholder for the arguments that follow.
+                // The text was a placeholder for the arguments that follow.
                 if call.text.len() < CALL_BYTES && call.text.trim() == "{}" && !text.trim().is_empty() {
                     call.text.clear();
                 }
@@ -108,7 +109,7 @@ impl Calls {
         bytes
     }
 
-    /// The call that a piece goes on with.
+    /// Finds the call that a piece continues.
     fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         if let Some(at) = id.and_then(|id| self.0.iter().rposition(|call| call.id == id)) {
             return Some(at);
@@ -119,7 +120,7 @@ impl Calls {
         };
         let call = &self.0[at];
         let is_another = match (id, name) {
-            // An id that changes from piece to piece, or none: the name decides.
+            // The id changes from piece to piece, or is missing: the name decides.
             (Some(_), Some(_)) => !call.id.is_empty(),
             (None, Some(name)) => {
                 !call.name.is_empty() && (call.is_whole_while_growing() || call.name != name && !call.text.is_empty())
@@ -129,13 +130,13 @@ impl Calls {
         (!is_another).then_some(at)
     }
 
-    /// Whether a call has no arguments, or some that aren't whole: they may have been still to come.
+    /// Whether a call has no arguments or incomplete ones, so that pieces may be missing.
     pub(super) fn is_half(&self) -> bool {
         self.0.iter().any(|call| !call.is_whole())
     }
 
-    /// The calls under our names, each with an id of its own. The last one of a reply that was cut off is not whole,
-    /// unless its arguments are.
+    /// Returns the calls under our names, each with an id of its own. If the reply was cut off, the last call is
+    /// malformed unless its arguments are complete.
     pub(super) fn finish(self, names: &ToolNames, truncated: bool) -> Vec<ToolCall> {
         let mut ids = BTreeSet::new();
         let last = self.0.len().saturating_sub(1);
@@ -160,7 +161,7 @@ impl Calls {
     }
 }
 
-/// No arguments are an empty map; what is no map is kept as text.
+/// Parses the arguments. An empty text is an empty map; a text that is no map is kept as text.
 fn arguments(map: Option<Value>, text: String, cut: bool) -> Arguments {
     if cut {
         return Arguments::Malformed(if text.is_empty() { map.map_or(text, |map| map.to_string()) } else { text });
@@ -170,7 +171,7 @@ fn arguments(map: Option<Value>, text: String, cut: bool) -> Arguments {
     }
     match decode::data(text.as_bytes()) {
         Ok(value @ Value::Object(_)) => Arguments::Json(value),
-        // JSON inside JSON.
+        // A JSON text inside a JSON string.
         Ok(Value::String(inner)) => match decode::data(inner.as_bytes()) {
             Ok(value @ Value::Object(_)) => Arguments::Json(value),
             Ok(_) | Err(_) => Arguments::Malformed(text),

@@ -1,20 +1,20 @@
-//! `<think>…</think>` at the beginning of a text is reasoning, in whatever pieces it comes.
+//! Separates `<think>…</think>` at the beginning of a text, which is reasoning, from the answer.
 
 use std::mem::take;
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
-/// Bytes in front of a tag at most: a text that goes on with blanks has none.
+/// Most bytes before the opening tag. A text with more blanks has no tag.
 const BLANKS_MAX: usize = 256;
 
-/// Where in a text the next piece stands.
+/// The position of the next piece in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
-    /// Only blanks, or a part of the opening tag, came so far.
+    /// Before the opening tag: only blanks or a part of the tag came so far.
     #[default]
     Beginning,
     Thought,
-    /// Blanks behind the closing tag belong to nothing.
+    /// Blanks behind the closing tag, which are dropped.
     Gap,
     Answer,
 }
@@ -23,12 +23,12 @@ enum Place {
 #[derive(Debug, Default)]
 pub(super) struct Think {
     place: Place,
-    /// What may be a part of a tag.
+    /// Text that may be a part of a tag.
     pending: String,
 }
 
 impl Think {
-    /// The answer and the reasoning in one more piece.
+    /// Returns the answer and the reasoning in one more piece.
     pub(super) fn push(&mut self, piece: &str) -> (String, String) {
         let (mut visible, mut thought) = (String::new(), String::new());
         if piece.is_empty() {
@@ -76,7 +76,7 @@ impl Think {
         }
     }
 
-    /// What is left at the end: a tag that never came.
+    /// Returns the rest as answer and reasoning at the end of the text: it was no tag.
     pub(super) fn finish(self) -> (String, String) {
         match self.place {
             Place::Thought => (String::new(), self.pending),
@@ -85,7 +85,7 @@ impl Think {
     }
 }
 
-/// Bytes at the end that may begin the closing tag.
+/// Returns how many bytes at the end may begin the closing tag.
 fn held_back(text: &str) -> usize {
     (1..CLOSE.len()).rev().find(|bytes| text.ends_with(&CLOSE[..*bytes])).unwrap_or(0)
 }

@@ -1,16 +1,17 @@
-//! One map for the alternatives of a schema: the arguments of a call have no combinators at the top.
+//! Merges the alternatives of a schema into one map, because the arguments of a call may have no combinators at the
+//! top.
 
 use super::notes;
 use super::source::{FlatSchema, SchemaSource, choices};
 use serde_json::{Map, Value, json};
 
-/// Alternatives inside alternatives.
+/// Most levels of alternatives inside alternatives.
 const DEPTH_MAX: usize = 16;
 /// Keywords that add a condition to a map.
 const CONDITIONS: [&str; 5] = ["if", "then", "else", "not", "dependentSchemas"];
 
-/// The maps that fit a schema, without alternatives: all their properties, those required that all require, and the
-/// alternatives told in the description. `None`: no map fits.
+/// Returns a schema without alternatives for all maps that fit: it has all their properties and requires what each
+/// alternative requires; its description lists the alternatives. `None` if no map fits.
 pub(super) fn widen(
     source: &mut SchemaSource<'_>,
     flat: FlatSchema,
@@ -61,7 +62,7 @@ fn widen_at(
     Ok(Some(flat))
 }
 
-/// A schema of one map.
+/// Makes a schema that only this map fits.
 fn fixed_map(value: &Value) -> Value {
     let Value::Object(map) = value else { return Value::Bool(false) };
     let properties: Map<String, Value> =
@@ -70,7 +71,7 @@ fn fixed_map(value: &Value) -> Value {
     json!({"type": "object", "properties": properties, "required": required})
 }
 
-/// Properties that only hold under a condition may be given; the condition itself is told.
+/// Adds properties that only a condition allows as optional ones; the description states the condition.
 fn add_conditions(
     source: &mut SchemaSource<'_>,
     flat: &mut FlatSchema,
@@ -98,7 +99,7 @@ fn add_conditions(
     Ok(())
 }
 
-/// What both alternatives allow, each in its own way.
+/// Merges two alternatives into one schema that both fit.
 fn either(mut a: FlatSchema, b: FlatSchema) -> FlatSchema {
     let mut b = b.fields;
     let mut fields = Map::new();
@@ -126,7 +127,8 @@ fn either(mut a: FlatSchema, b: FlatSchema) -> FlatSchema {
     let further = |fields: &Map<String, Value>| fields.get("additionalProperties").cloned();
     match (further(&a.fields), further(&b)) {
         (Some(ours), Some(theirs)) if ours == theirs => drop(fields.insert("additionalProperties".to_owned(), ours)),
-        // Closed beside what is open or says nothing: open, but nobody asked for more fields.
+        // A closed alternative beside an open or silent one: the schema stays silent, because no author asked for more
+        // fields.
         (None | Some(Value::Bool(false)), None | Some(Value::Bool(false))) => {}
         (_, _) => drop(fields.insert("additionalProperties".to_owned(), Value::Bool(true))),
     }
@@ -156,8 +158,8 @@ fn any_of(ours: Value, theirs: Value) -> Value {
     json!({"anyOf": list})
 }
 
-/// Adds the union of alternatives to what holds for all: a property that both have is as the latter says, unless that
-/// says nothing.
+/// Merges the union of alternatives into the common part. For a property that both have, the common part wins, unless
+/// it allows any value.
 fn add_union(flat: &mut FlatSchema, union: FlatSchema) {
     let mut union = union.fields;
     let theirs = take_map(&mut union, "properties").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The part of `OpenAPI` 3.0 that Gemini and Vertex read as the message `Schema`.
+//! Projects a schema to the subset of `OpenAPI` 3.0 that Gemini and Vertex read as the message `Schema`.
 //!
-//! One type each, `nullable` beside it; `anyOf` stands alone (Vertex); choices are texts; maps have properties, lists
-//! have `items`, and a declaration is at most [`LEVELS_MAX`] maps and lists deep. All else is a note in the description,
-//! or JSON text.
+//! Each schema has one type with `nullable` beside it; `anyOf` stands alone (Vertex); choices are texts; maps have
+//! properties, lists have `items`, and a declaration is at most [`LEVELS_MAX`] maps and lists deep. Everything else
+//! becomes a note in the description, or JSON text.
 
 use super::keys::{PropertyNames, strings};
 use super::notes;
@@ -14,14 +14,14 @@ use super::{JsonKind, Projected};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Maps and lists inside one another: "exceeds the maximum allowed nesting depth" (Portkey-AI/gateway #1616,
-/// gemini-cli #5923); Google names no number.
+/// Most levels of maps and lists: "exceeds the maximum allowed nesting depth" (Portkey-AI/gateway #1616, gemini-cli
+/// #5923). Google names no number.
 pub(super) const LEVELS_MAX: usize = 4;
-/// Schemas inside one another, alternatives among them.
+/// Most levels of schemas, with alternatives.
 const NESTING_MAX: usize = 24;
-/// Alternatives of one value.
+/// Most alternatives of one value.
 const ALTERNATIVES_MAX: usize = 24;
-/// Keywords of every type that are told.
+/// Keywords of every type that the description states.
 const TOLD: [&str; 9] = [
     "default",
     "examples",
@@ -34,7 +34,7 @@ const TOLD: [&str; 9] = [
     "unevaluatedProperties",
 ];
 
-/// Writes the arguments of a tool.
+/// Writes the arguments schema of a tool.
 pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: &FlatSchema) -> Result<Projected, String> {
     let mut writer = GeminiWriter { source, names };
     let mut written = writer.write_map(&flat.fields, "#", Depth { levels: 1, nesting: 1 })?;
@@ -47,12 +47,12 @@ pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: &Fl
     Ok(Projected { schema: Value::Object(schema), renames: written.renames })
 }
 
-/// Where a schema stands.
+/// How deep a schema is nested.
 #[derive(Clone, Copy)]
 struct Depth {
-    /// Maps and lists around it.
+    /// Number of maps and lists around it.
     levels: usize,
-    /// Schemas around it.
+    /// Number of schemas around it.
     nesting: usize,
 }
 
@@ -92,7 +92,7 @@ impl GeminiWriter<'_> {
             let mut alternative = self.source.flatten(branch, place)?;
             let mut base = flat.clone();
             base.groups.append(&mut alternative.groups);
-            // The words of the alternative itself come first; those of all are put before them at the end.
+            // The description of the alternative comes first; the common one is put before it at the end.
             alternative.merge(FlatSchema { groups: base.groups, ..base });
             if alternative.is_never {
                 continue;
@@ -108,7 +108,7 @@ impl GeminiWriter<'_> {
         Ok(union(alternatives, is_nullable, &described, &whole))
     }
 
-    /// A schema without alternatives: one type after the other.
+    /// Writes a schema without alternatives, one type after the other.
     fn write_kinds(&mut self, flat: &FlatSchema, place: &str, depth: Depth) -> Result<Written, String> {
         let mut kinds = flat.kinds();
         let described = notes::described(&flat.fields);
@@ -157,7 +157,7 @@ impl GeminiWriter<'_> {
         Ok(written)
     }
 
-    /// `properties` and what belongs to them, without the type.
+    /// Writes `properties` and the keywords of maps, without the type.
     fn write_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
         let names = self.names;
         let mut written = Written::default();
@@ -264,14 +264,14 @@ fn add_property(
     properties.insert(sent.to_owned(), Value::Object(inner.schema));
 }
 
-/// Fields that a map may have beside those that it names. JSON Schema allows them everywhere; they are offered where the
-/// author speaks of them, or of no field at all.
+/// Fields that a map may have beside its named ones. JSON Schema allows them everywhere; they are offered where the
+/// author mentions them, or names no field at all.
 enum FurtherFields {
-    /// None that anybody meant.
+    /// No further fields are offered.
     None,
-    /// With any value.
+    /// Fields with any value.
     Any,
-    /// By a schema, or by one for each pattern of names.
+    /// Fields by one schema, or by one for each pattern of names.
     By(Value),
 }
 
@@ -288,7 +288,7 @@ impl FurtherFields {
         }
     }
 
-    /// What the text with all of them says of itself.
+    /// Describes the JSON text that holds all further fields; `None` if there is no such text.
     fn described(&self, has_named: bool) -> Option<String> {
         let which = if has_named { "all further fields" } else { "all fields" };
         match self {
@@ -299,7 +299,7 @@ impl FurtherFields {
     }
 }
 
-/// A value as JSON text.
+/// Writes a value as JSON text.
 pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Option<&Value>) -> Written {
     let mut written = Written::typed("string");
     notes::add(&mut written.schema, described);
@@ -339,7 +339,7 @@ fn write_string(fields: &Map<String, Value>) -> Written {
         note(schema, fields, &["format"]);
     }
     match text("pattern") {
-        // Its patterns are RE2's.
+        // Gemini's patterns are patterns of RE2.
         Some(pattern) if !pattern.contains("(?") => drop(schema.insert("pattern".to_owned(), json!(pattern))),
         Some(_) | None => note(schema, fields, &["pattern"]),
     }
@@ -358,7 +358,7 @@ fn write_number(kind: JsonKind, fields: &Map<String, Value>) -> Written {
     written
 }
 
-/// Values to choose from: texts. Others than texts stand as JSON text.
+/// Writes values to choose from as texts; other values than texts become JSON text.
 fn write_choices(values: &[Value], kinds: &BTreeSet<JsonKind>) -> Written {
     let is_nullable = values.contains(&Value::Null) && kinds.contains(&JsonKind::Null);
     let fitting = values.iter().filter(|value| !value.is_null() && kinds.iter().any(|kind| kind.fits(value)));

@@ -1,23 +1,23 @@
-//! Property names that providers take.
+//! Makes property names that providers take.
 
 use super::super::dialect::SchemaSubset;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Characters of a property name (Anthropic, `OpenAI`, Vertex).
+/// Most characters of a property name (Anthropic, `OpenAI`, Vertex).
 pub(super) const KEY_CHARS_MAX: usize = 64;
-/// Name of the property with further entries, where a map may have any.
+/// Name of the property for further entries, where a map may have any.
 const MORE: &str = "more_fields";
 
-/// The name that is sent for each property name of a schema: one name is sent alike everywhere in it.
+/// The name to send for each property name of a schema. Each name is sent in the same form everywhere.
 pub(super) struct PropertyNames {
     sent: BTreeMap<String, String>,
-    /// Of the property with further entries.
+    /// Name of the property for further entries.
     pub more: String,
 }
 
 impl PropertyNames {
-    /// For all properties of a schema.
+    /// Makes the names for all properties of a schema.
     pub fn new(schema: &Value, subset: SchemaSubset) -> Self {
         let mut ours = Vec::new();
         collect(schema, &mut ours);
@@ -33,18 +33,18 @@ impl PropertyNames {
         Self { sent, more }
     }
 
-    /// The name that is sent.
+    /// Returns the name to send for one of ours.
     pub fn sent<'n>(&'n self, ours: &'n str) -> &'n str {
         self.sent.get(ours).map_or(ours, String::as_str)
     }
 
-    /// Whether all names are sent as they are.
+    /// Whether all names are sent unchanged.
     pub fn is_plain(&self) -> bool {
         self.sent.is_empty()
     }
 }
 
-/// Whether a subset takes a property name. Gemini's is the narrowest that its documentation ever named.
+/// Whether a subset takes a property name. The rule of Gemini is the narrowest one that its documentation ever had.
 pub(super) fn is_legal(name: &str, subset: SchemaSubset) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_short = !name.is_empty() && name.len() <= KEY_CHARS_MAX;
@@ -87,7 +87,7 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     found
 }
 
-/// Names in `properties`, `required` and fixed values, wherever they stand.
+/// Collects the names in `properties`, `required` and fixed values, at any depth.
 fn collect(value: &Value, names: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -109,7 +109,7 @@ fn collect(value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// The texts of a list.
+/// Iterates over the texts of a list.
 pub(super) fn strings(list: &[Value]) -> impl Iterator<Item = String> + '_ {
     list.iter().filter_map(Value::as_str).map(str::to_owned)
 }

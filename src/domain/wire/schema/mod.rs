@@ -1,9 +1,9 @@
-//! JSON Schemas in the part of the language that a provider takes.
+//! Projects JSON Schemas to the subset that a provider takes.
 //!
-//! What is sent is never stricter than what was given, as far as the part allows: the value is checked by the schema
-//! that was given when it comes back. What the part has no word for stands in a description; what Gemini has no type
-//! for (maps with any keys, values of any type, numbers to choose from, deep and recursive parts) is sent as JSON text,
-//! and [`Renames::restore`] reads it.
+//! The projected schema is never stricter than the given one, as far as the subset allows; the value that comes back is
+//! checked by the given schema. Keywords outside the subset are stated in a description. Values for which Gemini has no
+//! type (maps with any keys, values of any type, numbers to choose from, deep and recursive parts) are sent as JSON
+//! text, and [`Renames::restore`] reads it.
 
 mod arguments;
 mod gemini;
@@ -24,20 +24,20 @@ use crate::limits::SCHEMA_BYTES;
 use serde_json::Value;
 use source::{SchemaSource, size};
 
-/// Bytes of a schema that is sent.
+/// Most bytes of a projected schema.
 const SENT_BYTES_MAX: usize = 4 * SCHEMA_BYTES;
 
-/// A schema as a provider takes it.
+/// A schema as a provider takes it, with the way back for its values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Projected {
-    /// The schema that is sent; always an object of type `object` with `properties`, which are empty for a tool
-    /// without arguments.
+    /// The schema to send: always an object of type `object` with `properties`, which are empty for a tool without
+    /// arguments.
     pub schema: Value,
-    /// Where values by it differ from ours.
+    /// How values of the projected schema differ from values of ours.
     pub renames: Renames,
 }
 
-/// Puts a schema into the part that a provider takes; the reason, with its place, where that can't be done.
+/// Projects a schema to a subset. An error is the reason with its place.
 pub fn project(schema: &Value, subset: SchemaSubset) -> Result<Projected, String> {
     decode::check(schema).map_err(|wrong| format!("at `#`: {wrong}"))?;
     let bytes = size(schema);

@@ -1,14 +1,14 @@
-//! What a description says when a schema can't.
+//! Writes into descriptions what a projected schema can't say.
 
 use super::source::FlatSchema;
 use serde_json::{Map, Value};
 
-/// Characters of one note.
+/// Most characters of one note.
 const NOTE_CHARS_MAX: usize = 600;
-/// Alternatives that are told one by one.
+/// Most alternatives that a note lists.
 const TOLD_MAX: usize = 12;
 
-/// Shortens a text to the characters of a note.
+/// Shortens a text to 600 characters.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(NOTE_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -16,7 +16,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// A value as short JSON text.
+/// Writes a value as JSON text, shortened to 600 characters.
 pub(super) fn short(value: &Value) -> String {
     shortened(&value.to_string())
 }
@@ -49,20 +49,20 @@ fn join(first: &str, second: &str) -> String {
     }
 }
 
-/// Description or title of a schema.
+/// Returns the description of a schema, or else its title.
 pub(super) fn described(fields: &Map<String, Value>) -> &str {
     let text = |key: &str| fields.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     text("description").or_else(|| text("title")).unwrap_or_default()
 }
 
-/// `key: value` of every one of these keywords that a schema has.
+/// Writes `key: value` for each of these keywords that a schema has.
 pub(super) fn keywords(fields: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     let found = keys.iter().filter_map(|key| Some(format!("{key}: {}", short(fields.get(*key)?))));
     let all = found.collect::<Vec<_>>().join("; ");
     (!all.is_empty()).then(|| format!("({all})"))
 }
 
-/// What one alternative of a map needs: its fixed values and its required properties.
+/// Describes the needs of one alternative of a map: its fixed values and its required properties.
 pub(super) fn outline(flat: &FlatSchema) -> String {
     let properties = flat.fields.get("properties").and_then(Value::as_object);
     let fixed = |schema: &Value| match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
@@ -83,7 +83,7 @@ pub(super) fn outline(flat: &FlatSchema) -> String {
     }
 }
 
-/// A sentence on alternatives; `None` where there is only one.
+/// Describes the alternatives in one sentence; `None` if there is only one.
 pub(super) fn alternatives(outlines: &[String]) -> Option<String> {
     let mut known: Vec<&String> = Vec::new();
     for outline in outlines {

@@ -1,8 +1,9 @@
-//! The part that `OpenAI`, Anthropic and those that copy them take: JSON Schema of 2020-12 with a plain map at the top.
+//! Projects a schema to the subset of `OpenAI`, Anthropic and compatible providers: JSON Schema 2020-12 with a plain
+//! map at the top.
 //!
-//! Arrays have `items`; `oneOf` is `anyOf`; references lead to `#/$defs/NAME` and have only a description beside them;
-//! a `type` stands in the alternatives and not beside them (the last three: Moonshot). Conditions are told, since
-//! a condition that lost a keyword would be stricter.
+//! Arrays have `items`; `oneOf` becomes `anyOf`; references lead to `#/$defs/NAME` and have only a description beside
+//! them; a `type` stands in the alternatives and not beside them (the last three: Moonshot). Conditions are stated in
+//! the description, because a condition without one of its keywords would be stricter.
 
 use super::keys::{PropertyNames, strings};
 use super::notes;
@@ -11,14 +12,14 @@ use super::source::{FlatSchema, SchemaSource, choices, kinds, kinds_of, kinds_va
 use super::{JsonKind, Projected};
 use serde_json::{Map, Value, json};
 
-/// Keywords with one schema.
+/// Keywords whose value is one schema.
 const ONE: [&str; 3] = ["additionalProperties", "contains", "propertyNames"];
-/// Keywords with a count.
+/// Keywords whose value is a count.
 const COUNTS: [&str; 8] =
     ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"];
-/// Keywords with a number.
+/// Keywords whose value is a number.
 const NUMBERS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
-/// Keywords that are told and not sent.
+/// Keywords that the description states and the schema omits.
 const TOLD: [&str; 9] = [
     "not",
     "if",
@@ -30,11 +31,11 @@ const TOLD: [&str; 9] = [
     "unevaluatedProperties",
     "unevaluatedItems",
 ];
-/// Keywords of the top beside `properties` and `required`.
+/// Keywords of a map beside `properties` and `required`.
 const OF_MAPS: [&str; 5] =
     ["additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"];
 
-/// Writes the arguments of a tool.
+/// Writes the arguments schema of a tool.
 pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: FlatSchema) -> Result<Projected, String> {
     let mut writer = PlainWriter { source, names, defs: Vec::new() };
     let mut fields = flat.fields;
@@ -57,13 +58,13 @@ pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: Fla
 struct PlainWriter<'s> {
     source: SchemaSource<'s>,
     names: &'s PropertyNames,
-    /// References that are used, and the name of each in `$defs`.
+    /// References in use, each with its name in `$defs`.
     defs: Vec<(String, String)>,
 }
 
 impl PlainWriter<'_> {
-    /// A schema below the top. Names are mapped back by their place, so that they are only changed where a place is
-    /// the only one of its kind: not in alternatives and not in `$defs`. Both providers look at the top's names alone.
+    /// Writes a schema below the top. Names are mapped back by their place, so they change only where the place is
+    /// unique: not in alternatives and not in `$defs`. Both providers check only the names at the top.
     fn write(&mut self, node: &Value, place: &str, is_mapped: bool) -> Result<(Value, Renames), String> {
         let fields = match node {
             Value::Bool(false) => return Ok((json!({"not": {}}), Renames::default())),
@@ -178,7 +179,7 @@ impl PlainWriter<'_> {
         Ok(Value::Array(written))
     }
 
-    /// `items`, which an array always has; the older form of tuples becomes `prefixItems`.
+    /// Writes `items`, which an array always has. The older form of tuples becomes `prefixItems`.
     fn write_items(
         &mut self,
         fields: &Map<String, Value>,
@@ -207,7 +208,7 @@ impl PlainWriter<'_> {
             Some(rest) => self.write(rest, &format!("{place}/items"), is_mapped && !has_tuple)?,
             None => (json!({}), Renames::default()),
         };
-        // A tuple's end.
+        // The schema `false` in `items` means the end of a tuple.
         if items == json!({"not": {}}) {
             items = json!({});
             out.entry("maxItems").or_insert_with(|| json!(tuple.map_or(0, Vec::len)));
@@ -247,13 +248,13 @@ impl PlainWriter<'_> {
         Ok(())
     }
 
-    /// The name in `$defs` of what a reference leads to.
+    /// Returns the name in `$defs` of a reference's target.
     fn def(&mut self, reference: &str, place: &str) -> Result<String, String> {
         if let Some((_, name)) = self.defs.iter().find(|(known, _)| known == reference) {
             return Ok(name.clone());
         }
         let target = self.source.target(reference, place)?;
-        // A reference that leads back to itself has no value.
+        // A reference that only leads back to itself is an error.
         self.source.flatten(target, place)?;
         let last = reference.rsplit(['/', '#']).next().unwrap_or_default();
         let kept = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
@@ -266,7 +267,7 @@ impl PlainWriter<'_> {
         Ok(name)
     }
 
-    /// `$defs`: all that is referred to, and what that refers to.
+    /// Writes `$defs`: all targets of references, and the targets of references in them.
     fn write_defs(&mut self) -> Result<Map<String, Value>, String> {
         let mut written = Map::new();
         while let Some((reference, name)) = self.defs.get(written.len()).cloned() {
@@ -283,7 +284,7 @@ fn is_list(fields: &Map<String, Value>, key: &str) -> bool {
     fields.get(key).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
 }
 
-/// An alternative with the type of all where it has none.
+/// Returns an alternative with the common type, if it has no type.
 fn with_type(branch: &Value, of_all: Option<&Value>) -> Value {
     let mut branch = branch.clone();
     let kinds = of_all.map(kinds_of).unwrap_or_default();
@@ -296,7 +297,7 @@ fn with_type(branch: &Value, of_all: Option<&Value>) -> Value {
     branch
 }
 
-/// `type`, also of values to choose from; beside alternatives there is none.
+/// Writes `type`, also the type of values to choose from; beside alternatives there is none.
 fn write_type(fields: &Map<String, Value>, out: &mut Map<String, Value>, is_union: bool) {
     let given = fields.get("type").unwrap_or(&Value::Null);
     let mut found = kinds_of(given);
@@ -343,7 +344,7 @@ fn write_scalars(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
             out.insert(key.to_owned(), number.clone());
         }
     }
-    // The fourth draft said so.
+    // Draft 4 has `exclusiveMinimum: true` beside `minimum`.
     for (flag, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if fields.get(flag) == Some(&Value::Bool(true))
             && let Some(number) = out.remove(limit)
@@ -370,7 +371,7 @@ fn write_counts(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
     }
 }
 
-/// A whole number from 0; `3.0` is one.
+/// Reads a whole number from 0; `3.0` is one.
 pub(super) fn count(value: &Value) -> Option<u32> {
     let whole = value.as_f64().filter(|float| float.fract() == 0.0).map(|float| format!("{float:.0}"));
     value.as_u64().map(|number| number.to_string()).or(whole)?.parse().ok()

@@ -1,4 +1,4 @@
-//! The way back: arguments written by the schema that was sent become arguments of the schema that was given.
+//! Maps arguments of the projected schema back to arguments of the given schema.
 
 use crate::decode;
 use serde_json::{Map, Value};
@@ -7,27 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A type of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JsonKind {
-    /// `null`.
+    /// The type `null`.
     Null,
-    /// `boolean`.
+    /// The type `boolean`.
     Boolean,
-    /// `integer`.
+    /// The type `integer`.
     Integer,
-    /// `number`, integers among them.
+    /// The type `number`, which includes integers.
     Number,
-    /// `string`.
+    /// The type `string`.
     String,
-    /// `array`.
+    /// The type `array`.
     Array,
-    /// `object`.
+    /// The type `object`.
     Object,
 }
 
 impl JsonKind {
-    /// All that a value can be; `number` stands for integers too.
+    /// All types of a value; `number` includes integers.
     pub const ANY: [Self; 6] = [Self::Null, Self::Boolean, Self::Number, Self::String, Self::Array, Self::Object];
 
-    /// The type of this name.
+    /// Returns the type of a name in a schema.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "null" => Self::Null,
@@ -41,7 +41,7 @@ impl JsonKind {
         })
     }
 
-    /// Its name in a schema.
+    /// Returns the name of the type in a schema.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -74,28 +74,28 @@ impl JsonKind {
     }
 }
 
-/// Where values of the schema that was sent differ from ours, by their place.
+/// How values of the projected schema differ from values of ours, by place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Renames {
-    /// Our property names by the ones that were sent.
+    /// Our property names, by their sent names.
     pub keys: BTreeMap<String, String>,
-    /// Of what lies in a property, by its name as sent.
+    /// Differences inside of properties, by the sent names of these.
     pub properties: BTreeMap<String, Renames>,
-    /// Of what lies in the items of a list.
+    /// Differences inside of the items of a list.
     pub items: Option<Box<Renames>>,
-    /// Types of the values that are written here as JSON text, where the provider has no type for them.
+    /// Types of the values that stand here as JSON text, because the provider has no type for them.
     pub text: BTreeSet<JsonKind>,
-    /// The sent property with all further entries of a map as JSON text.
+    /// Sent name of the property that holds all further entries of a map as JSON text.
     pub more: Option<String>,
 }
 
 impl Renames {
-    /// Whether a value of the schema that was sent is one of ours as it is.
+    /// Whether values need no mapping.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A value that a model wrote by the schema that was sent, as ours has it.
+    /// Maps a value of the projected schema back to a value of ours.
     pub fn restore(&self, value: Value) -> Value {
         match value {
             Value::Object(map) => Value::Object(self.restore_map(map)),
@@ -135,7 +135,7 @@ impl Renames {
         ours
     }
 
-    /// A text that isn't JSON of the types meant here stays what it is.
+    /// Restores a JSON text; a text that isn't JSON of the expected types stays as it is.
     fn restore_text(&self, text: String) -> Value {
         if self.text.is_empty() {
             return Value::String(text);
@@ -147,7 +147,7 @@ impl Renames {
     }
 }
 
-/// The value of a JSON text; anything else as it is.
+/// Parses a JSON text; any other value stays as it is.
 fn parsed(value: Value) -> Value {
     match value.as_str().map(|text| decode::data(text.as_bytes())) {
         Some(Ok(inner)) => inner,

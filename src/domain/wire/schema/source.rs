@@ -1,34 +1,34 @@
-//! The schema as it was given: its references, and what its parts say of one value together.
+//! The given schema: follows its references and joins its keywords about one value.
 
 use super::renames::JsonKind;
 use crate::schema::cost::percent_decoded;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// References and parts of `allOf` inside one another that speak of one value.
+/// Most references and parts of `allOf` inside one another for one value.
 const CHAIN_MAX: usize = 32;
-/// Bytes that references may write out; the rest is described instead, where a subset has no references.
+/// Most bytes that written-out references may take. In a subset without references, the rest is described instead.
 const SPENT_MAX: usize = 96 * 1024;
-/// Bytes beyond which a schema is refused.
+/// Most bytes that reading a schema may copy; a schema that needs more is refused.
 const SPENT_LIMIT: usize = 2 * 1024 * 1024;
-/// What a step costs at least, in bytes.
+/// Least cost of a step, in bytes.
 const STEP_BYTES: usize = 16;
 
-/// Keywords that say something of the schema, not of a value.
+/// Keywords about the schema itself, not about a value.
 const META: [&str; 7] = ["$schema", "$id", "$comment", "$defs", "definitions", "$ref", "allOf"];
 
 /// A schema without `$ref` and `allOf`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct FlatSchema {
-    /// Its keywords; those of alternatives apart.
+    /// Its keywords without those of alternatives.
     pub fields: Map<String, Value>,
     /// Every list of `anyOf` and `oneOf`.
     pub groups: Vec<Vec<Value>>,
-    /// No value fits.
+    /// No value fits the schema.
     pub is_never: bool,
 }
 
-/// The whole schema, and what reading it has cost.
+/// The whole schema, and the bytes that reading it has cost.
 pub(super) struct SchemaSource<'s> {
     root: &'s Value,
     spent: usize,
@@ -44,7 +44,7 @@ impl<'s> SchemaSource<'s> {
         self.spent > SPENT_MAX
     }
 
-    /// Counts bytes that are copied.
+    /// Adds copied bytes and one step to the cost.
     pub fn charge(&mut self, place: &str, bytes: usize) -> Result<(), String> {
         self.spent += bytes + STEP_BYTES;
         if self.spent > SPENT_LIMIT {
@@ -53,7 +53,7 @@ impl<'s> SchemaSource<'s> {
         Ok(())
     }
 
-    /// The part that a reference leads to.
+    /// Returns the target of a reference.
     pub fn target(&self, reference: &str, place: &str) -> Result<&'s Value, String> {
         let pointer = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let pointer = pointer.ok_or_else(|| {
@@ -63,7 +63,7 @@ impl<'s> SchemaSource<'s> {
         found.ok_or_else(|| format!("at `{place}`: the reference `{reference}` leads to nothing"))
     }
 
-    /// What a schema says with all that it refers to.
+    /// Joins a schema with everything that it refers to.
     pub fn flatten(&mut self, node: &Value, place: &str) -> Result<FlatSchema, String> {
         self.flatten_at(node, place, 0)
     }
@@ -100,7 +100,7 @@ impl<'s> SchemaSource<'s> {
 }
 
 impl FlatSchema {
-    /// Adds what another schema says of the same value. Where both can't be said in one, the looser one stays.
+    /// Adds the keywords of another schema for the same value. Where both can't be joined, the looser one stays.
     pub fn merge(&mut self, other: Self) {
         self.is_never |= other.is_never;
         self.groups.extend(other.groups);
@@ -114,7 +114,7 @@ impl FlatSchema {
                 Some(ours) => self.merge_keyword(key, ours, theirs),
             }
         }
-        // A closed part forbids what the other one has: nothing would be left to say.
+        // A closed part forbids the properties of the other part, so that no value would fit: the result stays open.
         if both && self.fields.get("additionalProperties") == Some(&Value::Bool(false)) {
             self.fields.remove("additionalProperties");
         }
@@ -164,19 +164,19 @@ impl FlatSchema {
         self.fields.insert(key, merged);
     }
 
-    /// Types that a value may have; empty: any. Without `type`, those that its other keywords speak of.
+    /// Returns the types that a value may have; empty for any. Without `type` they follow from the other keywords.
     pub fn kinds(&self) -> BTreeSet<JsonKind> {
         kinds(&self.fields)
     }
 
-    /// Whether maps are among the values.
+    /// Whether a map can fit.
     pub fn takes_maps(&self) -> bool {
         let kinds = kinds_of(self.fields.get("type").unwrap_or(&Value::Null));
         !self.is_never && (kinds.is_empty() || kinds.contains(&JsonKind::Object))
     }
 }
 
-/// Whether a keyword has a value of its shape; what hasn't says nothing.
+/// Whether a keyword has a value of its shape; other values have no meaning.
 fn is_shaped(key: &str, value: &Value) -> bool {
     match key {
         "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" => value.is_object(),
@@ -194,7 +194,7 @@ fn is_shaped(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Keywords that only speak of one type.
+/// Keywords that apply to one type only.
 const SPEAKING: [(&str, JsonKind); 18] = [
     ("properties", JsonKind::Object),
     ("required", JsonKind::Object),
@@ -216,7 +216,7 @@ const SPEAKING: [(&str, JsonKind); 18] = [
     ("exclusiveMaximum", JsonKind::Number),
 ];
 
-/// The types of a schema by its keywords.
+/// Returns the types of a schema by its keywords.
 pub(super) fn kinds(fields: &Map<String, Value>) -> BTreeSet<JsonKind> {
     let named = kinds_of(fields.get("type").unwrap_or(&Value::Null));
     if !named.is_empty() {
@@ -228,7 +228,7 @@ pub(super) fn kinds(fields: &Map<String, Value>) -> BTreeSet<JsonKind> {
     SPEAKING.iter().filter(|(key, _)| fields.contains_key(*key)).map(|(_, kind)| *kind).collect()
 }
 
-/// The values of `enum` or `const`.
+/// Returns the values of `enum` or `const`.
 pub(super) fn choices(fields: &Map<String, Value>) -> Option<Vec<Value>> {
     match (fields.get("const"), fields.get("enum")) {
         (Some(only), _) => Some(vec![only.clone()]),
@@ -237,7 +237,7 @@ pub(super) fn choices(fields: &Map<String, Value>) -> Option<Vec<Value>> {
     }
 }
 
-/// The types of a `type`; empty: any.
+/// Reads the types of a `type`; empty for any.
 pub(super) fn kinds_of(value: &Value) -> BTreeSet<JsonKind> {
     match value {
         Value::String(name) => JsonKind::named(name).into_iter().collect(),
@@ -256,7 +256,7 @@ fn common_kinds(a: &BTreeSet<JsonKind>, b: &BTreeSet<JsonKind>) -> BTreeSet<Json
     a.union(b).copied().filter(|kind| has(a, *kind) && has(b, *kind)).collect()
 }
 
-/// A `type` of these.
+/// Writes types as the value of `type`.
 pub(super) fn kinds_value(kinds: &BTreeSet<JsonKind>) -> Value {
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     match names.as_slice() {
@@ -265,7 +265,7 @@ pub(super) fn kinds_value(kinds: &BTreeSet<JsonKind>) -> Value {
     }
 }
 
-/// Bytes of a value as JSON.
+/// Returns the size of a value as JSON, in bytes.
 pub(super) fn size(value: &Value) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX / 2, |text| text.len())
 }

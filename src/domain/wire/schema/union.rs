@@ -1,4 +1,4 @@
-//! Alternatives in Gemini's part: one schema where that can be, else `anyOf` alone, else JSON text.
+//! Alternatives in Gemini's subset: one schema where possible, or else `anyOf` alone, or else JSON text.
 
 use super::gemini::json_text;
 use super::notes;
@@ -6,24 +6,25 @@ use super::renames::{JsonKind, Renames};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// A schema of Gemini's part, and the way back of its values.
+/// A schema of Gemini's subset, with the way back for its values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Written {
-    /// What is sent.
+    /// The schema to send.
     pub schema: Map<String, Value>,
-    /// Where values by it differ from ours.
+    /// How values of the projected schema differ from values of ours.
     pub renames: Renames,
 }
 
 impl Written {
-    /// A schema of a type.
+    /// Makes a schema of one type.
     pub fn typed(name: &str) -> Self {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), json!(name));
         Self { schema, renames: Renames::default() }
     }
 
-    /// Puts words before its description. Vertex takes none beside `anyOf`: they stand in the first alternative.
+    /// Puts a text before its description. Vertex takes no description beside `anyOf`, so the text goes to the first
+    /// alternative.
     pub fn prefix(&mut self, text: &str) {
         match self.schema.get_mut("anyOf").and_then(|list| list.get_mut(0)).and_then(Value::as_object_mut) {
             Some(first) => notes::prefix(first, text),
@@ -44,7 +45,7 @@ impl Written {
     }
 }
 
-/// One schema of all alternatives. `whole` is what they were.
+/// Joins all alternatives in one schema. `whole` is the given schema.
 pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, whole: &Value) -> Written {
     let mut is_nullable = is_nullable;
     let mut alternatives: Vec<Written> = Vec::new();
@@ -58,7 +59,7 @@ pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, who
     let Some(mut alternatives) = join_texts(alternatives) else { return as_text() };
     let mut written = match alternatives.len() {
         0 if is_nullable => {
-            // Only null: a text that nobody needs.
+            // Only `null` fits; the schema is a text that no caller needs to give.
             let mut written = Written::typed("string");
             notes::add(&mut written.schema, "Only null");
             written
@@ -80,7 +81,7 @@ pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, who
     written
 }
 
-/// Alternatives inside alternatives stand beside them.
+/// Flattens alternatives inside alternatives to one list.
 fn split(mut written: Written) -> Vec<Written> {
     match written.schema.remove("anyOf") {
         Some(Value::Array(list)) => {
@@ -95,7 +96,7 @@ fn split(mut written: Written) -> Vec<Written> {
     }
 }
 
-/// One text in place of several; `None` where it would not be clear which one is meant.
+/// Joins several texts to one; `None` if the meaning of a value would be unclear.
 fn join_texts(alternatives: Vec<Written>) -> Option<Vec<Written>> {
     let (texts, mut others): (Vec<Written>, Vec<Written>) =
         alternatives.into_iter().partition(|written| written.kind() == "string");
@@ -140,7 +141,7 @@ fn join_texts(alternatives: Vec<Written>) -> Option<Vec<Written>> {
     Some(others)
 }
 
-/// The way back of a value by any of these; `None` where it depends on which one is meant.
+/// Returns the common way back of a value; `None` if it depends on the alternative.
 fn common_renames(alternatives: &[Written]) -> Option<Renames> {
     let mut common = Renames::default();
     for (at, written) in alternatives.iter().enumerate() {
@@ -158,7 +159,7 @@ fn common_renames(alternatives: &[Written]) -> Option<Renames> {
     Some(common)
 }
 
-/// Whether the same place is mapped back alike by both.
+/// Whether both alternatives map each common place back in the same way.
 fn agree(a: &Written, b: &Written) -> bool {
     let properties = |written: &Written| {
         let found = written.schema.get("properties").and_then(Value::as_object);
