@@ -118,7 +118,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether nothing is known.
+    /// Whether the origin is unknown.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }

@@ -166,7 +166,7 @@ pub struct Tree {
     pub spent: Spent,
     /// Number of jobs under it.
     pub jobs: u32,
-    /// Whether there are more of them than were read.
+    /// Whether more jobs are under it than were read.
     pub partial: bool,
 }
 

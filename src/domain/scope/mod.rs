@@ -366,7 +366,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// Whether it gets nothing.
+    /// Whether it has neither sections nor a prompt.
     pub const fn is_empty(&self) -> bool {
         self.scoped.is_empty() && self.anonymous.is_none()
     }

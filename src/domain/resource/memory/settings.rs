@@ -211,7 +211,7 @@ impl Default for WritePolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Promotion {
-    /// Nothing is written there.
+    /// No writes above the granted scopes.
     None,
 }
 
